@@ -1,0 +1,55 @@
+"""What the planner decides for one turn (seed 004 section 3.2, with the snake_case names of spec 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Triage(StrEnum):
+    """T1: does the input only change numbers, or is it told?"""
+
+    NUMERICAL = "numerical"
+    NARRATIVE = "narrative"
+
+
+class Temporal(StrEnum):
+    """Which time the input speaks of."""
+
+    NOW = "now"
+    PAST = "past"
+    FUTURE = "future"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchIntent:
+    """T5: the search order for Stream B. `domain_weight` has the keys narrative, lore, event; each 0..1, sum free."""
+
+    enabled: bool
+    focus_keywords: tuple[str, ...] = ()
+    temporal_context: Temporal = Temporal.NOW
+    domain_weight: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType({"narrative": 0.5, "lore": 0.5, "event": 0.5})
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanContext:
+    """The tactical decision of one turn; kept with the turn.
+
+    `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in the
+    input, in order of appearance. `action_id` names the numerical action, if any. `reasons` say in a few words why.
+    """
+
+    triage: Triage
+    active_quest_id: str | None
+    current_goal: str
+    template_id: str
+    search_intent: SearchIntent
+    entities: tuple[str, ...] = ()
+    action_id: str | None = None
+    tier: int = 0
+    confidence: float = 1.0
+    reasons: tuple[str, ...] = ()

@@ -1,0 +1,138 @@
+"""The receipt: what was decided for every block and candidate of a prompt, written when the decision falls (spec 2.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from mnemosyne.query import Signals
+from mnemosyne.schema.memory import Trust
+
+NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+class Action(StrEnum):
+    """What became of a block."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    DEGRADED = "degraded"
+
+
+class CurationPath(StrEnum):
+    """Which road Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
+    TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used."""
+
+    SELECTED = "selected"
+    FALLBACK = "fallback"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+    PREFETCHED = "prefetched"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockDecision:
+    """One decision about one block; `code` for machines, `reason` for people, `tokens` of its content."""
+
+    block_id: str
+    action: Action
+    code: str
+    reason: str
+    tokens: int
+    source: str = ""
+    title: str = ""
+    trust: Trust = Trust.AUTHORED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CandidateDecision:
+    """What became of one candidate. `rank` is its place in recall (1 = best). Codes: `selected`, `not_selected`,
+    `folded` (near-duplicate of a better one), `below_cut`, `not_asked` (the stream was late)."""
+
+    entry_id: str
+    chain: str
+    kind: str
+    title: str
+    rank: int
+    score: float
+    signals: Signals
+    chosen: bool
+    code: str
+    reason: str
+    preview: str = ""
+    turn_id: str | None = None
+    trust: Trust = Trust.AUTHORED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamBReport:
+    """Stream B's part of the receipt; `selected` are entry ids in the order of choice, `reason` a sentence.
+
+    `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where known.
+    """
+
+    path: CurationPath
+    reason: str
+    code: str = ""
+    model: str | None = None
+    candidates: tuple[CandidateDecision, ...] = ()
+    selected: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    rationale: str = ""
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetReport:
+    """Tokens: `limit_tokens` is what the prompt may take (input limit less reply reserve), `used_tokens` what it takes."""
+
+    limit_tokens: int
+    used_tokens: int
+    counter: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrefixReport:
+    """Tokens shared with the previous turn's prompt from its first character on; `first_break` is the block id where they part."""
+
+    shared_tokens: int
+    total_tokens: int
+    first_break: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Span:
+    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the prompt."""
+
+    block_id: str
+    message: int
+    start: int
+    end: int
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Degradation:
+    """Something that was done without; `code` for machines, `detail` for people."""
+
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """The whole receipt of one prepared turn."""
+
+    turn_id: str
+    session_id: str
+    layout: str
+    template_id: str
+    stream_b: StreamBReport
+    decisions: tuple[BlockDecision, ...]
+    budget: BudgetReport
+    prefix: PrefixReport
+    spans: tuple[Span, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    degradations: tuple[Degradation, ...] = ()

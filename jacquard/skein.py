@@ -1,0 +1,113 @@
+"""Prompt blocks and the skein that holds them through the weaving stages (seed 004 section 7; spec 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.memory import LoreCategory, Trust
+from mnemosyne.schema.session import Ref, Role
+
+
+class Position(StrEnum):
+    """W1: where a block stands."""
+
+    SYSTEM = "system"
+    BEFORE_HISTORY = "before_history"
+    IN_HISTORY = "in_history"
+    AFTER_HISTORY = "after_history"
+    USER_ANCHOR = "user_anchor"
+
+
+class Stage(StrEnum):
+    """W2: the weaving stages, in order."""
+
+    SKELETON = "skeleton"
+    ANCHORED = "anchored"
+    STITCHED = "stitched"
+    DEDUPLICATED = "deduplicated"
+    TRUNCATED = "truncated"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """A place in the prompt.
+
+    In SYSTEM `order` is the slot (small first). Elsewhere a higher `priority` stands nearer to the user input; ties by id.
+    `depth` counts for IN_HISTORY only: exactly that many newer history messages follow.
+    """
+
+    position: Position
+    priority: int = 0
+    depth: int = 0
+    order: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptBlock:
+    """One piece of the prompt, rendered and escaped.
+
+    `content` is filament text, final. `slot` is the name by which a layout places it (`instruction`, `state`, `flesh`…).
+    `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None; `section` names the
+    element inside the layer that gathers neighbours (`knowledge_base`, `relevant_memories`), or None. `rank` orders blocks
+    of one priority for pruning, small = keep first. `group`: blocks of one group live or die together. `tokens` counts
+    `content` alone. `title` says for a person what it is.
+    """
+
+    block_id: str
+    block_type: BlockType
+    slot: str
+    source: str
+    content: str
+    role: Role = Role.SYSTEM
+    priority: Priority = Priority.MEDIUM
+    placement: Placement = Placement(position=Position.SYSTEM)
+    layer: str | None = None
+    section: str | None = None
+    group: str | None = None
+    rank: int = 0
+    tokens: int = 0
+    volatile: bool = False
+    title: str = ""
+    entities: tuple[str, ...] = ()
+    category: LoreCategory | None = None
+    refs: tuple[Ref, ...] = ()
+    trust: Trust = Trust.AUTHORED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotRule:
+    """Where a layout puts the blocks of one slot."""
+
+    slot: str
+    position: Position
+    order: int = 0
+    priority: int = 0
+    depth: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkeinTemplate:
+    """W3: a layout as data. Slots that it does not name go to SYSTEM after all named ones."""
+
+    layout_id: str
+    rules: tuple[SlotRule, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skein:
+    """The blocks of one prompt at one stage, in reading order.
+
+    `history` are the conversation blocks, oldest first; `blocks` all others. `layer_attributes` go onto the wrapper of a
+    layer (the model that chose the flesh, say).
+    """
+
+    stage: Stage
+    blocks: tuple[PromptBlock, ...]
+    history: tuple[PromptBlock, ...] = ()
+    user_input: PromptBlock | None = None
+    layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    rationale: str = ""

@@ -1,0 +1,132 @@
+"""Errors of mnemosyne.
+
+MnemosyneError
+├── StoreError
+│   ├── SessionNotFoundError
+│   ├── SessionExistsError
+│   ├── BranchNotFoundError
+│   ├── BranchExistsError
+│   ├── TurnNotFoundError
+│   ├── TurnNotPendingError
+│   ├── VersionConflictError
+│   ├── StoreBusyError
+│   └── StoreUnavailableError
+├── StateOpError
+├── WorldPackError
+├── CorpusError
+└── EmbedderUnavailableError
+"""
+
+from __future__ import annotations
+
+
+class MnemosyneError(Exception):
+    """Root of everything that mnemosyne raises on purpose."""
+
+
+class StoreError(MnemosyneError):
+    """The store could not do what was asked; nothing was changed."""
+
+
+class SessionNotFoundError(StoreError):
+    """No session has this id."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"There is no session {session_id!r}. Start one from a world pack, or import a corpus into it."
+        )
+
+
+class SessionExistsError(StoreError):
+    """A session with this id is there already."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"Session {session_id!r} exists already. Choose another id, or go on with it as it is.")
+
+
+class BranchNotFoundError(StoreError):
+    """The session has no such branch."""
+
+    def __init__(self, session_id: str, branch_id: str) -> None:
+        self.session_id, self.branch_id = session_id, branch_id
+        super().__init__(f"Session {session_id!r} has no branch {branch_id!r}. `jacquard history` lists its branches.")
+
+
+class BranchExistsError(StoreError):
+    """The session has a branch of this name."""
+
+    def __init__(self, session_id: str, branch_id: str) -> None:
+        self.session_id, self.branch_id = session_id, branch_id
+        super().__init__(f"Session {session_id!r} has a branch {branch_id!r} already. Choose another name.")
+
+
+class TurnNotFoundError(StoreError):
+    """The session has no such turn."""
+
+    def __init__(self, session_id: str, turn_id: str) -> None:
+        self.session_id, self.turn_id = session_id, turn_id
+        super().__init__(f"Session {session_id!r} has no turn {turn_id!r}. `jacquard history` lists its turns.")
+
+
+class TurnNotPendingError(StoreError):
+    """The turn cannot be committed: another input took its place."""
+
+    def __init__(self, session_id: str, turn_id: str) -> None:
+        self.session_id, self.turn_id = session_id, turn_id
+        super().__init__(
+            f"Turn {turn_id!r} of session {session_id!r} was abandoned: a later input took its place. Prepare it again."
+        )
+
+
+class VersionConflictError(StoreError):
+    """Somebody else wrote first; read again and decide again."""
+
+    def __init__(self, session_id: str, expected: int, found: int) -> None:
+        self.session_id, self.expected, self.found = session_id, expected, found
+        super().__init__(
+            f"Session {session_id!r} is at version {found}, not {expected}: another writer came first. Read it again."
+        )
+
+
+class StoreBusyError(StoreError):
+    """The database stayed locked by another process."""
+
+    def __init__(self, path: str, waited_seconds: float) -> None:
+        self.path, self.waited_seconds = path, waited_seconds
+        super().__init__(
+            f"{path} stayed locked by another process for {waited_seconds:g} s. Nothing was written; try again when it ends."
+        )
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be opened or written (disk full, no permission, not a database)."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} cannot be used: {reason}. Nothing was written.")
+
+
+class StateOpError(MnemosyneError):
+    """An op on the state was refused; `index` is its place in the list (0-based)."""
+
+    def __init__(self, index: int, op: str, reason: str) -> None:
+        self.index, self.op, self.reason = index, op, reason
+        super().__init__(f"op {index} ({op}) was refused: {reason}. No op of the turn was applied.")
+
+
+class WorldPackError(MnemosyneError):
+    """A world pack has faults; `faults` lists all of them as `file:line: key: what to do`."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(faults))
+
+
+class CorpusError(MnemosyneError):
+    """A corpus file has a fault; the sentence names file and line."""
+
+
+class EmbedderUnavailableError(MnemosyneError):
+    """No embedding model can be had; recall goes on by words."""

@@ -1,0 +1,100 @@
+"""What is asked of recall and what comes back: queries, filters, candidates with all their signals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mnemosyne.schema.memory import EMPTY, Chain, Trust
+from mnemosyne.schema.session import BranchSpan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexFilter:
+    """What a search may return: one scope, ancestors of the head only, nothing that is excluded.
+
+    `lineage` is None for scopes without branches (lore). `exclude` holds entry ids that must not be seen by this viewer
+    or in this state; they are left out before ranking, never after.
+    """
+
+    scope: str
+    chains: frozenset[Chain]
+    lineage: tuple[BranchSpan, ...] | None = None
+    exclude: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1."""
+
+    entry_id: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalQuery:
+    """One recall (seed 004 section 6.2).
+
+    `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
+    oldest first, for queries that lean on them. `exclude` holds entry ids already in the prompt (the history window) or
+    hidden from `viewer`.
+    """
+
+    text: str
+    world_id: str
+    session_id: str | None = None
+    lineage: tuple[BranchSpan, ...] = ()
+    depth: int = 0
+    keywords: tuple[str, ...] = ()
+    recent: tuple[str, ...] = ()
+    temporal: str = "now"
+    weights: Mapping[Chain, float] = field(default_factory=lambda: EMPTY)
+    focus_quest_id: str | None = None
+    exclude: frozenset[str] = frozenset()
+    limit: int = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Signals:
+    """Every score part a candidate got; None where that arm did not see it."""
+
+    vector: float | None = None
+    fts: float | None = None
+    fused: float | None = None
+    recency: float | None = None
+    graph: float | None = None
+    rerank: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only."""
+
+    entry_id: str
+    scope: str
+    chain: Chain
+    kind: str
+    title: str
+    preview: str
+    score: float
+    signals: Signals
+    tags: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    depth: int | None = None
+    turn_id: str | None = None
+    trust: Trust = Trust.AUTHORED
+
+    @property
+    def source(self) -> str:
+        """The seed's name of the chain: `rag_chain`, `narrative_chain`, `event_chain` or `history_chain`."""
+        return "rag_chain" if self.chain is Chain.LORE else f"{self.chain.value}_chain"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recall:
+    """Candidates, best first, with what was asked, what each step took and what had to be done without."""
+
+    candidates: tuple[Candidate, ...]
+    queries: tuple[str, ...] = ()
+    degradations: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=lambda: EMPTY)

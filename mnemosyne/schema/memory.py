@@ -1,0 +1,107 @@
+"""Values of cold memory: what the lore, narrative, event and history chains hold for recall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+class Chain(StrEnum):
+    """The six chains of seed 004 section 4; recall reads lore, narrative, event and history."""
+
+    STATE = "state"
+    HISTORY = "history"
+    PLANNER = "planner"
+    EVENT = "event"
+    NARRATIVE = "narrative"
+    LORE = "lore"
+
+
+class LoreCategory(StrEnum):
+    """How a lore entry reaches the prompt: always (axiom), by recall (agent, encyclopedia), at the input (directive)."""
+
+    AXIOM = "axiom"
+    AGENT = "agent"
+    ENCYCLOPEDIA = "encyclopedia"
+    DIRECTIVE = "directive"
+
+
+class Trust(StrEnum):
+    """Where a text came from; it says how far a reader may believe it, never whether it is escaped (all of it is)."""
+
+    AUTHORED = "authored"
+    USER = "user"
+    TOOL = "tool"
+    MODEL = "model"
+    WEB = "web"
+
+
+class Comparison(StrEnum):
+    """Operators of a story condition or an action guard."""
+
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    CONTAINS = "contains"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Condition:
+    """A typed test on the state: no code. `path` is a flat path (`hero.health`) as in ops; a missing path is false."""
+
+    path: str
+    op: Comparison
+    value: Any
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryEntry:
+    """One thing that can be remembered.
+
+    `scope` is `world:<id>` for lore and `session:<id>` for what was lived. `kind` refines the chain: a lore category,
+    `turn_summary` or `macro`, an event type, `quest`, or `message`. `branch_id` and `depth` place session entries in the
+    turn tree (None for lore). An empty `viewers` means that everyone may know it. `when` must hold on the state before
+    the entry may be recalled.
+    """
+
+    entry_id: str
+    scope: str
+    chain: Chain
+    kind: str
+    text: str
+    title: str = ""
+    speaker: str | None = None
+    at: datetime | None = None
+    turn_id: str | None = None
+    branch_id: str | None = None
+    depth: int | None = None
+    entities: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    quest_id: str | None = None
+    priority: int = 50
+    viewers: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    trust: Trust = Trust.AUTHORED
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+def world_scope(world_id: str) -> str:
+    """Return the scope of a world's lore."""
+    return f"world:{world_id}"
+
+
+def session_scope(session_id: str) -> str:
+    """Return the scope of what one session lived through."""
+    return f"session:{session_id}"

@@ -1,0 +1,64 @@
+"""ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY
+
+PACKAGE_VERSION = "0.1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackageBlock:
+    """A pinned text. `type`: core_profile, preferences, goals, policies, tooling_rules, format_rules, … or other."""
+
+    type: str
+    text: str
+    updated_at: datetime | None = None
+    source: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackageMessage:
+    """A message by role."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceItem:
+    """One chosen memory: `score` within this recall; `source_uri` resolves to the entry it names."""
+
+    id: str
+    source: str
+    source_uri: str
+    title: str
+    snippet: str
+    mode: str
+    score: float
+    signals: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    provenance: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    ref: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextPackage:
+    """The context of one turn as an object (seed 000 section 2)."""
+
+    context_id: str
+    session_id: str
+    created_at: datetime
+    user_message: PackageMessage
+    version: str = PACKAGE_VERSION
+    system_blocks: tuple[PackageBlock, ...] = ()
+    developer_blocks: tuple[PackageBlock, ...] = ()
+    working_summary: str = ""
+    recent_turns: tuple[PackageMessage, ...] = ()
+    evidence: tuple[EvidenceItem, ...] = ()
+    constraints: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    debug: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

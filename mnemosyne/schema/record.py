@@ -1,0 +1,124 @@
+"""What the store keeps of a turn, and the windows it hands out.
+
+`plan`, `receipt` and `prompt` are JSON values made by the layers above: the store keeps them whole and reads nothing
+in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY, MemoryEntry
+from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionStart:
+    """A session to create, with everything that its world brings along.
+
+    `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth.
+    """
+
+    session_id: str
+    world_id: str
+    locale: str
+    state: Mapping[str, Any]
+    turns: tuple[ImportedTurn, ...] = ()
+    entries: tuple[MemoryEntry, ...] = ()
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedTurn:
+    """A finished turn that comes from a pack or a corpus."""
+
+    turn_id: str
+    messages: tuple[Message, ...]
+    kind: TurnKind = TurnKind.NARRATIVE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnRecord:
+    """One turn as stored.
+
+    `fingerprint` identifies the request (input and configuration) that made the record: the same turn id with the same
+    fingerprint is answered from the record. `plan`, `receipt`, `prompt`: JSON values (None before they exist).
+    `anchors` maps each anchor of this prompt to its state path at render time.
+    """
+
+    turn_id: str
+    session_id: str
+    branch_id: str
+    depth: int
+    parent_id: str | None
+    kind: TurnKind
+    status: TurnStatus
+    messages: tuple[Message, ...]
+    fingerprint: str = ""
+    plan: Mapping[str, Any] | None = None
+    receipt: Mapping[str, Any] | None = None
+    prompt: Mapping[str, Any] | None = None
+    anchors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    ops: tuple[Mapping[str, Any], ...] = ()
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prefetch:
+    """A Stream B result that came too late for its own turn (spec B5), kept for the next turn of the branch.
+
+    `value` is the JSON of the selection; `turn_id` the turn that asked; `depth` its depth on `branch_id`; `focus_quest_id`
+    and `keywords` are the scene it was made for.
+    """
+
+    turn_id: str
+    branch_id: str
+    depth: int
+    focus_quest_id: str | None
+    keywords: tuple[str, ...]
+    value: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionWindow:
+    """What one turn needs of a session, whatever its length.
+
+    `messages`: the newest on the path to the head, oldest first. `previous`: the last committed turn. `pending`: the
+    prepared turn that waits on this head, if any. `prefetch`: newest late result of this branch. `restricted`: entries of
+    the session or its world that carry viewers or conditions (few), so that gates can be computed before recall.
+    """
+
+    head: SessionHead
+    messages: tuple[WindowMessage, ...]
+    state: Mapping[str, Any]
+    previous: TurnRecord | None = None
+    pending: TurnRecord | None = None
+    prefetch: Prefetch | None = None
+    summary: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnCommit:
+    """The second half of a turn: the reply, the ops it made (JSON Patch form) and the state after them.
+
+    `state` is None when no op was applied. `entries` are what the turn adds to memory (events, summaries).
+    """
+
+    turn_id: str
+    messages: tuple[Message, ...]
+    ops: tuple[Mapping[str, Any], ...] = ()
+    state: Mapping[str, Any] | None = None
+    entries: tuple[MemoryEntry, ...] = ()
+    report: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequencedEntry:
+    """An entry with its place in the order of writing, for incremental indexing; `deleted` entries leave the index."""
+
+    sequence: int
+    entry: MemoryEntry
+    deleted: bool = False

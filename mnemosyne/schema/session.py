@@ -1,0 +1,108 @@
+"""Conversation values of session document 1.0 (seed 001; seed 002 section 5.1).
+
+Values only: they know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere inside;
+ISO text exists at the border only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Who speaks in a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class AuthorKind(StrEnum):
+    """What kind of party wrote a message."""
+
+    USER = "user"
+    AGENT = "agent"
+    TOOL = "tool"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Author:
+    """The party that wrote a message; `id` is the name shown beside the words."""
+
+    kind: AuthorKind
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ref:
+    """A pointer to evidence, optionally narrowed by a selector (seed 002 section 6.8)."""
+
+    evidence_id: str
+    selector: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One message as it was said; `content` is never rewritten."""
+
+    role: Role
+    content: str
+    message_id: str = ""
+    author: Author | None = None
+    at: datetime | None = None
+    refs: tuple[Ref, ...] = ()
+
+
+class TurnKind(StrEnum):
+    """Which road a turn took (seed 004 section 3.1, triage)."""
+
+    NARRATIVE = "narrative"
+    NUMERICAL = "numerical"
+
+
+class TurnStatus(StrEnum):
+    """How far a turn has come. Only committed turns are ancestors of anything."""
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BranchSpan:
+    """Turns of one branch up to and including `upto_depth`."""
+
+    branch_id: str
+    upto_depth: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionHead:
+    """Where a session stands on one branch.
+
+    `lineage` names every ancestor of the head, newest branch first: a committed turn is an ancestor exactly when,
+    for one span, its branch is `branch_id` and its depth is at most `upto_depth`. `depth` counts committed turns on
+    the path (0 = none yet). `version` grows by one with every write to the session.
+    """
+
+    session_id: str
+    world_id: str
+    branch_id: str
+    turn_id: str | None
+    depth: int
+    lineage: tuple[BranchSpan, ...]
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowMessage:
+    """A message of the history window with its place in the turn tree."""
+
+    message: Message
+    turn_id: str
+    branch_id: str
+    depth: int

@@ -1,0 +1,119 @@
+"""Values of a world pack (spec 3.5): what an author writes, after it has been checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entity:
+    """A thing the planner can recognise in the input by its name or an alias."""
+
+    entity_id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    kind: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumericalAction:
+    """An action that changes numbers only (spec 2.1, T1).
+
+    `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation);
+    named groups may be used by `reply`. `guards` must hold on the state; the first that fails answers with its message.
+    `ops` are in the flat-path spelling. `reply` is a sandboxed template over the state after the ops.
+    """
+
+    action_id: str
+    patterns: tuple[str, ...]
+    ops: tuple[tuple[Any, ...], ...]
+    reply: str
+    guards: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateRule:
+    """Choose `template_id` when any keyword is in the input and every condition holds (an empty list holds)."""
+
+    template_id: str
+    keywords: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannerRules:
+    """The author's part of planning. Rules are tried in order; the first that fits wins, else `default_template`."""
+
+    default_template: str = "chat"
+    templates: tuple[TemplateRule, ...] = ()
+    past_words: tuple[str, ...] = ()
+    future_words: tuple[str, ...] = ()
+    domain_weights: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: EMPTY)
+    focus_locked: bool = False
+    confidence_threshold: float = 0.6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrologueEvent:
+    """A typed fact of a prologue turn."""
+
+    event_id: str
+    type: str
+    summary: str
+    participants: tuple[str, ...] = ()
+    location: str | None = None
+    quest_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrologueTurn:
+    """A turn that was played before the session starts; it becomes a committed turn of every new session."""
+
+    user: str
+    assistant: str
+    summary: str | None = None
+    events: tuple[PrologueEvent, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrologueNarrative:
+    """A macro narrative over prologue turns `from_turn`..`to_turn` (1-based, inclusive)."""
+
+    narrative_id: str
+    title: str
+    text: str
+    from_turn: int
+    to_turn: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldPack:
+    """A whole world, checked.
+
+    `state` is the tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under
+    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `root` is the folder, for template
+    overrides only.
+    """
+
+    world_id: str
+    title: str
+    locale: str
+    instruction: str
+    persona: Mapping[str, Any]
+    state: Mapping[str, Any]
+    entities: tuple[Entity, ...]
+    lore: tuple[MemoryEntry, ...]
+    actions: tuple[NumericalAction, ...]
+    planner: PlannerRules
+    prologue: tuple[PrologueTurn, ...]
+    narratives: tuple[PrologueNarrative, ...]
+    digest: str
+    template_root: str | None = None
+    user_name: str = ""
+
+
+Conditions = tuple[Condition, ...]
