@@ -25,7 +25,8 @@ class HistoryConfig:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationConfig:
     """Stream B. `deadline_ms` bounds the stream as a turn sees it (B5). `selector_timeout_ms` (None = as long as the
-    deadline) makes the heuristic choose earlier than that. `background_seconds` bounds what goes on after the deadline."""
+    deadline) makes the heuristic choose earlier than that. `background_seconds` bounds what goes on after the deadline.
+    """
 
     enabled: bool = True
     recall_limit: int = 50

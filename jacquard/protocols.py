@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Protocol
 
 from jacquard.plan import PlanContext
@@ -49,9 +48,9 @@ class Selection:
 
     entry_ids: tuple[str, ...]
     rationale: str = ""
-    why: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    folded: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    why: Mapping[str, str] = field(default_factory=dict)
+    folded: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
     model: str | None = None
 
 

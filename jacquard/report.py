@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 from mnemosyne.query import Signals
 from mnemosyne.schema.memory import Trust
-
-NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class Action(StrEnum):
@@ -23,7 +20,8 @@ class Action(StrEnum):
 
 class CurationPath(StrEnum):
     """Which road Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
-    TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used."""
+    TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used.
+    """
 
     SELECTED = "selected"
     FALLBACK = "fallback"
@@ -49,7 +47,8 @@ class BlockDecision:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateDecision:
     """What became of one candidate. `rank` is its place in recall (1 = best). Codes: `selected`, `not_selected`,
-    `folded` (near-duplicate of a better one), `below_cut`, `not_asked` (the stream was late)."""
+    `folded` (near-duplicate of a better one), `below_cut`, `not_asked` (the stream was late).
+    """
 
     entry_id: str
     chain: str
@@ -81,7 +80,7 @@ class StreamBReport:
     selected: tuple[str, ...] = ()
     queries: tuple[str, ...] = ()
     rationale: str = ""
-    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,5 +133,5 @@ class Report:
     budget: BudgetReport
     prefix: PrefixReport
     spans: tuple[Span, ...] = ()
-    timings_ms: Mapping[str, float] = field(default_factory=lambda: NOTHING)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
     degradations: tuple[Degradation, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
@@ -99,15 +98,22 @@ class SkeinTemplate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skein:
-    """The blocks of one prompt at one stage, in reading order.
+    """The blocks of one prompt at one stage, each list in reading order.
 
-    `history` are the conversation blocks, oldest first; `blocks` all others. `layer_attributes` go onto the wrapper of a
-    layer (the model that chose the flesh, say).
+    `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
+    stands right before the user input. Before the ANCHORED stage, blocks that have no place yet wait in `pending`.
+    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say).
     """
 
     stage: Stage
-    blocks: tuple[PromptBlock, ...]
+    system: tuple[PromptBlock, ...] = ()
     history: tuple[PromptBlock, ...] = ()
+    anchor: tuple[PromptBlock, ...] = ()
     user_input: PromptBlock | None = None
-    layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
-    rationale: str = ""
+    pending: tuple[PromptBlock, ...] = ()
+    layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def blocks(self) -> tuple[PromptBlock, ...]:
+        """Return every placed block in reading order, the user input last."""
+        last = () if self.user_input is None else (self.user_input,)
+        return (*self.system, *self.history, *self.anchor, *last)

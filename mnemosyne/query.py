@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mnemosyne.schema.memory import EMPTY, Chain, Trust
+from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.session import BranchSpan
 
 
@@ -48,7 +48,7 @@ class RetrievalQuery:
     keywords: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
     temporal: str = "now"
-    weights: Mapping[Chain, float] = field(default_factory=lambda: EMPTY)
+    weights: Mapping[Chain, float] = field(default_factory=dict)
     focus_quest_id: str | None = None
     exclude: frozenset[str] = frozenset()
     limit: int = 50
@@ -97,4 +97,4 @@ class Recall:
     candidates: tuple[Candidate, ...]
     queries: tuple[str, ...] = ()
     degradations: tuple[str, ...] = ()
-    timings_ms: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)

@@ -95,7 +95,7 @@ class WorldPack:
     """A whole world, checked.
 
     `state` is the tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under
-    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `root` is the folder, for template
+    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `template_root` is the folder, for template
     overrides only.
     """
 
@@ -114,6 +114,3 @@ class WorldPack:
     digest: str
     template_root: str | None = None
     user_name: str = ""
-
-
-Conditions = tuple[Condition, ...]
