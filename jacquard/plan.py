@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 
 class Triage(StrEnum):
@@ -53,3 +54,48 @@ class PlanContext:
     tier: int = 0
     confidence: float = 1.0
     reasons: tuple[str, ...] = ()
+
+
+def plan_to_json(plan: PlanContext) -> dict[str, Any]:
+    """Return the plan as a JSON value with snake_case keys; `plan_from_json` brings it back."""
+    intent = plan.search_intent
+    return {
+        "active_quest_id": plan.active_quest_id,
+        "current_goal": plan.current_goal,
+        "template_id": plan.template_id,
+        "search_intent": {
+            "enabled": intent.enabled,
+            "focus_keywords": list(intent.focus_keywords),
+            "temporal_context": intent.temporal_context.value,
+            "domain_weight": dict(intent.domain_weight),
+        },
+        "triage": plan.triage.value,
+        "tier": plan.tier,
+        "confidence": plan.confidence,
+        "entities": list(plan.entities),
+        "action_id": plan.action_id,
+        "reasons": list(plan.reasons),
+    }
+
+
+def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
+    """Return the plan that `plan_to_json` wrote; KeyError or ValueError where a key is missing or has a wrong value."""
+    intent = value["search_intent"]
+    weights = {str(domain): float(weight) for domain, weight in intent["domain_weight"].items()}
+    return PlanContext(
+        triage=Triage(value["triage"]),
+        active_quest_id=value["active_quest_id"],
+        current_goal=value["current_goal"],
+        template_id=value["template_id"],
+        search_intent=SearchIntent(
+            enabled=intent["enabled"],
+            focus_keywords=tuple(intent["focus_keywords"]),
+            temporal_context=Temporal(intent["temporal_context"]),
+            domain_weight=MappingProxyType(weights),
+        ),
+        entities=tuple(value["entities"]),
+        action_id=value["action_id"],
+        tier=value["tier"],
+        confidence=value["confidence"],
+        reasons=tuple(value["reasons"]),
+    )
