@@ -120,6 +120,21 @@ class Degradation:
     detail: str
 
 
+_DEGRADATIONS = {
+    "no_embedder": "No embedding model is configured: recall went by words alone.",
+    "embedder_unavailable": "The embedding model could not be loaded: recall went by words alone.",
+    "vectors_unfit": "The embedding model does not know this language: its vectors were left out of recall.",
+    "no_vectors": "The index holds no vectors for this memory yet: recall went by words alone.",
+    "index_unavailable": "The index could not be read: recall used what was left.",
+}
+
+
+def degradation(code: str) -> Degradation:
+    """Return a degradation by its code, with the sentence that explains it; `code: detail` brings its own."""
+    name, _, detail = code.partition(": ")
+    return Degradation(code=name, detail=detail or _DEGRADATIONS.get(name, name.replace("_", " ")))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """The whole receipt of one prepared turn."""

@@ -1,0 +1,64 @@
+# `make demo` and `make test` set everything up by themselves; they need Python 3.11 or later, make and a package index.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+TORCH := 2.13.0
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INPUT ?= 那把钥匙是不是开启神庙的?我记得之前提到过。
+WORLD ?= examples/whispering_forest/zh
+
+.PHONY: help demo test check lint types contracts unit full bench clean
+help:
+	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
+	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
+	@echo "make full     the long forms: kills, fuzz, 10,000 texts"
+	@echo "make bench    the benchmarks in evals/bench"
+
+# A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
+$(VENV)/.torch: constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing torch $(TORCH) (CPU build where there is one)"
+	@$(PIP) -c constraints.txt "torch==$(TORCH)+cpu" 2>/dev/null || $(PIP) -c constraints.txt "torch==$(TORCH)"
+	@touch $@
+
+$(VENV)/.local: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "installing jacquard with its local set"
+	@$(PIP) -c constraints.txt -e ".[local]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "installing jacquard with everything that tests need"
+	@$(PIP) -c constraints.txt -e ".[dev]"
+	@touch $(VENV)/.local $@
+
+demo: $(VENV)/.local
+	@rm -rf .jacquard/demo
+	@$(BIN)/jacquard weave --world $(WORLD) --session demo --store .jacquard/demo --input '$(INPUT)'
+
+test: check unit
+check: lint types contracts
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -m "not full"
+
+full: $(VENV)/.dev
+	$(BIN)/pytest -m full
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m evals.bench
+
+clean:
+	rm -rf $(VENV) .jacquard build dist

@@ -1,0 +1,198 @@
+"""The assembler: a skein becomes role messages, one XML text and the span of every block (spec W4, W5).
+
+Pure: no store, no clock, no state. What is joined here was escaped where it was rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from filament import escape_attribute
+from jacquard.report import PrefixReport, Span
+from jacquard.skein import Position, PromptBlock, Skein
+from mnemosyne.schema.session import Role
+
+MESSAGE_OVERHEAD_TOKENS = 4
+FRAME = "frame"
+HISTORY_SLOT = "history"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptMessage:
+    """One role message as it goes to a provider."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """The prompt. `spans` cover every character of every message, in order; block id `frame` is what is ours between
+    blocks (tags of layers, blank lines, the provider's overhead of a message). Their tokens add up to `tokens`.
+    """
+
+    messages: tuple[PromptMessage, ...]
+    text: str
+    spans: tuple[Span, ...]
+    tokens: int
+
+    @property
+    def frame_tokens(self) -> int:
+        """What the prompt costs beyond its blocks."""
+        return sum(span.tokens for span in self.spans if span.block_id == FRAME)
+
+
+_Piece = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Group:
+    """The pieces of one message; `owner` is the block that pays the message's overhead."""
+
+    role: str
+    pieces: list[_Piece]
+    owner: str = FRAME
+
+
+def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
+    """Join a skein; `count` gives the tokens of a text."""
+    groups: list[_Group] = []
+    if skein.system:
+        groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(skein.system, skein.layer_attributes)))
+    tail = [block for block in skein.history if _is_tail(block)]
+    talk = [block for block in skein.history if not _is_tail(block)]
+    for role, blocks in groupby(talk, key=_message_key):
+        line = list(blocks)
+        if role[1]:
+            groups += [_Group(role=b.role.value, pieces=[(b.block_id, b.content)], owner=b.block_id) for b in line]
+        else:
+            groups.append(_Group(role=role[0], pieces=_pieces(line, skein.layer_attributes)))
+    if skein.user_input is not None:
+        before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
+        groups.append(_Group(role=Role.USER.value, pieces=_with_input(before, skein.user_input)))
+    messages, spans = _join(groups, count)
+    return Assembled(
+        messages=messages, text=_xml(skein, tail, talk), spans=spans, tokens=sum(span.tokens for span in spans)
+    )
+
+
+def prefix(assembled: Assembled, previous: Sequence[Mapping[str, str]], count: Callable[[str], int]) -> PrefixReport:
+    """Compare with the messages of the turn before: tokens shared from the first character on, and where it breaks."""
+    shared, broken = 0, None
+    for place, message in enumerate(assembled.messages):
+        spans = [span for span in assembled.spans if span.message == place]
+        old = previous[place] if place < len(previous) else None
+        same_role = old is not None and old.get("role") == message.role
+        length = _common(message.content, old["content"]) if same_role and old is not None else 0
+        if same_role and old is not None and length == len(message.content) == len(old["content"]):
+            shared += sum(span.tokens for span in spans)
+            continue
+        whole = [span for span in spans if span.end <= length and same_role]
+        shared += sum(span.tokens for span in whole)
+        cut = next((span for span in spans if span.end > length), None)
+        if cut is not None and same_role:
+            shared += min(cut.tokens, count(message.content[cut.start : length]))
+        broken = next((s.block_id for s in spans if s.end > length and s.block_id != FRAME), None)
+        break
+    return PrefixReport(shared_tokens=shared, total_tokens=assembled.tokens, first_break=broken)
+
+
+def _common(left: str, right: str) -> int:
+    limit = min(len(left), len(right))
+    if left[:limit] == right[:limit]:
+        return limit
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[:middle] == right[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _message_key(block: PromptBlock) -> tuple[str, bool]:
+    return (block.role.value, block.slot == HISTORY_SLOT)
+
+
+def _is_tail(block: PromptBlock) -> bool:
+    """What stands after the history travels in the user's message, not in one of its own."""
+    return block.slot != HISTORY_SLOT and block.placement.position is Position.AFTER_HISTORY
+
+
+def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:
+    """Return blocks and the frame between them: neighbours of one layer share its wrapper, of one section its element."""
+    pieces: list[_Piece] = []
+    for layer, members in groupby(blocks, key=lambda b: b.layer):
+        if pieces:
+            pieces.append((FRAME, "\n\n"))
+        if layer is None:
+            _spread(pieces, list(members), "\n\n")
+            continue
+        extra = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.get(layer, {}).items())
+        pieces.append((FRAME, f'<context_layer type="{layer}"{extra}>\n'))
+        for place, (section, inner) in enumerate(groupby(members, key=lambda b: b.section)):
+            if place:
+                pieces.append((FRAME, "\n"))
+            if section is not None:
+                pieces.append((FRAME, f"<{section}>\n"))
+            _spread(pieces, list(inner), "\n")
+            if section is not None:
+                pieces.append((FRAME, f"\n</{section}>"))
+        pieces.append((FRAME, "\n</context_layer>"))
+    return pieces
+
+
+def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -> None:
+    for place, block in enumerate(blocks):
+        if place:
+            pieces.append((FRAME, between))
+        pieces.append((block.block_id, block.content))
+
+
+def _with_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
+    """The input stands alone in its message, or in an element of its own behind what shares the message with it."""
+    if not before:
+        return [(user_input.block_id, user_input.content)]
+    return [
+        *before,
+        (FRAME, "\n\n<user_input>\n"),
+        (user_input.block_id, user_input.content),
+        (FRAME, "\n</user_input>"),
+    ]
+
+
+def _join(groups: Sequence[_Group], count: Callable[[str], int]) -> tuple[tuple[PromptMessage, ...], tuple[Span, ...]]:
+    messages: list[PromptMessage] = []
+    spans: list[Span] = []
+    for place, group in enumerate(groups):
+        spans.append(Span(block_id=group.owner, message=place, start=0, end=0, tokens=MESSAGE_OVERHEAD_TOKENS))
+        at = 0
+        for block_id, text in group.pieces:
+            spans.append(Span(block_id=block_id, message=place, start=at, end=at + len(text), tokens=count(text)))
+            at += len(text)
+        messages.append(PromptMessage(role=group.role, content="".join(text for _, text in group.pieces)))
+    return tuple(messages), tuple(spans)
+
+
+def _xml(skein: Skein, tail: Sequence[PromptBlock], talk: Sequence[PromptBlock]) -> str:
+    """Return the seed's final structure (section 7) as one text."""
+
+    def joined(blocks: Sequence[PromptBlock]) -> str:
+        return "".join(text for _, text in _pieces(blocks, skein.layer_attributes))
+
+    lines = ["<root>", "<system>", joined(skein.system), "</system>", "<chat_history>"]
+    for (_, is_talk), blocks in groupby(talk, key=_message_key):
+        line = list(blocks)
+        if is_talk:
+            lines += [f'<message role="{b.role.value}">{b.content}</message>' for b in line]
+        else:
+            lines.append(joined(line))
+    lines.append("</chat_history>")
+    if tail or skein.anchor:
+        lines.append(joined([*tail, *skein.anchor]))
+    if skein.user_input is not None:
+        lines += ["<user_input>", skein.user_input.content, "</user_input>"]
+    return "\n".join([*lines, "</root>"])

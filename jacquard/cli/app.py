@@ -1,0 +1,41 @@
+"""The `jacquard` command: every command is registered here and lives in a module of its own kind."""
+
+from __future__ import annotations
+
+import typer
+
+from jacquard.cli import packs, sessions, turns
+
+app = typer.Typer(
+    name="jacquard",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help=(
+        "Prepares, for every turn of a game or narrative agent, the exact prompt its model will see: a deterministic skeleton, "
+        "a few chosen memories, one budget, and a receipt that says why each line is there.\n\n"
+        "Begin: jacquard init my_world, then jacquard weave --world my_world --session s1 --input 'Hello'. "
+        "Commit the model's reply with jacquard commit, and ask jacquard explain why a memory was chosen."
+    ),
+)
+
+for command in (
+    packs.init,
+    packs.validate,
+    turns.weave,
+    turns.commit,
+    turns.action,
+    sessions.state,
+    sessions.history,
+    sessions.fork,
+    sessions.switch,
+    sessions.explain,
+):
+    app.command()(command)
+app.command("import")(packs.import_)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,194 @@
+"""`state`, `history`, `fork`, `explain`: looking at a session and moving in its tree."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from jacquard.build import open_workshop
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    BranchOption,
+    JsonOption,
+    SessionOption,
+    StoreOption,
+    clean,
+    fail,
+    out,
+    print_json,
+    run,
+    show,
+)
+from jacquard.cli.show import show_candidates, show_receipt, show_tree
+from jacquard.turn import turn_from_record
+from mnemosyne import codec
+from mnemosyne.protocols import Store
+from mnemosyne.schema.record import TurnRecord
+
+TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]
+
+
+def state(
+    session: SessionOption,
+    turn: TurnOption = None,
+    branch: BranchOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the state of a session, now or as it was after any turn."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            head = await workshop.store.head(session, branch)
+            tree = await workshop.store.state_at(session, turn or head.turn_id)
+            if as_json:
+                print_json(tree)
+            else:
+                show_tree(tree)
+
+    run(work)
+
+
+def history(
+    session: SessionOption,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, metavar="TURNS", help="How many of the newest turns.")
+    ] = 20,
+    branch: BranchOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the newest turns on the path to the head, oldest first, and the branches."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            turns = await workshop.store.turns(session, limit=limit, branch_id=branch)
+            branches = await workshop.store.branches(session)
+        if as_json:
+            print_json(
+                {"session_id": session, "branches": codec.to_plain(branches), "turns": [_turn_json(t) for t in turns]}
+            )
+            return
+        for record in turns:
+            out.rule(
+                Text(clean(f"{record.turn_id} · depth {record.depth} · {record.kind.value}")), align="left", style="dim"
+            )
+            for message in record.messages:
+                name = message.author.id if message.author else message.role.value
+                show(f"{name}: {message.content}")
+        names = [f"{head.branch_id} ({head.depth} turns)" for head in branches]
+        show("branches, active first: " + ", ".join(names), "dim")
+
+    run(work)
+
+
+def fork(
+    session: SessionOption,
+    turn: Annotated[
+        str,
+        typer.Option("--turn", "--at", metavar="ID", help="The last turn that both branches share (`start` = none)."),
+    ],
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The new branch.")],
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Open a new branch after a turn and make it the active one; the old branch stays as it is."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            head = await workshop.store.fork(session, None if turn == "start" else turn, name)
+        if as_json:
+            print_json(codec.to_plain(head))
+        else:
+            show(
+                f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}."
+            )
+
+    run(work)
+
+
+def switch(
+    session: SessionOption,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The branch to go to.")],
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Make another branch of a session the active one."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            head = await workshop.store.switch(session, name)
+        if as_json:
+            print_json(codec.to_plain(head))
+        else:
+            show(
+                f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}."
+            )
+
+    run(work)
+
+
+def explain(
+    turn: Annotated[
+        str | None, typer.Argument(metavar="[TURN]", help="The turn (default: the newest that was prepared).")
+    ] = None,
+    session: Annotated[
+        str, typer.Option("--session", "-s", metavar="ID", help="The session (default: the only one).")
+    ] = "",
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the receipt of a turn: why each candidate and block is, or is not, in its prompt."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            record = await _record(workshop.store, session, turn)
+        prepared = turn_from_record(record, 0)
+        if as_json:
+            print_json({"turn_id": record.turn_id, "plan": record.plan, "report": codec.to_plain(prepared.report)})
+            return
+        plan = prepared.plan
+        show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
+        show(
+            f"      keywords {', '.join(plan.search_intent.focus_keywords) or '-'}; time {plan.search_intent.temporal_context.value}"
+        )
+        for reason in plan.reasons:
+            show(f"      {reason}", "dim")
+        show_candidates(prepared.report.stream_b.candidates)
+        show_receipt(prepared.report)
+
+    run(work)
+
+
+async def _record(store: Store, session: str, turn: str | None) -> TurnRecord:
+    names = await store.sessions()
+    if not session:
+        if len(names) != 1:
+            known = ", ".join(names) or "none"
+            raise fail(f"Which session? Give --session; there are: {known}.", code=2)
+        session = names[0]
+    if turn is not None:
+        record = await store.turn(session, turn)
+    else:
+        window = await store.window(session, message_limit=1)
+        newest = window.pending or window.previous
+        if newest is None:
+            raise fail(f"Session {session!r} has no turn yet.")
+        record = newest
+    if record.receipt is None:
+        raise fail(f"Turn {record.turn_id} was imported: no prompt was made for it, so there is no receipt.")
+    return record
+
+
+def _turn_json(record: TurnRecord) -> dict[str, Any]:
+    return {
+        "turn_id": record.turn_id,
+        "parent_id": record.parent_id,
+        "branch_id": record.branch_id,
+        "depth": record.depth,
+        "kind": record.kind.value,
+        "messages": codec.to_plain(record.messages),
+        "ops": codec.to_plain(record.ops),
+    }

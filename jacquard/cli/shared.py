@@ -1,0 +1,102 @@
+"""What the commands share: options, consoles, running, and the one place where an error becomes a sentence."""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from filament import FilamentError
+from jacquard.errors import JacquardError
+from mnemosyne import codec
+from mnemosyne.errors import MnemosyneError
+
+T = TypeVar("T")
+
+StoreOption = Annotated[
+    str, typer.Option("--store", metavar="URL", help="A folder, or sqlite:///PATH.", show_default=True)
+]
+SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
+WorldOption = Annotated[
+    Path | None,
+    typer.Option("--world", "-w", metavar="DIR", help="The world pack; needed when the session starts from it."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+BranchOption = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="A branch other than the active one.")
+]
+EmbedderOption = Annotated[
+    str,
+    typer.Option(
+        "--embedder",
+        metavar="NAME",
+        help="`auto` (a model that is installed, else words alone), `none`, a Python package that carries a model, a model "
+        "folder, or a remote model as litellm names it (`openai/…`).",
+    ),
+]
+
+DEFAULT_STORE = ".jacquard"
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def clean(text: str) -> str:
+    """Return `text` without characters that steer a terminal; line breaks and tabs stay."""
+    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line for a person on standard error."""
+    err.print(Text(clean(text), style=style))
+
+
+def show(text: str | Text, style: str = "") -> None:
+    """Print text for a person on standard output; it is data, never markup."""
+    out.print(Text(clean(text), style=style) if isinstance(text, str) else text)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document on standard output."""
+    sys.stdout.buffer.write(codec.encode(value) + b"\n")
+    sys.stdout.flush()
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    """Run an async command; a known error becomes one message on standard error and exit code 1."""
+    try:
+        return anyio.run(work)
+    except (JacquardError, MnemosyneError, FilamentError) as error:
+        raise fail(str(error)) from error
+    except BaseExceptionGroup as group:
+        known, rest = group.split((JacquardError, MnemosyneError, FilamentError, OSError))
+        if known is None or rest is not None:
+            raise
+        raise fail("\n".join(str(error) for error in leaves(known))) from group
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise fail(f"{where}{error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise fail("Stopped. What was finished is kept; run the same command to go on.", code=130) from None
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the single errors of a group."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def fail(message: str, code: int = 1) -> typer.Exit:
+    """Print an error; the caller raises what is returned."""
+    for place, line in enumerate(message.splitlines() or [""]):
+        say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
+    return typer.Exit(code)

@@ -1,0 +1,119 @@
+"""How a prompt, a receipt and a history look to a person: blocks coloured by source, tokens by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from filament import display, dump_yaml
+from jacquard.assemble import FRAME
+from jacquard.cli.shared import clean, out, show
+from jacquard.report import Action, CandidateDecision, Report
+from jacquard.turn import PreparedTurn
+
+_STYLES = {
+    "world": "cyan",
+    "state": "green",
+    "planner": "magenta",
+    "curation": "yellow",
+    "history": "blue",
+    "user": "bold white",
+    "summary": "blue",
+}
+_LEGEND = "world cyan · state green · planner magenta · curation yellow · history blue · user bold"
+
+
+def style_of(source: str) -> str:
+    """Return the colour of a block's source (`curation:lore` is curation)."""
+    return _STYLES.get(source.partition(":")[0], "")
+
+
+def show_turn(turn: PreparedTurn) -> None:
+    """Print the prompt, coloured by source, and its receipt."""
+    if turn.reply is not None:
+        show(f"numerical action {turn.plan.action_id}: applied, no model is called", "bold")
+        show(turn.reply)
+        return
+    sources = {d.block_id: d.source for d in turn.report.decisions}
+    for place, message in enumerate(turn.messages):
+        spans = [span for span in turn.report.spans if span.message == place]
+        tokens = sum(span.tokens for span in spans)
+        out.rule(Text(f"{message.role} · {tokens} tokens"), align="left", style="dim")
+        line = Text()
+        for span in spans:
+            style = "dim" if span.block_id == FRAME else style_of(sources.get(span.block_id, ""))
+            line.append(clean(message.content[span.start : span.end]), style=style)
+        show(line)
+    out.rule(Text("receipt"), align="left", style="dim")
+    show_receipt(turn.report)
+
+
+def show_receipt(report: Report) -> None:
+    """Print what was decided and why."""
+    show(f"turn {report.turn_id} · template {report.template_id} · layout {report.layout}")
+    stream = report.stream_b
+    model = f" · model {stream.model}" if stream.model else ""
+    show(f"stream B: {stream.path.value}{model} · {stream.reason}", "bold")
+    chosen = [c for c in stream.candidates if c.chosen]
+    show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen")
+    for candidate in chosen:
+        show(f"  {candidate.entry_id} ({candidate.chain}, rank {candidate.rank}): {candidate.reason}", "yellow")
+    _show_blocks(report)
+    budget, prefix = report.budget, report.prefix
+    show(f"budget: {budget.used_tokens} of {budget.limit_tokens} tokens (counted by: {budget.counter})")
+    broken = f", first break in {prefix.first_break}" if prefix.first_break else ""
+    show(f"prefix shared with the turn before: {prefix.shared_tokens} of {prefix.total_tokens} tokens{broken}")
+    show("timings: " + " · ".join(f"{name} {ms:.1f} ms" for name, ms in report.timings_ms.items()))
+    for item in report.degradations:
+        show(f"done without: {item.code}: {item.detail}", "red")
+
+
+def _show_blocks(report: Report) -> None:
+    table = Table(title="tokens by block", title_justify="left", box=None, pad_edge=False, caption=_LEGEND)
+    table.add_column("tokens", justify="right")
+    table.add_column("block")
+    table.add_column("source")
+    table.add_column("decision")
+    frame = sum(span.tokens for span in report.spans if span.block_id == FRAME)
+    for d in report.decisions:
+        style = style_of(d.source) if d.action is Action.KEPT else "dim strike"
+        name = f"{d.block_id}  {d.title}" if d.title and d.title != d.block_id else d.block_id
+        decision = (
+            f"{d.action.value} ({d.code})" if d.action is Action.KEPT else f"{d.action.value} ({d.code}): {d.reason}"
+        )
+        table.add_row(str(d.tokens), Text(clean(name), style=style), Text(d.source), Text(clean(decision)))
+    table.add_row(
+        str(frame), Text("frame", style="dim"), Text(""), Text("tags, blank lines, message overhead", style="dim")
+    )
+    out.print(table)
+
+
+def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
+    """Print every candidate with its score parts and why it was or was not chosen."""
+    table = Table(title="candidates, best first", title_justify="left", box=None, pad_edge=False)
+    for name in ("rank", "score"):
+        table.add_column(name, justify="right")
+    for name in ("entry", "chain", "signals", "decision"):
+        table.add_column(name)
+    for c in candidates:
+        parts = {name: getattr(c.signals, name) for name in ("vector", "fts", "fused", "recency", "graph", "rerank")}
+        signals = " ".join(f"{name}={value:.2f}" for name, value in parts.items() if value is not None)
+        style = "bold yellow" if c.chosen else "dim"
+        name = f"{c.entry_id}  {c.title}" if c.title else c.entry_id
+        table.add_row(
+            str(c.rank),
+            f"{c.score:.3f}",
+            Text(clean(name), style=style),
+            c.chain,
+            signals,
+            Text(clean(f"{c.code}: {c.reason}")),
+        )
+    out.print(table)
+
+
+def show_tree(tree: Mapping[str, Any]) -> None:
+    """Print a state as a model would see it."""
+    show(dump_yaml(display(tree)))

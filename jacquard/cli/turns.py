@@ -1,0 +1,178 @@
+"""`weave`, `commit`, `action`: one turn from the command line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jacquard.build import Workshop, open_workshop
+from jacquard.cli.progress import indexing
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    BranchOption,
+    EmbedderOption,
+    JsonOption,
+    SessionOption,
+    StoreOption,
+    WorldOption,
+    fail,
+    print_json,
+    run,
+    say,
+    show,
+)
+from jacquard.cli.show import show_turn
+from jacquard.commit import CommitResult
+from jacquard.config import BudgetConfig, CurationConfig, RuntimeConfig, SelectorConfig
+from jacquard.plan import Triage
+from jacquard.turn import PreparedTurn, turn_to_json
+from mnemosyne import codec
+
+InputOption = Annotated[
+    str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
+]
+
+
+def weave(
+    session: SessionOption,
+    text: InputOption,
+    world: WorldOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="NAME", help="The small model that selects, as litellm names it (`openai/…`)."),
+    ] = None,
+    api_base: Annotated[
+        str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
+    ] = None,
+    layout: Annotated[
+        str, typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's.")
+    ] = "classic",
+    template: Annotated[
+        str | None, typer.Option("--template", metavar="ID", help="A template instead of the planned one.")
+    ] = None,
+    budget: Annotated[int, typer.Option("--budget", metavar="TOKENS", help="The model's input limit.")] = 8192,
+    reserve: Annotated[int, typer.Option("--reserve", metavar="TOKENS", help="Kept free of it for the reply.")] = 1024,
+    deadline_ms: Annotated[
+        int, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B.")
+    ] = 1500,
+    linger: Annotated[
+        float,
+        typer.Option(
+            "--linger", metavar="SECONDS", help="How long to wait, after the prompt is out, for a late answer."
+        ),
+    ] = 4.0,
+    viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
+    branch: BranchOption = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="An id of your own; the same id is answered once.")
+    ] = None,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Prepare one turn and print its prompt with the receipt.
+
+    A session that does not exist yet starts from the pack: jacquard weave --world examples/whispering_forest/zh
+    --session demo --input 那把钥匙是不是开启神庙的?
+    """
+    config = RuntimeConfig(
+        layout=layout,
+        template_id=template,
+        viewer=viewer,
+        budget=BudgetConfig(max_input_tokens=budget, reserved_reply_tokens=reserve),
+        curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=deadline_ms / 1000 + linger),
+        selector=SelectorConfig(model=model, api_base=api_base),
+    )
+
+    async def work() -> None:
+        async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
+            await _ready(workshop, session)
+            prepared = await workshop.engine.prepare_turn(session, _text(text), config, turn_id=turn, branch_id=branch)
+            _print_turn(prepared, as_json)
+            await workshop.engine.settle(linger)
+
+    run(work)
+
+
+def action(
+    session: SessionOption,
+    text: InputOption,
+    world: WorldOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Apply a numerical action of the world and print its answer; no model is called."""
+
+    async def work() -> None:
+        async with open_workshop(store, world=world, embedder="none") as workshop:
+            await workshop.ensure_session(session)
+            told = _text(text)
+            known = await workshop.actions(session)
+            if not workshop.is_action(known, told):
+                names = ", ".join(a.action_id for a in known) or "none"
+                raise fail(f"No numerical action matches {told!r}. The world's actions: {names}.")
+            _print_turn(await workshop.engine.prepare_turn(session, told), as_json)
+
+    run(work)
+
+
+def commit(
+    session: SessionOption,
+    text: Annotated[
+        str | None, typer.Option("--text", metavar="TEXT", help="The model's reply, whole (`-` reads standard input).")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="The reply in a file.")] = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="The prepared turn (default: the pending one).")
+    ] = None,
+    world: WorldOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Commit the main model's reply: its text goes into the history, its ops change the state, all or none."""
+    if (text is None) == (file is None):
+        raise fail("Give the reply with --text or with --file, one of them.", code=2)
+
+    async def work() -> None:
+        async with open_workshop(store, world=world, embedder="none") as workshop:
+            reply = file.read_text(encoding="utf-8") if file else _text(text or "")
+            _print_commit(await workshop.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
+
+    run(work)
+
+
+async def _ready(workshop: Workshop, session: str) -> None:
+    await workshop.ensure_session(session)
+    await workshop.warm()
+    with indexing() as progress:
+        await workshop.sync(session, progress)
+
+
+def _text(text: str) -> str:
+    return sys.stdin.read() if text == "-" else text
+
+
+def _print_turn(turn: PreparedTurn, as_json: bool) -> None:
+    if as_json:
+        print_json(turn_to_json(turn))
+    elif turn.triage is Triage.NUMERICAL:
+        show(turn.reply or "")
+    else:
+        show_turn(turn)
+
+
+def _print_commit(result: CommitResult, as_json: bool) -> None:
+    if as_json:
+        print_json(codec.to_plain(result))
+        return
+    show(result.content)
+    for op in result.ops:
+        say(f"{op['op']} {op['path']} {op.get('value', '')}", "green")
+    if result.refused:
+        say(f"state unchanged: {result.refused}", "red")
+    for correction in result.corrections:
+        say(f"mended: {correction}", "dim")
+    say(f"committed turn {result.turn_id}", "dim")

@@ -1,0 +1,78 @@
+"""The second half of a turn, pure: the model's reply is parsed, its ops are applied to the state, events are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.chains.event import quest_events
+from mnemosyne.chains.state import apply_reply_ops
+
+from filament import parse_reply
+from mnemosyne.errors import StateOpError
+from mnemosyne.schema.record import TurnCommit, TurnRecord
+from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommitResult:
+    """What a commit did. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
+
+    `refused` is the sentence of the op that was refused (then none was applied); `corrections` say what had to be mended
+    in the reply. `version` is the session's after the commit.
+    """
+
+    turn_id: str
+    content: str
+    thought: str
+    ops: tuple[Mapping[str, Any], ...]
+    refused: str | None
+    corrections: tuple[str, ...]
+    version: int
+
+
+def commit_of(
+    record: TurnRecord, state: Mapping[str, Any], reply: Message, *, agent: str, at: datetime, refs: tuple[Ref, ...]
+) -> tuple[TurnCommit, CommitResult]:
+    """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed."""
+    parsed = parse_reply(reply.content)
+    after, patch, refused = None, (), None
+    try:
+        applied = apply_reply_ops(state, parsed.ops, record.anchors)
+        if applied.patch:
+            after, patch = applied.tree, tuple(applied.patch)
+    except StateOpError as error:
+        refused = str(error)
+    message = Message(
+        role=Role.ASSISTANT,
+        content=parsed.content,
+        message_id=f"{record.turn_id}.a",
+        author=reply.author or Author(kind=AuthorKind.AGENT, id=agent),
+        at=reply.at or at,
+        refs=refs or reply.refs,
+    )
+    commit = TurnCommit(
+        turn_id=record.turn_id,
+        messages=(message,),
+        ops=patch,
+        state=after,
+        entries=() if after is None else quest_events(state, after, record, at),
+        report={
+            "raw": reply.content,
+            "thought": parsed.thought,
+            "corrections": list(parsed.corrections),
+            "refused": refused,
+        },
+    )
+    result = CommitResult(
+        turn_id=record.turn_id,
+        content=parsed.content,
+        thought=parsed.thought,
+        ops=patch,
+        refused=refused,
+        corrections=tuple(parsed.corrections),
+        version=0,
+    )
+    return commit, result

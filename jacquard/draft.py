@@ -1,0 +1,176 @@
+"""One turn's prompt: Stream A beside Stream B, the chosen memories fetched, everything finished. Writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from jacquard.config import RuntimeConfig
+from jacquard.errors import JacquardError
+from jacquard.finish import Ingredients, finish_turn
+from jacquard.layouts import load_layout
+from jacquard.plan import PlanContext
+from jacquard.protocols import Planner, Pruner
+from jacquard.race import CurationRace
+from jacquard.report import degradation
+from jacquard.scene import Scene, scene_of
+from jacquard.stopwatch import Stopwatch
+from jacquard.streams.automation import AutomationStream, SkeletonInput
+from jacquard.streams.curation import Curation, CurationRequest, CurationStream, flesh_blocks, stream_report
+from jacquard.streams.history import trim_history
+from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
+from jacquard.turn import PreparedTurn
+from mnemosyne.protocols import Clock, Store, TokenEstimator
+from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Message
+from mnemosyne.schema.world import WorldPack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineParts:
+    """What an engine is made of; `build.open_engine` joins the usual ones. `roots`: template roots, first wins."""
+
+    store: Store
+    planner: Planner
+    automation: AutomationStream
+    curation: CurationStream
+    pruner: Pruner
+    estimator: TokenEstimator
+    clock: Clock
+    roots: tuple[Path, ...]
+    worlds: Mapping[str, WorldPack]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Draft:
+    """A turn that has been planned; `reply` is set when a numerical action has answered already."""
+
+    turn_id: str
+    message: Message
+    config: RuntimeConfig
+    window: SessionWindow
+    world: WorldPack
+    plan: PlanContext
+    reply: str | None = None
+
+
+class TurnDrafter:
+    """Makes the prompt of a planned turn."""
+
+    def __init__(self, parts: EngineParts, race: CurationRace) -> None:
+        self._parts = parts
+        self._race = race
+
+    async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
+        """Run both streams side by side and finish the prompt."""
+        parts, window, config = self._parts, draft.window, draft.config
+        start = window.previous.prompt.get("history_start") if window.previous and window.previous.prompt else None
+        shown = trim_history(window.messages, start, config.history, parts.estimator.estimate)
+        scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
+        scene = scene_of(
+            draft.message.content,
+            plan=draft.plan,
+            window=window,
+            shown=shown,
+            world=draft.world,
+            restricted=await parts.store.restricted(scopes),
+            config=config,
+        )
+        layout = load_layout(config.layout, template_roots(parts.roots, draft.world))
+        skeleton_input = SkeletonInput(
+            plan=draft.plan,
+            window=replace(window, messages=shown),
+            world=draft.world,
+            user_text=draft.message.content,
+            config=config,
+            hidden=scene.hidden,
+        )
+        curation = Curation.skipped("not_started", "Stream B has not started.")
+
+        async def flesh() -> None:
+            nonlocal curation
+            curation = await self._curate(draft, scene)
+            watch.mark("stream_b")
+
+        skeleton, fault = None, None
+        async with anyio.create_task_group() as streams:
+            streams.start_soon(flesh)
+            try:
+                skeleton = await to_thread.run_sync(parts.automation.render, skeleton_input)
+            except JacquardError as error:
+                fault = error
+                streams.cancel_scope.cancel()
+            watch.mark("stream_a")
+        if skeleton is None:
+            raise fault or JacquardError("Stream A gave nothing.")
+        watch.lap("streams")
+        entries = await self._fetch(curation, scene)
+        degradations = tuple(degradation(code) for code in curation.degradations)
+        ingredients = Ingredients(
+            turn_id=draft.turn_id,
+            user_text=draft.message.content,
+            plan=draft.plan,
+            window=window,
+            config=config,
+            skeleton=skeleton,
+            flesh=flesh_blocks(curation, entries, parts.estimator),
+            entries=entries,
+            candidates=curation.candidates,
+            stream_b=stream_report(curation),
+            layout=layout,
+            pruner=parts.pruner,
+            count=parts.estimator.estimate,
+            counter=parts.estimator.name,
+            degradations=degradations,
+            at=draft.message.at or parts.clock.now(),
+            reply=draft.reply,
+        )
+        turn = await to_thread.run_sync(finish_turn, ingredients, watch.timings_ms())
+        watch.lap("weave")
+        return turn, skeleton.anchors
+
+    async def _curate(self, draft: Draft, scene: Scene) -> Curation:
+        """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B."""
+        settings, plan, head = draft.config.curation, draft.plan, draft.window.head
+        if not (settings.enabled and plan.search_intent.enabled):
+            code = "numerical" if draft.reply is not None else "disabled"
+            return Curation.skipped(code, "The turn does not search memory.")
+        prefetch = draft.window.prefetch
+        if prefetch is not None:
+            fits, why = scene_matches(prefetch, plan, head, draft.message.content, shown=scene.query.exclude)
+            if fits:
+                return prefetched_curation(prefetch, why)
+        request = CurationRequest(
+            query=scene.query,
+            user_text=draft.message.content,
+            recent=scene.recent,
+            plan=plan,
+            select_limit=settings.select_limit,
+            fallback_limit=settings.fallback_limit,
+        )
+
+        async def keep(late: Curation) -> None:
+            made = prefetch_of(late, plan, draft.turn_id, head.branch_id, head.depth + 1, draft.message.content)
+            await self._parts.store.save_prefetch(head.session_id, made)
+
+        return await self._race.run(self._parts.curation, request, settings, on_late=keep)
+
+    async def _fetch(self, curation: Curation, scene: Scene) -> tuple[MemoryEntry, ...]:
+        """Return the full entries of the choice, in its order; quests come from the state, not from the store."""
+        by_scope: dict[str, list[str]] = {}
+        for candidate in curation.chosen:
+            by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
+        found = {quest.entry_id: quest for quest in scene.quests}
+        for scope, ids in by_scope.items():
+            found.update({entry.entry_id: entry for entry in await self._parts.store.entries(scope, ids)})
+        return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
+
+
+def template_roots(roots: tuple[Path, ...], world: WorldPack) -> tuple[Path, ...]:
+    """Return where templates and layouts are looked for: the pack's own folder first."""
+    return roots if world.template_root is None else (Path(world.template_root), *roots)

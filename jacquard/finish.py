@@ -1,0 +1,127 @@
+"""The last stretch of prepare_turn, pure: both streams' blocks become the prompt, the package and the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from jacquard.assemble import HISTORY_SLOT, prefix
+from jacquard.config import RuntimeConfig
+from jacquard.package import build_package, context_blocks_of, evidence_of
+from jacquard.plan import PlanContext
+from jacquard.prompt import Prompt, build_prompt
+from jacquard.protocols import Pruner
+from jacquard.report import BudgetReport, CurationPath, Degradation, Report, StreamBReport
+from jacquard.skein import PromptBlock, SkeinTemplate
+from jacquard.streams.automation import Skeleton
+from jacquard.turn import PreparedTurn
+from mnemosyne.query import Candidate
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.package import PackageMessage
+from mnemosyne.schema.record import SessionWindow
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ingredients:
+    """Everything that one prompt is made of; `count` gives the tokens of a text, `counter` its name."""
+
+    turn_id: str
+    user_text: str
+    plan: PlanContext
+    window: SessionWindow
+    config: RuntimeConfig
+    skeleton: Skeleton
+    flesh: tuple[PromptBlock, ...]
+    entries: tuple[MemoryEntry, ...]
+    candidates: tuple[Candidate, ...]
+    stream_b: StreamBReport
+    layout: SkeinTemplate
+    pruner: Pruner
+    count: Callable[[str], int]
+    counter: str
+    degradations: tuple[Degradation, ...]
+    at: datetime
+    reply: str | None = None
+
+
+def finish_turn(parts: Ingredients, timings_ms: Mapping[str, float]) -> PreparedTurn:
+    """Return the prepared turn; BudgetExceededError when what must stay does not fit."""
+    budget = parts.config.budget
+    limit = budget.max_input_tokens - budget.reserved_reply_tokens
+    prompt = build_prompt(
+        [*parts.skeleton.blocks, *parts.flesh],
+        parts.skeleton.history,
+        parts.skeleton.user_input,
+        layout=parts.layout,
+        pruner=parts.pruner,
+        limit_tokens=limit,
+        count=parts.count,
+        layer_attributes=_layer_attributes(parts.stream_b),
+    )
+    report = Report(
+        turn_id=parts.turn_id,
+        session_id=parts.window.head.session_id,
+        layout=parts.layout.layout_id,
+        template_id=parts.plan.template_id,
+        stream_b=parts.stream_b,
+        decisions=prompt.decisions,
+        budget=BudgetReport(limit_tokens=limit, used_tokens=prompt.assembled.tokens, counter=parts.counter),
+        prefix=prefix(prompt.assembled, _previous_messages(parts.window), parts.count),
+        spans=prompt.assembled.spans,
+        timings_ms=dict(timings_ms),
+        degradations=parts.degradations,
+    )
+    return _prepared(parts, prompt, report)
+
+
+def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTurn:
+    final = prompt.stages[-1]
+    blocks = final.blocks()
+    kept = {ref.evidence_id for block in blocks for ref in block.refs}
+    entries = [entry for entry in parts.entries if entry.entry_id in kept]
+    talk = [PackageMessage(role=b.role.value, content=b.content) for b in blocks if b.slot == HISTORY_SLOT]
+    head = parts.window.head
+    return PreparedTurn(
+        turn_id=parts.turn_id,
+        session_id=head.session_id,
+        branch_id=head.branch_id,
+        depth=head.depth + 1,
+        version=head.version,
+        plan=parts.plan,
+        messages=prompt.assembled.messages,
+        text=prompt.assembled.text,
+        package=build_package(
+            report=report,
+            plan=parts.plan,
+            blocks=blocks,
+            history=talk,
+            user_text=parts.user_text,
+            entries=entries,
+            candidates=parts.candidates,
+            created_at=parts.at,
+        ),
+        report=report,
+        evidences=tuple(evidence_of(entry) for entry in entries),
+        context_blocks=context_blocks_of(blocks),
+        reply=parts.reply,
+        history_start=parts.skeleton.history_start,
+    )
+
+
+def with_version(turn: PreparedTurn, version: int, timings_ms: Mapping[str, float]) -> PreparedTurn:
+    """Return the turn as it stands after it was written."""
+    return replace(turn, version=version, report=replace(turn.report, timings_ms=dict(timings_ms)))
+
+
+def _layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
+    chose = stream_b.model if stream_b.path in (CurationPath.SELECTED, CurationPath.PREFETCHED) else None
+    return {"probabilistic": {"model": chose or "heuristic"}}
+
+
+def _previous_messages(window: SessionWindow) -> Sequence[Mapping[str, Any]]:
+    if window.previous is None or window.previous.prompt is None:
+        return ()
+    messages: Sequence[Mapping[str, Any]] = window.previous.prompt["messages"]
+    return messages

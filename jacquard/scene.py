@@ -1,0 +1,85 @@
+"""What Stream B may see this turn: gates before recall, what the prompt shows already, and the question to ask.
+
+Gates come first, so that neither the selector nor the prompt ever meets a secret (spec B7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mnemosyne.chains.event import closed_quests, quest_distances
+from mnemosyne.chains.lore import hidden_entries
+
+from jacquard.config import RuntimeConfig
+from jacquard.plan import PlanContext
+from mnemosyne.query import RetrievalQuery
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+RECENT_MESSAGES = 4
+_PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """The view of one turn: `hidden` entry ids, the `query` for recall, and entries that live in the state (`quests`)."""
+
+    hidden: frozenset[str]
+    query: RetrievalQuery
+    recent: tuple[str, ...]
+    quests: tuple[MemoryEntry, ...]
+
+
+def scene_of(
+    user_text: str,
+    *,
+    plan: PlanContext,
+    window: SessionWindow,
+    shown: Sequence[WindowMessage],
+    world: WorldPack,
+    restricted: Iterable[MemoryEntry],
+    config: RuntimeConfig,
+) -> Scene:
+    """Return the scene; `shown` are the history messages that the prompt will hold."""
+    hidden = hidden_entries(tuple(restricted), config.viewer, window.state)
+    placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
+    in_prompt = {item.message.message_id for item in shown}
+    quests = closed_quests(window.state, window.head.session_id)
+    recent = tuple(_line(item) for item in shown[-RECENT_MESSAGES:])
+    intent = plan.search_intent
+    query = RetrievalQuery(
+        text=user_text,
+        world_id=world.world_id,
+        session_id=window.head.session_id,
+        lineage=window.head.lineage,
+        depth=window.head.depth,
+        keywords=intent.focus_keywords,
+        recent=tuple(item.message.content for item in shown[-RECENT_MESSAGES:]),
+        temporal=intent.temporal_context.value,
+        weights=_weights(intent.domain_weight),
+        focus_quest_id=plan.active_quest_id,
+        exclude=frozenset(hidden | placed | in_prompt),
+        limit=config.curation.recall_limit,
+        quest_distances=quest_distances(window.state, plan.active_quest_id),
+        extra=tuple(quest for quest in quests if quest.entry_id not in hidden),
+    )
+    return Scene(hidden=hidden, query=query, recent=recent, quests=quests)
+
+
+def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
+    """Old talk is memory like its summaries are: the narrative weight is the history chain's as well."""
+    narrative = domain.get("narrative", 0.5)
+    return {
+        Chain.NARRATIVE: narrative,
+        Chain.HISTORY: narrative,
+        Chain.LORE: domain.get("lore", 0.5),
+        Chain.EVENT: domain.get("event", 0.5),
+    }
+
+
+def _line(item: WindowMessage) -> str:
+    author = item.message.author
+    return f"{author.id if author else item.message.role.value}: {item.message.content}"

@@ -1,0 +1,152 @@
+"""What a prepared turn is, how it is named, and how it becomes a stored record and comes back. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jacquard.assemble import PromptMessage
+from jacquard.config import RuntimeConfig
+from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
+from jacquard.report import Report
+from mnemosyne import codec
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.package import ContextPackage
+from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedTurn:
+    """The result of prepare_turn.
+
+    `messages` go to the main model as they are; `text` is the same prompt as one XML text. `reply` is set when the turn
+    was numerical: it is over, the ops are applied and no model need be called. `evidences` and `context_blocks` are what
+    the prompt holds, in the form of session document 1.0.
+    """
+
+    turn_id: str
+    session_id: str
+    branch_id: str
+    depth: int
+    version: int
+    plan: PlanContext
+    messages: tuple[PromptMessage, ...]
+    text: str
+    package: ContextPackage
+    report: Report
+    evidences: tuple[Evidence, ...] = ()
+    context_blocks: tuple[ContextBlock, ...] = ()
+    reply: str | None = None
+    history_start: str | None = None
+
+    @property
+    def triage(self) -> Triage:
+        """Which road the turn took."""
+        return self.plan.triage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredPrompt:
+    """The part of a turn's record from which the same prompt comes out again, byte for byte."""
+
+    messages: tuple[PromptMessage, ...]
+    text: str
+    package: ContextPackage
+    evidences: tuple[Evidence, ...]
+    context_blocks: tuple[ContextBlock, ...]
+    reply: str | None
+    history_start: str | None
+    record_version: int = RECORD_VERSION
+
+
+def turn_id_of(session_id: str, parent_id: str | None, depth: int, user_text: str) -> str:
+    """Return the id of the turn that answers this input after this parent: the same input, the same turn."""
+    digest = hashlib.sha256("\x00".join((session_id, parent_id or "", user_text)).encode("utf-8", "surrogatepass"))
+    return f"t{depth:06d}-{digest.hexdigest()[:10]}"
+
+
+def fingerprint_of(user_text: str, config: RuntimeConfig, world_digest: str) -> str:
+    """Return what a stored answer depends on: input, configuration (no secret in it) and world."""
+    bare = replace(config, selector=replace(config.selector, api_key=None))
+    payload = codec.encode([RECORD_VERSION, user_text, codec.to_plain(bare), world_digest])
+    return hashlib.sha256(payload).hexdigest()
+
+
+def record_of(
+    turn: PreparedTurn, window: SessionWindow, message: Message, fingerprint: str, anchors: Mapping[str, str]
+) -> TurnRecord:
+    """Return the record of a prepared turn; the reply of a numerical one is its second message."""
+    messages = [replace(message, message_id=f"{turn.turn_id}.u")]
+    if turn.reply is not None:
+        messages.append(Message(role=Role.ASSISTANT, content=turn.reply, message_id=f"{turn.turn_id}.a", at=message.at))
+    numerical = turn.triage is Triage.NUMERICAL
+    return TurnRecord(
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
+        branch_id=turn.branch_id,
+        depth=turn.depth,
+        parent_id=window.head.turn_id,
+        kind=TurnKind.NUMERICAL if numerical else TurnKind.NARRATIVE,
+        status=TurnStatus.COMMITTED if numerical else TurnStatus.PREPARED,
+        messages=tuple(messages),
+        fingerprint=fingerprint,
+        plan=plan_to_json(turn.plan),
+        receipt=codec.to_plain(turn.report),
+        prompt=codec.to_plain(
+            StoredPrompt(
+                messages=turn.messages,
+                text=turn.text,
+                package=turn.package,
+                evidences=turn.evidences,
+                context_blocks=turn.context_blocks,
+                reply=turn.reply,
+                history_start=turn.history_start,
+            )
+        ),
+        anchors=anchors,
+        created_at=message.at,
+    )
+
+
+def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
+    """Return a prepared turn exactly as it was; the record must hold a prompt."""
+    if record.prompt is None or record.receipt is None or record.plan is None:
+        raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
+    stored = codec.from_plain(dict(record.prompt), StoredPrompt)
+    return PreparedTurn(
+        turn_id=record.turn_id,
+        session_id=record.session_id,
+        branch_id=record.branch_id,
+        depth=record.depth,
+        version=version,
+        plan=plan_from_json(record.plan),
+        messages=stored.messages,
+        text=stored.text,
+        package=stored.package,
+        report=codec.from_plain(dict(record.receipt), Report),
+        evidences=stored.evidences,
+        context_blocks=stored.context_blocks,
+        reply=stored.reply,
+        history_start=stored.history_start,
+    )
+
+
+def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:
+    """Return the turn as `jacquard weave --json` and the HTTP service give it."""
+    return {
+        "turn_id": turn.turn_id,
+        "session_id": turn.session_id,
+        "branch_id": turn.branch_id,
+        "triage": turn.triage.value,
+        "reply": turn.reply,
+        "messages": codec.to_plain(turn.messages),
+        "text": turn.text,
+        "plan": plan_to_json(turn.plan),
+        "package": codec.to_plain(turn.package),
+        "report": codec.to_plain(turn.report),
+    }

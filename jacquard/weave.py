@@ -1,0 +1,136 @@
+"""Weaving (seed 004 sections 6.4 and 7): blocks of both streams become one skein, stage by stage.
+
+Pure: no store, no clock, no budget of its own. Each stage takes the skein of the stage before and returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jacquard.report import Action, BlockDecision
+from jacquard.skein import Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from mnemosyne.schema.memory import LoreCategory
+
+_LAST_SLOT = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Woven:
+    """The deduplicated skein with the decisions that deduplication took, and every stage for inspection."""
+
+    skein: Skein
+    dropped: tuple[BlockDecision, ...]
+    stages: tuple[Skein, ...]
+
+
+def weave(
+    blocks: Sequence[PromptBlock],
+    history: Sequence[PromptBlock],
+    user_input: PromptBlock,
+    layout: SkeinTemplate,
+    layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
+) -> Woven:
+    """Run the stages up to deduplication; `history` is oldest first. Cutting to the budget is `truncate`."""
+    placed = [replace(block, placement=_placement(block, layout)) for block in blocks]
+    skeleton = Skein(
+        stage=Stage.SKELETON,
+        system=tuple(sorted((b for b in placed if b.placement.position is Position.SYSTEM), key=_system_key)),
+        pending=tuple(b for b in placed if b.placement.position is not Position.SYSTEM),
+        layer_attributes=layer_attributes or {},
+    )
+    anchored = replace(skeleton, stage=Stage.ANCHORED, history=tuple(history), user_input=user_input)
+    stitched = _stitch(anchored)
+    skein, dropped = _deduplicate(stitched)
+    return Woven(skein=skein, dropped=dropped, stages=(skeleton, anchored, stitched, skein))
+
+
+def truncate(skein: Skein, kept: Collection[str]) -> Skein:
+    """Return the skein with only the blocks whose ids are in `kept`; the user input always stays."""
+    return replace(
+        skein,
+        stage=Stage.TRUNCATED,
+        system=tuple(b for b in skein.system if b.block_id in kept),
+        history=tuple(b for b in skein.history if b.block_id in kept),
+        anchor=tuple(b for b in skein.anchor if b.block_id in kept),
+    )
+
+
+def _placement(block: PromptBlock, layout: SkeinTemplate) -> Placement:
+    for rule in layout.rules:
+        if rule.slot == block.slot:
+            return Placement(position=rule.position, priority=rule.priority, depth=rule.depth, order=rule.order)
+    return replace(block.placement, order=block.placement.order or _LAST_SLOT)
+
+
+def _system_key(block: PromptBlock) -> tuple[int, str, str, int, str]:
+    return (block.placement.order, block.layer or "", block.section or "", block.rank, block.block_id)
+
+
+def _near_key(block: PromptBlock) -> tuple[int, str, int, str]:
+    """Higher priority later, that is nearer to the user input."""
+    return (block.placement.priority, block.section or "", block.rank, block.block_id)
+
+
+def _stitch(skein: Skein) -> Skein:
+    by_position: dict[Position, list[PromptBlock]] = {}
+    for block in sorted(skein.pending, key=_near_key):
+        by_position.setdefault(block.placement.position, []).append(block)
+    line: list[PromptBlock] = list(by_position.get(Position.BEFORE_HISTORY, ()))
+    inside = by_position.get(Position.IN_HISTORY, ())
+    talk = len(skein.history)
+    for place in range(talk + 1):
+        newer = talk - place
+        line += [b for b in inside if min(b.placement.depth, talk) == newer]
+        if place < talk:
+            line.append(skein.history[place])
+    line += by_position.get(Position.AFTER_HISTORY, ())
+    anchor = tuple(by_position.get(Position.USER_ANCHOR, ()))
+    return replace(skein, stage=Stage.STITCHED, history=tuple(line), anchor=anchor, pending=())
+
+
+def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
+    blocks = skein.blocks()
+    subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
+    seen: dict[str, PromptBlock] = {}
+    dropped: list[BlockDecision] = []
+    out: set[int] = set()
+    for block in blocks:
+        names = {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}
+        first = next((seen[name] for name in sorted(names) if name in seen), None)
+        cover = None
+        if block.category is LoreCategory.ENCYCLOPEDIA and block.entities:
+            cover = subjects.get(block.entities[0])
+        if first is not None:
+            dropped.append(_drop(block, "duplicate", f"{first.block_id} says the same already."))
+        elif cover is not None:
+            dropped.append(_drop(block, "covered", f"{cover.block_id} tells of {block.entities[0]} as it is now."))
+        else:
+            seen.update(dict.fromkeys(names, block))
+            continue
+        out.add(id(block))
+
+    def keep(line: tuple[PromptBlock, ...]) -> tuple[PromptBlock, ...]:
+        return tuple(b for b in line if id(b) not in out)
+
+    clean = replace(
+        skein,
+        stage=Stage.DEDUPLICATED,
+        system=keep(skein.system),
+        history=keep(skein.history),
+        anchor=keep(skein.anchor),
+    )
+    return clean, tuple(dropped)
+
+
+def _drop(block: PromptBlock, code: str, reason: str) -> BlockDecision:
+    return BlockDecision(
+        block_id=block.block_id,
+        action=Action.DROPPED,
+        code=code,
+        reason=reason,
+        tokens=block.tokens,
+        source=block.source,
+        title=block.title,
+        trust=block.trust,
+    )

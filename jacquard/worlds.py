@@ -1,0 +1,32 @@
+"""The world of a session that was imported without a pack: nothing but a plain instruction."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mnemosyne.schema.world import PlannerRules, WorldPack
+
+_INSTRUCTION = (
+    "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
+    "say so when they do not hold the answer."
+)
+
+
+@lru_cache(maxsize=64)
+def bare_world(world_id: str) -> WorldPack:
+    """Return a world without lore, quests, actions or rules."""
+    return WorldPack(
+        world_id=world_id,
+        title=world_id,
+        locale="en",
+        instruction=_INSTRUCTION,
+        persona={},
+        state={},
+        entities=(),
+        lore=(),
+        actions=(),
+        planner=PlannerRules(),
+        prologue=(),
+        narratives=(),
+        digest="bare",
+    )
