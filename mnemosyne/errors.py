@@ -9,9 +9,11 @@ MnemosyneError
 │   ├── TurnNotFoundError
 │   ├── TurnNotPendingError
 │   ├── VersionConflictError
+│   ├── EntryConflictError
 │   ├── StoreBusyError
 │   └── StoreUnavailableError
 ├── StateOpError
+├── CodecError
 ├── WorldPackError
 ├── CorpusError
 └── EmbedderUnavailableError
@@ -90,6 +92,16 @@ class VersionConflictError(StoreError):
         )
 
 
+class EntryConflictError(StoreError):
+    """An entry id is in use at another place of the turn tree; entries of one turn never overwrite those of another."""
+
+    def __init__(self, scope: str, entry_id: str, turn_id: str | None) -> None:
+        self.scope, self.entry_id, self.turn_id = scope, entry_id, turn_id
+        super().__init__(
+            f"Entry {entry_id!r} of {scope} belongs to turn {turn_id!r} already. Make ids of entries from the turn id."
+        )
+
+
 class StoreBusyError(StoreError):
     """The database stayed locked by another process."""
 
@@ -114,6 +126,10 @@ class StateOpError(MnemosyneError):
     def __init__(self, index: int, op: str, reason: str) -> None:
         self.index, self.op, self.reason = index, op, reason
         super().__init__(f"op {index} ({op}) was refused: {reason}. No op of the turn was applied.")
+
+
+class CodecError(MnemosyneError, ValueError):
+    """A value cannot be written without loss, or bytes are not what they should be; the sentence names the place."""
 
 
 class WorldPackError(MnemosyneError):

@@ -1,0 +1,129 @@
+"""Bytes <-> the values of the schema.
+
+The room exists so that the validator stands in one file: nothing else imports msgspec. It knows the schema by the types
+that callers hand in and nothing of stores, chains or prompts.
+
+Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a mapping
+is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape) is kept as
+a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Hashable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from mnemosyne.errors import CodecError
+
+T = TypeVar("T")
+
+
+def _plain_mapping(value: Any) -> Any:
+    """Open up what JSON does not know: read-only mappings and sets (sorted, so that the bytes are the same each time)."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain_mapping)
+
+
+@lru_cache(maxsize=64)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def encode(value: Any) -> bytes:
+    """Return the JSON of a schema value or of a JSON tree; CodecError when it holds something without a JSON form.
+
+    NaN and infinities become null here, as JSON has no word for them; `encode_tree` refuses them.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return _encode_escaped(value)
+    except (NotImplementedError, TypeError, msgspec.MsgspecError) as error:
+        raise CodecError(f"A {type(value).__name__} cannot be written as JSON: {error}.") from None
+
+
+def _encode_escaped(value: Any) -> bytes:
+    try:
+        text = json.dumps(to_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise CodecError(f"A {type(value).__name__} cannot be written as JSON: {error}.") from None
+    return text.encode("ascii")
+
+
+def decode(data: bytes, kind: type[T]) -> T:
+    """Return the value of type `kind` that `data` holds; CodecError when it does not hold one."""
+    try:
+        return cast(T, _decoder(cast(Hashable, kind)).decode(data))
+    except msgspec.DecodeError as error:
+        if b"\\u" not in data:
+            raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
+    try:
+        return msgspec.convert(json.loads(data), kind)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
+
+
+def encode_tree(tree: Mapping[str, Any]) -> bytes:
+    """Return the JSON of a state tree; CodecError names the path of a number that JSON cannot hold."""
+    for path in _endless(tree, ""):
+        raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
+    return encode(tree)
+
+
+def decode_tree(data: bytes) -> dict[str, Any]:
+    """Return the JSON object that `data` holds."""
+    return decode(data, dict)
+
+
+def to_plain(value: Any) -> Any:
+    """Return a schema value as dicts, lists, text, numbers and null, the form that JSON and YAML writers take."""
+    return msgspec.to_builtins(value, enc_hook=_plain_mapping)
+
+
+def from_plain(value: Any, kind: type[T]) -> T:
+    """Return plain data (as of `to_plain`, or read from JSON) as a schema value; CodecError names the place of a fault."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise CodecError(f"This is no {kind.__name__}: {error}.") from None
+
+
+def time_text(at: datetime) -> str:
+    """Return an aware datetime as ISO 8601 text; CodecError for a naive one, which could mean any hour."""
+    if at.tzinfo is None:
+        raise CodecError(f"{at.isoformat()} has no time zone; give an aware datetime.")
+    return at.isoformat()
+
+
+def text_time(text: str) -> datetime:
+    """Return ISO 8601 text as an aware datetime; CodecError for text without a zone."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise CodecError(f"{text!r} is no ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00.") from None
+    if at.tzinfo is None:
+        raise CodecError(f"{text!r} has no time zone; write one, as in 2026-01-31T12:00:00+00:00.")
+    return at
+
+
+def _endless(node: Any, path: str) -> list[str]:
+    """Return the JSON Pointers of NaN and infinities below `node`."""
+    if isinstance(node, float):
+        return [] if math.isfinite(node) else [path]
+    if isinstance(node, Mapping):
+        return [found for key, child in node.items() for found in _endless(child, f"{path}/{key}")]
+    if isinstance(node, list | tuple):
+        return [found for at, child in enumerate(node) for found in _endless(child, f"{path}/{at}")]
+    return []

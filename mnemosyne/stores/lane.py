@@ -1,0 +1,112 @@
+"""A lane: one thread that owns one SQLite connection and runs whole transactions on it, one after the other.
+
+The room exists so that no statement ever runs on the event loop and no two callers share a transaction. It knows SQLite's
+error codes and nothing of sessions. It awaits a thread of its own (asyncio's bridge to concurrent.futures) instead of a
+pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
+
+T = TypeVar("T")
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk or the size limit is full; free some space and try again",
+    sqlite3.SQLITE_READONLY: "the file or its folder may not be written; give write permission or choose another path",
+    sqlite3.SQLITE_PERM: "the file or its folder may not be used; give permission or choose another path",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that the path names a file in a folder that may be written",
+    sqlite3.SQLITE_IOERR: "reading or writing the disk failed; check the disk and its free space",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database; choose another path",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it from a copy",
+}
+
+
+class Lane:
+    """Runs transactions of one kind in order. A caller that is cancelled leaves either nothing or a whole transaction:
+    work that has not begun is dropped, work that has begun goes on to its end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
+        busy_seconds: float,
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._begin = begin
+        self._busy_seconds = busy_seconds
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
+
+        StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed.
+        """
+        if self._closed:
+            raise StoreUnavailableError(str(self._path), "this store is closed; open another")
+        return await asyncio.wrap_future(self._thread.submit(self._transact, work))
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release connection and thread. Closing twice is fine."""
+        if not self._closed:
+            self._closed = True
+            ending = self._thread.submit(self._disconnect)
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(ending)
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            return _whole(self._connection, self._begin, work)
+        except (sqlite3.Error, OSError) as error:
+            known = self._translate(error)
+            if known is None:
+                raise
+            if isinstance(known, StoreUnavailableError):
+                self._disconnect()
+            raise known from error
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+            ) from error
+
+    def _translate(self, error: sqlite3.Error | OSError) -> StoreError | None:
+        if isinstance(error, OSError):
+            return StoreUnavailableError(str(self._path), f"{error.strerror or error}")
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreBusyError(str(self._path), self._busy_seconds)
+        if code in _REASONS:
+            return StoreUnavailableError(str(self._path), f"{_REASONS[code]} ({error})")
+        return None
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _whole(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute(begin)
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
