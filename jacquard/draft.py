@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from jacquard.config import RuntimeConfig
+from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.errors import JacquardError
 from jacquard.finish import Ingredients, finish_turn
 from jacquard.layouts import load_layout
@@ -20,8 +20,9 @@ from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, SkeletonInput
-from jacquard.streams.curation import Curation, CurationRequest, CurationStream, flesh_blocks, stream_report
-from jacquard.streams.history import trim_history
+from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
+from jacquard.streams.flesh import flesh_blocks
+from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
 from jacquard.turn import PreparedTurn
 from mnemosyne.protocols import Clock, Store, TokenEstimator
@@ -69,8 +70,8 @@ class TurnDrafter:
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
         parts, window, config = self._parts, draft.window, draft.config
-        start = window.previous.prompt.get("history_start") if window.previous and window.previous.prompt else None
-        shown = trim_history(window.messages, start, config.history, parts.estimator.estimate)
+        limits = _history_limits(config)
+        shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
         scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
         scene = scene_of(
             draft.message.content,
@@ -109,6 +110,7 @@ class TurnDrafter:
         if skeleton is None:
             raise fault or JacquardError("Stream A gave nothing.")
         watch.lap("streams")
+        watch.note(curation.timings_ms)
         entries = await self._fetch(curation, scene)
         degradations = tuple(degradation(code) for code in curation.degradations)
         ingredients = Ingredients(
@@ -118,7 +120,7 @@ class TurnDrafter:
             window=window,
             config=config,
             skeleton=skeleton,
-            flesh=flesh_blocks(curation, entries, parts.estimator),
+            flesh=flesh_blocks(curation.selection, entries, parts.estimator),
             entries=entries,
             candidates=curation.candidates,
             stream_b=stream_report(curation),
@@ -144,7 +146,7 @@ class TurnDrafter:
         if prefetch is not None:
             fits, why = scene_matches(prefetch, plan, head, draft.message.content, shown=scene.query.exclude)
             if fits:
-                return prefetched_curation(prefetch, why)
+                return prefetched_curation(prefetch, why, shown=scene.query.exclude)
         request = CurationRequest(
             query=scene.query,
             user_text=draft.message.content,
@@ -169,6 +171,12 @@ class TurnDrafter:
         for scope, ids in by_scope.items():
             found.update({entry.entry_id: entry for entry in await self._parts.store.entries(scope, ids)})
         return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
+
+
+def _history_limits(config: RuntimeConfig) -> HistoryConfig:
+    """The window takes at most half of the prompt, so that a small budget keeps a stable start as well."""
+    half = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+    return replace(config.history, max_tokens=min(config.history.max_tokens, half))
 
 
 def template_roots(roots: tuple[Path, ...], world: WorldPack) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import perf_counter
 
 
@@ -21,6 +22,10 @@ class Stopwatch:
     def mark(self, name: str) -> None:
         """Book the time since the last lap under `name` without ending the lap."""
         self._steps[name] = (perf_counter() - self._last) * 1000
+
+    def note(self, steps_ms: Mapping[str, float]) -> None:
+        """Take over times that were measured elsewhere."""
+        self._steps.update(steps_ms)
 
     def timings_ms(self) -> dict[str, float]:
         """Return milliseconds by step, with `total`."""
