@@ -1,0 +1,286 @@
+"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped into a session.
+
+The room exists so that labelled sets and a host's own exports come in by one door. It knows nothing of stores and
+indexes, and must not import another importer.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+from mnemosyne.errors import CorpusError
+from mnemosyne.plain import plain_faults
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn, SessionStart
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+
+CORPUS_FILE = "corpus.jsonl"
+MAX_LINE_BYTES = 4_000_000
+MAIN_BRANCH = "main"
+
+_FIELDS = ("id", "chain", "session", "turn", "at", "speaker", "text", "meta")
+_CHAINS = {chain.value: chain for chain in (Chain.NARRATIVE, Chain.EVENT, Chain.LORE, Chain.HISTORY)}
+_KINDS = {Chain.NARRATIVE: "macro", Chain.EVENT: "fact", Chain.LORE: "encyclopedia"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusDocument:
+    """One line of a corpus. `line` is 1-based; `at` is aware; fields that the format does not know stand in `metadata`."""
+
+    document_id: str
+    chain: Chain
+    text: str
+    line: int
+    session: str | None = None
+    turn: int | None = None
+    at: datetime | None = None
+    speaker: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Corpus:
+    """A whole corpus in the order of its file; `sessions` are the names that occur, in order of first sight."""
+
+    path: str
+    documents: tuple[CorpusDocument, ...]
+    sessions: tuple[str, ...]
+
+    def entries_for(self, session: str | None) -> tuple[CorpusDocument, ...]:
+        """Return the documents of `session` and those that belong to all, in file order (None: only the latter)."""
+        if session is not None and session not in self.sessions:
+            near = difflib.get_close_matches(session, self.sessions, n=1)
+            raise CorpusError(f"{self.path}: there is no session {session!r}{_meant(near)}. {self._choices()}")
+        return tuple(each for each in self.documents if each.session is None or each.session == session)
+
+    def _choices(self) -> str:
+        if not self.sessions:
+            return "Its lines name no session: ask for None."
+        shown = ", ".join(repr(name) for name in self.sessions[:8])
+        return f"It holds {len(self.sessions)}: {shown}{', …' if len(self.sessions) > 8 else ''}."
+
+
+def read_corpus(path: Path) -> Corpus:
+    """Read a whole corpus from a `.jsonl` file or from the folder that holds `corpus.jsonl`.
+
+    Raises CorpusError, naming file, line and field, at the first fault; an id that occurs twice is one.
+    """
+    file = corpus_file(path)
+    first_lines: dict[str, int] = {}
+    sessions: dict[str, None] = {}
+    documents = []
+    for document in iter_corpus(file):
+        if document.document_id in first_lines:
+            _fail(
+                file,
+                document.line,
+                "id",
+                f"{document.document_id!r} is used already on line {first_lines[document.document_id]}; "
+                "give each document its own id",
+            )
+        first_lines[document.document_id] = document.line
+        if document.session is not None:
+            sessions[document.session] = None
+        documents.append(document)
+    if not documents:
+        raise CorpusError(f"{file}: holds no document. Write one JSON object a line.")
+    return Corpus(path=str(file), documents=tuple(documents), sessions=tuple(sessions))
+
+
+def corpus_file(path: Path) -> Path:
+    """Return the file that `path` means: itself, or `corpus.jsonl` in it; CorpusError if there is none."""
+    file = path / CORPUS_FILE if path.is_dir() else path
+    if not file.is_file():
+        raise CorpusError(f"{file}: there is no such file. Name a .jsonl file or a folder that holds {CORPUS_FILE}.")
+    return file
+
+
+def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
+    """Yield the documents of a file one at a time, holding one line in memory; CorpusError at the first bad line."""
+    file = corpus_file(path)
+    try:
+        with file.open("rb") as stream:
+            number = 0
+            while raw := stream.readline(MAX_LINE_BYTES + 1):
+                number += 1
+                if len(raw) > MAX_LINE_BYTES:
+                    _fail(file, number, "", f"is longer than {MAX_LINE_BYTES:,} bytes; split the document")
+                if raw.strip(b"\xef\xbb\xbf \t\r\n" if number == 1 else None):
+                    yield _document(file, number, raw)
+    except OSError as error:
+        raise CorpusError(
+            f"{file}: cannot be read ({error.strerror or error}). Check the file and its rights."
+        ) from error
+
+
+def to_session(
+    corpus: Corpus,
+    session: str | None,
+    *,
+    session_id: str | None = None,
+    world_id: str = "",
+    locale: str = "en",
+    state: Mapping[str, Any] = EMPTY,
+) -> SessionStart:
+    """Return the session that `corpus.entries_for(session)` describes, ready for `Store.create_session`.
+
+    A history line is one committed turn with one message, in file order; turn and message both take the line's id. The
+    first speaker seen is the user, everybody else the assistant; the name stays as the author. Every other line is an
+    entry of the session's own scope (lore too, so that each session is an index of its own), placed on `main` at the
+    depth of the turns before it in the file, so that it is an ancestor of every later head. `session_id` defaults to the
+    name in the corpus.
+    """
+    documents = corpus.entries_for(session)
+    name = session_id or session or "corpus"
+    turns: list[ImportedTurn] = []
+    entries: list[MemoryEntry] = []
+    user = next((each.speaker for each in documents if each.chain is Chain.HISTORY), None)
+    for document in documents:
+        if document.chain is Chain.HISTORY:
+            turns.append(ImportedTurn(turn_id=document.document_id, messages=(_message(document, user),)))
+        else:
+            entries.append(_entry(document, session_scope(name), len(turns)))
+    return SessionStart(
+        session_id=name,
+        world_id=world_id,
+        locale=locale,
+        state=state,
+        turns=tuple(turns),
+        entries=tuple(entries),
+        at=next((each.at for each in documents if each.at is not None), None),
+    )
+
+
+def _message(document: CorpusDocument, user: str | None) -> Message:
+    speaks_as_user = document.speaker == user
+    author = None
+    if document.speaker is not None:
+        author = Author(kind=AuthorKind.USER if speaks_as_user else AuthorKind.AGENT, id=document.speaker)
+    return Message(
+        role=Role.USER if speaks_as_user else Role.ASSISTANT,
+        content=document.text,
+        message_id=document.document_id,
+        author=author,
+        at=document.at,
+    )
+
+
+def _entry(document: CorpusDocument, scope: str, depth: int) -> MemoryEntry:
+    title = document.metadata.get("title")
+    metadata = dict(document.metadata)
+    if document.turn is not None:
+        metadata.setdefault("turn", document.turn)
+    return MemoryEntry(
+        entry_id=document.document_id,
+        scope=scope,
+        chain=document.chain,
+        kind=_KINDS[document.chain],
+        text=document.text,
+        title=title if isinstance(title, str) else "",
+        speaker=document.speaker,
+        at=document.at,
+        branch_id=MAIN_BRANCH,
+        depth=0 if document.chain is Chain.LORE else depth,
+        trust=Trust.AUTHORED,
+        metadata=metadata,
+    )
+
+
+def _document(file: Path, number: int, raw: bytes) -> CorpusDocument:
+    row = _row(file, number, raw)
+    known = {name: row.pop(name) for name in _FIELDS if name in row}
+    for name in row:
+        near = difflib.get_close_matches(name, [each for each in _FIELDS if each not in known], n=1, cutoff=0.75)
+        if near:
+            _fail(file, number, name, f"is no field of a corpus line{_meant(near)}")
+    meta = known.get("meta")
+    if meta is not None and not isinstance(meta, dict):
+        _fail(file, number, "meta", f"is {_called(meta)}; it must be a mapping or null")
+    turn = known.get("turn")
+    if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool)):
+        _fail(file, number, "turn", f"is {_called(turn)}; it must be a whole number or null")
+    return CorpusDocument(
+        document_id=_text(file, number, known, "id"),
+        chain=_chain(file, number, known),
+        text=_text(file, number, known, "text", may_be_empty=True),
+        line=number,
+        session=_optional_text(file, number, known, "session"),
+        turn=turn,
+        at=_moment(file, number, known),
+        speaker=_optional_text(file, number, known, "speaker"),
+        metadata={**row, **(meta or {})},
+    )
+
+
+def _row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
+    try:
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        _fail(file, number, "", f"is not UTF-8 at byte {error.start + 1}; save the file as UTF-8")
+    try:
+        row = json.loads(text)
+    except json.JSONDecodeError as error:
+        _fail(file, number, "", f"is not JSON at character {error.pos + 1} ({error.msg}); write one JSON object a line")
+    except (RecursionError, ValueError) as error:
+        _fail(file, number, "", f"cannot be read as JSON ({error}); flatten or shorten it")
+    if not isinstance(row, dict):
+        _fail(file, number, "", f"is {_called(row)}; write one JSON object a line")
+    for path, reason in plain_faults(row):
+        _fail(file, number, ".".join(str(each) for each in path), reason)
+    return row
+
+
+def _text(file: Path, number: int, row: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
+    if name not in row:
+        _fail(file, number, name, "is missing; every line needs id, chain and text")
+    value = row[name]
+    if not isinstance(value, str):
+        _fail(file, number, name, f"is {_called(value)}; it must be text")
+    if not value.strip() and not may_be_empty:
+        _fail(file, number, name, "is empty; give every document an id")
+    return value
+
+
+def _optional_text(file: Path, number: int, row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    if value is not None and not isinstance(value, str):
+        _fail(file, number, name, f"is {_called(value)}; it must be text or null")
+    return value
+
+
+def _chain(file: Path, number: int, row: Mapping[str, Any]) -> Chain:
+    name = _text(file, number, row, "chain")
+    if name not in _CHAINS:
+        near = difflib.get_close_matches(name, _CHAINS, n=1)
+        _fail(file, number, "chain", f"is {name!r}; it must be one of {', '.join(_CHAINS)}{_meant(near)}")
+    return _CHAINS[name]
+
+
+def _moment(file: Path, number: int, row: Mapping[str, Any]) -> datetime | None:
+    value = _optional_text(file, number, row, "at")
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        _fail(file, number, "at", f"is {value!r}; write an ISO date or time, such as 2024-05-31T18:00:00, or null")
+
+
+def _called(value: Any) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
+    return "null" if value is None else names.get(type(value), type(value).__name__)
+
+
+def _meant(near: list[str]) -> str:
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _fail(file: Path, number: int, name: str, what: str) -> NoReturn:
+    raise CorpusError(f"{file}:{number}: {name}: {what}" if name else f"{file}:{number}: {what}")
