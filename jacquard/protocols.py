@@ -128,3 +128,7 @@ class LlmAdapter(Protocol):
     async def generate(self, request: LlmRequest) -> LlmResponse:
         """Return one completion."""
         ...
+
+    async def close(self) -> None:
+        """Release connections and threads; calls that are under way end with a ModelError."""
+        ...

@@ -1,0 +1,252 @@
+"""Small models through LiteLLM; the only module that imports litellm.
+
+LiteLLM loads for seconds, blocks the loop of its first call for another, leaves logging tasks behind and caches
+clients by event loop (measured: lab 2). So it is given a thread with an event loop of its own, shared by all models of
+the process, started by the first use and closed with the last model. The engine's loop never waits for more than a
+future, and nothing outlives `close`. This module must not be imported unless a configuration names a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import socket
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from jacquard.errors import ModelError
+from jacquard.protocols import LlmRequest, LlmResponse
+
+T = TypeVar("T")
+REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
+"""Providers that are known to obey `api_base`, so that a first call can be rehearsed against a closed port."""
+
+UNREACHED = frozenset(
+    {"APIConnectionError", "ConnectError", "ReadError", "RemoteProtocolError", "ClientConnectorError"}
+)
+DETAIL_CHARS = 300
+
+
+class _ModelThread:
+    """The one thread in which litellm lives. `lease` and `release` may block: call them off the event loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leases = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    def lease(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, started if need be."""
+        with self._lock:
+            if self._loop is None:
+                started = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(started,), name="jacquard-models", daemon=True
+                )
+                self._thread.start()
+                started.wait()
+            self._leases += 1
+            assert self._loop is not None
+            return self._loop
+
+    def release(self) -> None:
+        """Give a lease back; the last one closes litellm's clients and ends the thread."""
+        with self._lock:
+            self._leases -= 1
+            if self._leases or self._loop is None or self._stop is None or self._thread is None:
+                return
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+            self._loop = self._stop = self._thread = None
+
+    def _serve(self, started: threading.Event) -> None:
+        with asyncio.Runner() as runner:
+            self._loop, self._stop = runner.get_loop(), asyncio.Event()
+            runner.run(self._until(self._stop, started))
+
+    async def _until(self, stop: asyncio.Event, started: threading.Event) -> None:
+        started.set()
+        await stop.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        litellm = _loaded.get("litellm")
+        if litellm is not None:
+            await litellm.close_litellm_async_clients()
+            litellm.in_memory_llm_clients_cache.flush_cache()
+
+
+_thread = _ModelThread()
+_loaded: dict[str, Any] = {}
+
+
+def _litellm() -> Any:
+    """Import litellm, silenced; runs in the model thread only."""
+    if "litellm" not in _loaded:
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+        module: Any = importlib.import_module("litellm")
+        module.suppress_debug_info = True
+        _loaded["litellm"] = module
+    return _loaded["litellm"]
+
+
+class LiteLlmModel:
+    """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
+
+    It never retries and keeps its own time limit. The engine's loop must be asyncio. Errors: ModelError with
+    `timeout`, `connection` (nobody there, or the connection broke), `refused` (4xx: key, name or request),
+    `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
+    """
+
+    def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
+        self.model = model
+        self._api_base = api_base
+        self._api_key = api_key if api_key or not api_base else "no-key-needed"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: set[Future[Any]] = set()
+        self._closed = False
+        self._lock = anyio.Lock()
+
+    async def warm(self) -> None:
+        """Import litellm and rehearse one call, so that the first real one is quick; no model is called."""
+        await self._run(self._rehearse())
+
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        """Return one completion; ModelError when there is none."""
+        return await self._run(self._complete(request))
+
+    async def close(self) -> None:
+        """End calls that are under way and release the connections; a closed model answers `unavailable`."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                self._closed = True
+                for call in tuple(self._calls):
+                    call.cancel()
+                if self._loop is not None:
+                    self._loop = None
+                    await anyio.to_thread.run_sync(_thread.release)
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with self._lock:
+                if self._closed:
+                    raise ModelError("unavailable", f"the connection to {self.model} was closed")
+                loop = self._loop
+                if loop is None:
+                    with anyio.CancelScope(shield=True):
+                        self._loop = loop = await anyio.to_thread.run_sync(_thread.lease)
+            future = asyncio.run_coroutine_threadsafe(work, loop)
+        except BaseException:
+            work.close()
+            raise
+        self._calls.add(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise ModelError("unavailable", f"the connection to {self.model} was closed") from None
+            raise
+        finally:
+            self._calls.discard(future)
+
+    async def _complete(self, request: LlmRequest) -> LlmResponse:
+        try:
+            litellm = _litellm()
+            async with asyncio.timeout(request.timeout_seconds):
+                reply = await litellm.acompletion(
+                    **self._arguments(request), api_base=self._api_base, api_key=self._api_key
+                )
+        except ImportError as error:
+            raise ModelError("unavailable", f"LiteLLM is not installed ({error}); install the extra `models`") from None
+        except TimeoutError:
+            raise ModelError("timeout", f"{self.model} did not answer in {request.timeout_seconds:g} s") from None
+        except Exception as error:  # litellm raises whatever its providers raise
+            raise ModelError(_code(error), self._detail(error)) from None
+        return self._response(reply)
+
+    def _arguments(self, request: LlmRequest) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "messages": [{"role": role, "content": content} for role, content in request.messages],
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "timeout": request.timeout_seconds,
+            "max_retries": 0,
+            "num_retries": 0,
+            "drop_params": True,
+            "stream": False,
+        }
+
+    def _response(self, reply: Any) -> LlmResponse:
+        choices = getattr(reply, "choices", None) or ()
+        content = getattr(getattr(choices[0], "message", None), "content", None) if choices else None
+        if not isinstance(content, str):
+            raise ModelError("bad_answer", f"{self.model} answered without any text")
+        usage = getattr(reply, "usage", None)
+        return LlmResponse(
+            content=content,
+            model=self.model,
+            prompt_tokens=_count(usage, "prompt_tokens"),
+            completion_tokens=_count(usage, "completion_tokens"),
+        )
+
+    async def _rehearse(self) -> None:
+        """Make a call that reaches nobody: most of litellm is imported by its first call."""
+        with suppress(Exception):
+            litellm = _litellm()
+            arguments = self._arguments(LlmRequest(messages=(("user", "."),), max_tokens=1, timeout_seconds=2.0))
+            _, provider, _, _ = litellm.get_llm_provider(model=self.model, api_base=self._api_base)
+            if provider not in REHEARSED:
+                await litellm.acompletion(**arguments, api_key="rehearsal", mock_response=".")
+                return
+            with socket.socket() as silent:
+                silent.bind(("127.0.0.1", 0))
+                nobody = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+                await litellm.acompletion(**arguments, api_key="rehearsal", api_base=nobody)
+
+    def _detail(self, error: BaseException) -> str:
+        text = " ".join(str(error).split()) or type(error).__name__
+        if self._api_key:
+            text = text.replace(self._api_key, "***")
+        where = f"{self.model} at {self._api_base}" if self._api_base else self.model
+        return f"{where}: {text[:DETAIL_CHARS]}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    present: BaseException | None = error
+    while present is not None and id(present) not in seen:
+        seen.add(id(present))
+        yield present
+        present = present.__cause__ or present.__context__
+
+
+def _code(error: BaseException) -> str:
+    """Name a failure; litellm calls a refused connection and a web page alike an internal server error."""
+    if "invalid response from LLM endpoint" in str(error):
+        return "bad_answer"
+    names = {type(cause).__name__ for cause in _causes(error)}
+    if isinstance(error, TimeoutError) or names & {"Timeout", "APITimeoutError"}:
+        return "timeout"
+    if names & UNREACHED or any(isinstance(cause, OSError) for cause in _causes(error)):
+        return "connection"
+    status = getattr(error, "status_code", None)
+    if isinstance(status, int) and 400 <= status < 500 and status != 429:
+        return "refused"
+    return "unavailable" if isinstance(status, int) else "bad_answer"
+
+
+def _count(usage: Any, name: str) -> int | None:
+    value = getattr(usage, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
