@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -107,7 +107,7 @@ class Store(Protocol):
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return the newest committed turns on the path to the head, oldest first, without prompt and receipt."""
+        """Return the newest committed turns on the path to the head, oldest first, without prompt, receipt and report."""
         ...
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
@@ -173,17 +173,43 @@ class Embedder(Protocol):
         ...
 
 
+class EntrySource(Protocol):
+    """The part of a Store that recall reads: entries in the order of writing, and by id."""
+
+    async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return full entries in the order asked; unknown ids are left out."""
+        ...
+
+    async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
+        """Return entries written after `sequence`, in the order of writing."""
+        ...
+
+
 class Index(Protocol):
-    """Finds entries of one scope by words and by vectors.
+    """Finds entries of many scopes by words and by vectors, one scope a search.
 
     1. What `add` was given is found by the next search.
     2. A search returns only what its filter admits, best first, at most `limit`; ties by entry id.
     3. Adding an entry id again replaces it.
     4. Chinese and English words are found alike.
+    5. Vectors of two models are never compared.
+    6. A folder that cannot be read or written is named by `faults`; searching goes on with what is left.
     """
 
-    async def add(self, scope: str, entries: Sequence[SequencedEntry], vectors: Vectors | None) -> None:
-        """Add, replace or remove (deleted) entries; `vectors` has one row an entry or is None."""
+    async def add(
+        self,
+        scope: str,
+        entries: Sequence[SequencedEntry],
+        vectors: Vectors | None,
+        *,
+        keys: Sequence[str] | None = None,
+        model: str = "",
+    ) -> None:
+        """Add, replace or remove (deleted) entries.
+
+        `vectors` has one row an entry (a row of NaN: none for this one) or is None. `keys`, one an entry, are the texts
+        to find them by, in place of their own. `model` names the embedder that looked at them (empty: none did).
+        """
         ...
 
     async def watermark(self, scope: str, chain: Chain) -> int:
@@ -194,16 +220,34 @@ class Index(Protocol):
         """Return how many entries the scope holds."""
         ...
 
-    async def search_text(self, text: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25."""
+    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+        """Return the ids of the entries of this chain written last, oldest first."""
         ...
 
-    async def search_vector(self, vector: Vectors, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by cosine; `vector` has shape (dimensions,)."""
+    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+        """Return ids of entries that this model has not looked at, in the order of writing."""
+        ...
+
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25; `text` may be given as terms with their weights."""
+        ...
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine among the vectors of `model`; `vector` has shape (dimensions,)."""
+        ...
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what has gone wrong so far, one sentence each: what, where and what to do."""
+        ...
+
+    async def settle(self) -> None:
+        """Write out what is held back and tidy files when it is due. Takes long; never called inside a turn."""
         ...
 
     async def close(self) -> None:
-        """Flush and release."""
+        """Write out what is held back and release files."""
         ...
 
 
@@ -215,6 +259,22 @@ class Retriever(Protocol):
     3. Work that cannot be done (no model, no index) is left out and named in `degradations`; it never raises for it.
     """
 
+    async def warm(self) -> None:
+        """Load what is slow to load; what cannot be loaded is done without."""
+        ...
+
+    async def sync(self, scope: str, progress: Callable[[int, int], None] | None = None) -> int:
+        """Index what was written since, vectors too; returns how many entries were new.
+
+        `progress` is called with (done, known so far). Recall indexes new entries by itself, but leaves all but a few
+        vectors to this call, which belongs outside a turn.
+        """
+        ...
+
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of one query."""
+        ...
+
+    async def close(self) -> None:
+        """Write out what the index holds back and release it."""
         ...

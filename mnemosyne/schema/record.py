@@ -46,7 +46,8 @@ class TurnRecord:
 
     `fingerprint` identifies the request (input and configuration) that made the record: the same turn id with the same
     fingerprint is answered from the record. `plan`, `receipt`, `prompt`: JSON values (None before they exist).
-    `anchors` maps each anchor of this prompt to its state path at render time.
+    `anchors` maps each anchor of this prompt to its state path at render time. `report` is what the commit told of the
+    reply (None before it).
     """
 
     turn_id: str
@@ -61,6 +62,7 @@ class TurnRecord:
     plan: Mapping[str, Any] | None = None
     receipt: Mapping[str, Any] | None = None
     prompt: Mapping[str, Any] | None = None
+    report: Mapping[str, Any] | None = None
     anchors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ops: tuple[Mapping[str, Any], ...] = ()
     created_at: datetime | None = None
@@ -104,7 +106,8 @@ class SessionWindow:
 class TurnCommit:
     """The second half of a turn: the reply, the ops it made (JSON Patch form) and the state after them.
 
-    `state` is None when no op was applied. `entries` are what the turn adds to memory (events, summaries).
+    `state` is None when no op was applied. `entries` are what the turn adds to memory (events, summaries). `report` is a
+    JSON value that is kept with the turn, beside the receipt.
     """
 
     turn_id: str

@@ -106,7 +106,7 @@ class SqliteStore:
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return the newest committed turns on the path, oldest first, without prompt and receipt."""
+        """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
         return await self._reads.run(lambda db: sqlite_rows.read_turns(db, session_id, limit, branch_id, before_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:

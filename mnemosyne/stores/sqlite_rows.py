@@ -139,7 +139,7 @@ def read_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> 
 def read_turns(
     connection: sqlite3.Connection, session_id: str, limit: int, branch_id: str | None, before_depth: int | None
 ) -> tuple[TurnRecord, ...]:
-    """Return the newest committed turns on the path, oldest first, without receipt and prompt."""
+    """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
     head = read_head(connection, session_id, branch_id)
     newest: list[TurnRecord] = []
     for span in head.lineage:
@@ -157,9 +157,11 @@ def read_turns(
 
 def _record(connection: sqlite3.Connection, session_id: str, row: tuple[Any, ...], *, with_papers: bool) -> TurnRecord:
     number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
-    papers = (None, None)
+    papers = (None, None, None)
     if with_papers:
-        found = connection.execute("SELECT receipt, prompt FROM papers WHERE turn_row = ?", (number,)).fetchone()
+        found = connection.execute(
+            "SELECT receipt, prompt, report FROM papers WHERE turn_row = ?", (number,)
+        ).fetchone()
         papers = found or papers
     if status == TurnStatus.COMMITTED:
         bodies = connection.execute(
@@ -182,6 +184,7 @@ def _record(connection: sqlite3.Connection, session_id: str, row: tuple[Any, ...
         plan=_tree(plan),
         receipt=_tree(papers[0]),
         prompt=_tree(papers[1]),
+        report=_tree(papers[2]),
         anchors=_tree(anchors) or EMPTY,
         ops=() if ops is None else decode(ops, Ops),
         created_at=None if at is None else text_time(at),

@@ -6,7 +6,7 @@ are read in one place. It knows nothing of the values that the rows hold.
 What stands where:
 - `messages` and `entries` hold committed things only. Their `seq` grows with every commit, so whoever has seen everything
   up to a number will see the rest after it. What waits for a reply lies in `turns.draft`.
-- `papers` keeps the heavy parts of a turn (receipt, prompt) off the pages that are walked each turn.
+- `papers` keeps the heavy parts of a turn (receipt, prompt, report) off the pages that are walked each turn.
 - `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the state
   before the first turn.
 """
@@ -44,7 +44,7 @@ _VERSION_1 = (
     """CREATE UNIQUE INDEX turns_pending ON turns (session_id, branch_id) WHERE status = 'prepared'""",
     """CREATE INDEX turns_changing ON turns (session_id, branch_id, depth)
         WHERE status = 'committed' AND ops IS NOT NULL""",
-    """CREATE TABLE papers (turn_row INTEGER PRIMARY KEY, receipt BLOB, prompt BLOB)""",
+    """CREATE TABLE papers (turn_row INTEGER PRIMARY KEY, receipt BLOB, prompt BLOB, report BLOB)""",
     """CREATE TABLE messages (
         seq INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, branch_id TEXT NOT NULL, depth INTEGER NOT NULL,
         ord INTEGER NOT NULL, turn_id TEXT NOT NULL, message_id TEXT NOT NULL, recalled INTEGER NOT NULL,

@@ -140,8 +140,8 @@ def commit_turn(
     )
     if commit.report is not None:
         connection.execute(
-            """INSERT INTO papers SELECT row, ?, NULL FROM turns WHERE session_id = ? AND turn_id = ?
-                ON CONFLICT (turn_row) DO UPDATE SET receipt = excluded.receipt""",
+            """INSERT INTO papers SELECT row, NULL, NULL, ? FROM turns WHERE session_id = ? AND turn_id = ?
+                ON CONFLICT (turn_row) DO UPDATE SET report = excluded.report""",
             (encode(commit.report), session_id, commit.turn_id),
         )
     _settle(connection, replace(record, messages=record.messages + commit.messages, ops=commit.ops), commit.state)
@@ -269,7 +269,7 @@ def _insert(connection: sqlite3.Connection, record: TurnRecord) -> None:
     )
     if record.receipt is not None or record.prompt is not None:
         papers = (None if paper is None else encode(paper) for paper in (record.receipt, record.prompt))
-        connection.execute("INSERT INTO papers VALUES (?, ?, ?)", (cursor.lastrowid, *papers))
+        connection.execute("INSERT INTO papers VALUES (?, ?, ?, NULL)", (cursor.lastrowid, *papers))
 
 
 def _abandon_pending(connection: sqlite3.Connection, session_id: str, branch_id: str) -> None:

@@ -1,0 +1,157 @@
+"""The event chain: quests that ended, what a turn changed in them, and how far each lies from the focus.
+
+The room exists because quests live in the state, while recall treats those that are over as memories (spec B1). Pure; it
+reads any tree, also a broken one: what does not look like a quest is left out. It must not import stores or indexes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.record import TurnRecord
+
+ACTIVE = "active"
+CLOSED = frozenset({"completed", "failed"})
+QUEST = "quest"
+QUEST_UPDATE = "quest_update"
+_LINKS = ("requires", "leads_to", "parent")
+
+
+def closed_quests(state: Mapping[str, Any], session_id: str) -> tuple[MemoryEntry, ...]:
+    """Return the completed and failed quests of a state as candidates of the event chain, in the state's order.
+
+    `entry_id` is the quest's id, kind `quest`, the status is a tag, the text is title, description and outcome. They are
+    made from the state of a branch, so they follow it and are in no store and no index.
+    """
+    return tuple(
+        _quest_entry(quest_id, quest, session_id)
+        for quest_id, quest in _quests(state)
+        if _text(quest.get("status")) in CLOSED
+    )
+
+
+def _quest_entry(quest_id: str, quest: Mapping[str, Any], session_id: str) -> MemoryEntry:
+    title = _text(quest.get("title")) or quest_id
+    parts = (title, _text(quest.get("description")), _text(quest.get("outcome")))
+    return MemoryEntry(
+        entry_id=quest_id,
+        scope=session_scope(session_id),
+        chain=Chain.EVENT,
+        kind=QUEST,
+        title=title,
+        text="\n".join(part for part in parts if part),
+        entities=_names(quest.get("entities")),
+        tags=(_text(quest.get("status")),),
+        quest_id=quest_id,
+    )
+
+
+def quest_events(
+    before: Mapping[str, Any], after: Mapping[str, Any], record: TurnRecord, at: datetime | None
+) -> tuple[MemoryEntry, ...]:
+    """Return one event for each quest whose status a turn has changed, in the order of the state after it.
+
+    Events are facts: kind `quest_update`, id `<turn>.quest.<quest id>`, at the place of `record`.
+    """
+    statuses = {quest_id: _text(quest.get("status")) for quest_id, quest in _quests(before)}
+    return tuple(
+        _update(quest_id, quest, statuses.get(quest_id, ""), record, at)
+        for quest_id, quest in _quests(after)
+        if _text(quest.get("status")) != statuses.get(quest_id, "")
+    )
+
+
+def _update(quest_id: str, quest: Mapping[str, Any], old: str, record: TurnRecord, at: datetime | None) -> MemoryEntry:
+    status, title = _text(quest.get("status")), _text(quest.get("title")) or quest_id
+    outcome = _text(quest.get("outcome")) if status in CLOSED else ""
+    return MemoryEntry(
+        entry_id=f"{record.turn_id}.quest.{quest_id}",
+        scope=session_scope(record.session_id),
+        chain=Chain.EVENT,
+        kind=QUEST_UPDATE,
+        title=title,
+        text="\n".join(
+            part for part in (f"{title}: {old} → {status}" if old else f"{title}: {status}", outcome) if part
+        ),
+        at=at,
+        turn_id=record.turn_id,
+        branch_id=record.branch_id,
+        depth=record.depth,
+        entities=_names(quest.get("entities")),
+        tags=(status,),
+        quest_id=quest_id,
+        trust=Trust.MODEL,
+    )
+
+
+def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dict[str, int]:
+    """Return how many links lead from the focused quest to each quest that can be reached, itself 0, nearest first.
+
+    Links are `requires`, `leads_to` and `parent`, walked both ways; quests of one distance stand in the state's order.
+    Without a focus, or with one that the state does not hold, nothing is near: the result is empty.
+    """
+    quests = dict(_quests(state))
+    if focus_quest_id not in quests:
+        return {}
+    ids = {key: _text(quest.get("id")) or key for key, quest in _raw_quests(state)} | {name: name for name in quests}
+    near: dict[str, set[str]] = {quest_id: set() for quest_id in quests}
+    for quest_id, quest in quests.items():
+        for link in _linked(quest):
+            other = ids.get(link)
+            if other is not None and other != quest_id:
+                near[quest_id].add(other)
+                near[other].add(quest_id)
+    distances = {focus_quest_id: 0}
+    waiting = deque([focus_quest_id])
+    while waiting:
+        here = waiting.popleft()
+        for other in quests:
+            if other in near[here] and other not in distances:
+                distances[other] = distances[here] + 1
+                waiting.append(other)
+    return distances
+
+
+def active_quest_ids(state: Mapping[str, Any], focus_quest_id: str | None = None) -> tuple[str, ...]:
+    """Return the ids of the active quests: the focused one first, then by distance from it, then in the state's order."""
+    distances = quest_distances(state, focus_quest_id)
+    active = [quest_id for quest_id, quest in _quests(state) if _text(quest.get("status")) == ACTIVE]
+    return tuple(sorted(active, key=lambda quest_id: distances.get(quest_id, len(distances) + 1)))
+
+
+def _quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield `(quest id, quest)`; the id is the quest's own, else its key."""
+    for key, quest in _raw_quests(state):
+        yield _text(quest.get("id")) or key, quest
+
+
+def _raw_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    quests = state.get("quests")
+    if isinstance(quests, Mapping):
+        for key, quest in quests.items():
+            if not key.startswith(("$", "_")) and isinstance(quest, Mapping):
+                yield key, quest
+
+
+def _linked(quest: Mapping[str, Any]) -> Iterator[str]:
+    links = quest.get("links")
+    for name in _LINKS:
+        yield from _names(links.get(name) if isinstance(links, Mapping) else None)
+    yield from _names(quest.get("parent"))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _text(value: Any) -> str:
+    """Return a field as text; of a value with a description, the value."""
+    if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str):
+        value = value[0]
+    return value.strip() if isinstance(value, str) else ""

@@ -1,0 +1,195 @@
+"""What a Store promises about memory: messages, entries, lore, gates and late results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mnemosyne.errors import (
+    BranchNotFoundError,
+    EntryConflictError,
+)
+from mnemosyne.schema.memory import Chain, Comparison, Condition, session_scope
+from mnemosyne.schema.record import ImportedTurn, Prefetch
+from mnemosyne.schema.session import (
+    Author,
+    AuthorKind,
+    Role,
+    TurnKind,
+)
+from mnemosyne.testing.store_samples import (
+    AT,
+    SCOPE,
+    SESSION,
+    WORLD_SCOPE,
+    StoreTests,
+    earned,
+    imported,
+    lore,
+    memory,
+    play,
+    prepared,
+    replies,
+    says,
+    start,
+)
+
+
+class StoreMemory(StoreTests):
+    """Recall reads what these tests hold fast."""
+
+    async def test_message_ids(self, tmp_path: Path) -> None:
+        """Ids are filled in, and one that is in use gives way on a retry."""
+        async with self.opened(tmp_path) as store:
+            turn = ImportedTurn(
+                turn_id="t1",
+                messages=(says("a"), replies("b"), says("c"), says("d", message_id="mine"), says("e", Role.TOOL)),
+            )
+            await store.append_turns(SESSION, (turn,))
+            record = await store.turn(SESSION, "t1")
+            assert [m.message_id for m in record.messages] == ["t1.u", "t1.a", "t1.m3", "mine", "t1.m5"]
+            await store.fork(SESSION, None, "again")
+            await store.append_turns(SESSION, (replace(turn, turn_id="t2"),))
+            retried = await store.turn(SESSION, "t2")
+            ids = [m.message_id for m in retried.messages]
+            assert ids == ["t2.u", "t2.a", "t2.m3", "t2.m4", "t2.m5"]
+            found = await store.entries(SCOPE, ("mine", "t2.m4"))
+            assert [(entry.turn_id, entry.branch_id, entry.text) for entry in found] == [
+                ("t1", "main", "d"),
+                ("t2", "again", "d"),
+            ]
+
+    async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
+        """Spoken words of told turns alone: no numbers, tools, system texts or blanks."""
+        async with self.opened(tmp_path) as store:
+            lin = Author(kind=AuthorKind.USER, id="Lin")
+            turn = ImportedTurn(
+                turn_id="t1",
+                messages=(
+                    says("be kind", Role.SYSTEM),
+                    says("where is the key?", author=lin, at=AT),
+                    says("{}", Role.TOOL),
+                    replies("in the well"),
+                    replies(" \n"),
+                ),
+            )
+            numbers = ImportedTurn(turn_id="t2", messages=(says("drink"), replies("+5")), kind=TurnKind.NUMERICAL)
+            await store.append_turns(SESSION, (turn, numbers))
+            listed = await store.entries_after(SCOPE, Chain.HISTORY, 0, 99)
+            assert [(s.entry.entry_id, s.entry.kind, s.entry.title, s.entry.text) for s in listed] == [
+                ("t1.u", "message", "Lin", "where is the key?"),
+                ("t1.a", "message", "assistant", "in the well"),
+            ]
+            entry = listed[0].entry
+            assert (entry.at, entry.turn_id, entry.branch_id, entry.depth) == (AT, "t1", "main", 1)
+            assert await store.entries(SCOPE, ("t1.a", "t2.u", "t1.u")) == (listed[1].entry, entry)
+            assert await store.entries_after(SCOPE, Chain.HISTORY, listed[0].sequence, 1) == (listed[1],)
+            window = await store.window(SESSION, message_limit=99)
+            assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
+
+    async def test_what_is_committed_late_comes_after_what_was_seen(self, tmp_path: Path) -> None:
+        """A turn that waited while others were committed is found by who reads on from the last number."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            head = await store.head(SESSION)
+            await store.save_prepared(prepared(head, "slow"), expected_version=head.version)
+            await store.fork(SESSION, "p001", "b")
+            await play(store, "quick")
+            seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
+            head = await store.switch(SESSION, "main")
+            await store.commit_turn(SESSION, earned("slow", 1), expected_version=head.version)
+            later = await store.entries_after(SCOPE, Chain.HISTORY, seen, 99)
+            assert [found.entry.entry_id for found in later] == ["slow.u", "slow.a"]
+
+    async def test_entries_have_a_place_and_are_never_overwritten_by_another_turn(self, tmp_path: Path) -> None:
+        """Entries of a commit lie at its turn; imported ones at the turn or depth they name, else at the head."""
+        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+            summary = memory("p001.summary", chain=Chain.NARRATIVE, turn_id="p001", kind="turn_summary")
+            early, loose = memory("e1", depth=1), memory("e2", at=AT, entities=("key",), metadata={"n": [1]})
+            head = await store.append_turns(SESSION, (), (summary, early, loose))
+            assert await store.append_turns(SESSION, (), (summary, early, loose)) == head
+            found = await store.entries(SCOPE, ("e2", "e1", "p001.summary", "nothing"))
+            assert [(e.entry_id, e.branch_id, e.depth) for e in found] == [
+                ("e2", "main", 2),
+                ("e1", "main", 1),
+                ("p001.summary", "main", 1),
+            ]
+            assert replace(found[0], branch_id=None, depth=None, turn_id=None) == loose
+            head = await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
+            await store.commit_turn(SESSION, earned("t1", 1, entries=(memory("t1.e"),)), expected_version=head.version)
+            (placed,) = await store.entries(SCOPE, ("t1.e",))
+            assert (placed.turn_id, placed.branch_id, placed.depth) == ("t1", "main", 3)
+            changed = await store.append_turns(SESSION, (), (replace(summary, text="better"),))
+            assert changed.version == (await store.head(SESSION)).version
+            (later,) = await store.entries_after(SCOPE, Chain.NARRATIVE, 0, 9)
+            assert later.entry.text == "better"
+            head = await store.fork(SESSION, "p002", "b")
+            head = await store.save_prepared(prepared(head, "t2"), expected_version=head.version)
+            with pytest.raises(EntryConflictError):
+                await store.commit_turn(
+                    SESSION, earned("t2", 1, entries=(memory("t1.e"),)), expected_version=head.version
+                )
+
+    async def test_lore_follows_its_world(self, tmp_path: Path) -> None:
+        """`replace_world` writes differences; what goes leaves a mark; the same digest is no work."""
+        async with self.opened(tmp_path) as store:
+            assert await store.replace_world("w1", "d1", (lore("a"), lore("b"), lore("c"))) == 3
+            assert await store.replace_world("w1", "d1", ()) == 0
+            seen = (await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 99))[-1].sequence
+            assert await store.replace_world("w1", "d2", (lore("a"), lore("b", "new"), lore("d"))) == 3
+            later = await store.entries_after(WORLD_SCOPE, Chain.LORE, seen, 99)
+            assert {(s.entry.entry_id, s.entry.text, s.deleted) for s in later} == {
+                ("b", "new", False),
+                ("c", "lore", True),
+                ("d", "lore", False),
+            }
+            assert [e.entry_id for e in await store.entries(WORLD_SCOPE, ("d", "c", "a"))] == ["d", "a"]
+            assert await store.replace_world("w1", "d3", (lore("a"), lore("b", "new"), lore("c"), lore("d"))) == 1
+            assert len(await store.entries(WORLD_SCOPE, ("c",))) == 1
+            assert await store.replace_world("w1", "d4", ()) == 4
+            assert await store.entries(WORLD_SCOPE, ("a",)) == ()
+
+    async def test_restricted_entries_are_listed(self, tmp_path: Path) -> None:
+        """Those with viewers or conditions, of all scopes asked for, by id."""
+        async with self.opened(tmp_path) as store:
+            gate = Condition(path="hero.gold", op=Comparison.GT, value=3)
+            await store.replace_world("w1", "d", (lore("b", viewers=("npc",)), lore("a"), lore("z", when=(gate,))))
+            await store.append_turns(SESSION, (), (memory("m", viewers=("Lin",)), memory("n")))
+            found = await store.restricted((WORLD_SCOPE, SCOPE))
+            assert [entry.entry_id for entry in found] == ["b", "m", "z"]
+            assert found[2].when == (gate,)
+            assert [entry.entry_id for entry in await store.restricted((SCOPE,))] == ["m"]
+            await store.replace_world("w1", "d2", ())
+            assert [entry.entry_id for entry in await store.restricted((WORLD_SCOPE, SCOPE))] == ["m"]
+
+    async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
+        """The newest is kept; another branch has its own; None forgets all; the version stays."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            late = Prefetch(
+                turn_id="t1", branch_id="main", depth=2, focus_quest_id="q", keywords=("钥匙",), value={"ids": ["a"]}
+            )
+            version = (await store.head(SESSION)).version
+            await store.save_prefetch(SESSION, late)
+            await store.save_prefetch(SESSION, replace(late, turn_id="t0", depth=1))
+            assert (await store.window(SESSION, message_limit=1)).prefetch == late
+            newer = replace(late, turn_id="t2", depth=3)
+            await store.save_prefetch(SESSION, newer)
+            assert (await store.window(SESSION, message_limit=1)).prefetch == newer
+            assert (await store.head(SESSION)).version == version
+            await store.fork(SESSION, "p001", "b")
+            assert (await store.window(SESSION, message_limit=1)).prefetch is None
+            with pytest.raises(BranchNotFoundError):
+                await store.save_prefetch(SESSION, replace(late, branch_id="nowhere"))
+            await store.save_prefetch(SESSION, None)
+            assert (await store.window(SESSION, message_limit=1, branch_id="main")).prefetch is None
+
+    async def test_sessions_are_apart(self, tmp_path: Path) -> None:
+        """The same turn and entry ids in two sessions have nothing to do with each other."""
+        async with self.opened(tmp_path, imported("p001", "one")) as store:
+            await store.create_session(start(imported("p001", "two"), session_id="s0"))
+            assert await store.sessions() == ("s0", SESSION)
+            assert (await store.turn("s0", "p001")).messages[0].content == "ask two"
+            assert (await store.turn(SESSION, "p001")).messages[0].content == "ask one"
+            listed = await store.entries_after(session_scope("s0"), Chain.HISTORY, 0, 9)
+            assert [found.entry.text for found in listed] == ["ask two", "tell two"]

@@ -1,0 +1,133 @@
+"""Sessions, turns and entries for the tests of a store, and short ways to play them.
+
+The room exists so that the rules read as sentences. It knows the schema and the Store protocol, never a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.protocols import Store
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.session import (
+    Message,
+    Role,
+    SessionHead,
+    TurnKind,
+    TurnStatus,
+)
+
+AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+SESSION = "s1"
+SCOPE = session_scope(SESSION)
+WORLD_SCOPE = world_scope("w1")
+STATE: dict[str, Any] = {"hero": {"gold": 0}}
+
+
+def says(text: str, role: Role = Role.USER, **fields: Any) -> Message:
+    """Return a message."""
+    return Message(role=role, content=text, **fields)
+
+
+def replies(text: str) -> Message:
+    """Return an assistant's message."""
+    return says(text, Role.ASSISTANT)
+
+
+def imported(turn_id: str, text: str | None = None) -> ImportedTurn:
+    """Return a finished turn of two messages."""
+    words = text or turn_id
+    return ImportedTurn(turn_id=turn_id, messages=(says(f"ask {words}"), replies(f"tell {words}")))
+
+
+def start(*turns: ImportedTurn, entries: tuple[MemoryEntry, ...] = (), session_id: str = SESSION) -> SessionStart:
+    """Return a session with these turns."""
+    return SessionStart(
+        session_id=session_id, world_id="w1", locale="en", state=STATE, turns=turns, entries=entries, at=AT
+    )
+
+
+def prepared(head: SessionHead, turn_id: str, text: str = "hello", **fields: Any) -> TurnRecord:
+    """Return a prepared turn that follows `head`."""
+    given_fields: dict[str, Any] = {"messages": (says(text),), "fingerprint": f"f-{turn_id}", "created_at": AT} | fields
+    return TurnRecord(
+        turn_id=turn_id,
+        session_id=head.session_id,
+        branch_id=head.branch_id,
+        depth=head.depth + 1,
+        parent_id=head.turn_id,
+        kind=TurnKind.NARRATIVE,
+        status=TurnStatus.PREPARED,
+        **given_fields,
+    )
+
+
+def gold(amount: int) -> dict[str, Any]:
+    """Return the state with this much gold."""
+    return {"hero": {"gold": amount}}
+
+
+def earned(turn_id: str, amount: int, **fields: Any) -> TurnCommit:
+    """Return a commit that sets the gold."""
+    return TurnCommit(
+        turn_id=turn_id,
+        messages=(replies(f"reply {turn_id}"),),
+        ops=({"op": "replace", "path": "/hero/gold", "value": amount},),
+        state=gold(amount),
+        **fields,
+    )
+
+
+def memory(entry_id: str, **fields: Any) -> MemoryEntry:
+    """Return an event of the session."""
+    return MemoryEntry(
+        **({"entry_id": entry_id, "scope": SCOPE, "chain": Chain.EVENT, "kind": "fact", "text": entry_id} | fields)
+    )
+
+
+def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
+    """Return an entry of the world."""
+    return MemoryEntry(entry_id=entry_id, scope=WORLD_SCOPE, chain=Chain.LORE, kind="encyclopedia", text=text, **fields)
+
+
+async def everything(store: Store) -> tuple[Any, ...]:
+    """Return all that can be read of the session, to see that nothing has changed."""
+    heads = await store.branches(SESSION)
+    windows = [await store.window(SESSION, message_limit=1000, branch_id=head.branch_id) for head in heads]
+    chains = [await store.entries_after(SCOPE, chain, 0, 1000) for chain in (Chain.HISTORY, Chain.EVENT)]
+    return heads, windows, chains, await store.sessions()
+
+
+async def play(store: Store, turn_id: str, amount: int | None = None, text: str = "hello") -> SessionHead:
+    """Prepare and commit a turn on the active branch."""
+    head = await store.head(SESSION)
+    head = await store.save_prepared(prepared(head, turn_id, text), expected_version=head.version)
+    commit = TurnCommit(turn_id=turn_id, messages=(replies(f"reply {turn_id}"),))
+    if amount is not None:
+        commit = earned(turn_id, amount)
+    return await store.commit_turn(SESSION, commit, expected_version=head.version)
+
+
+class StoreTests:
+    """What the groups of tests share: how a store is made and opened."""
+
+    persistent = True
+
+    async def make_store(self, folder: Path) -> Store:
+        """Return a store that keeps its data below `folder`."""
+        raise TypeError(f"{type(self).__name__} must say how its store is made: async def make_store(self, folder)")
+
+    @asynccontextmanager
+    async def opened(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
+        """Give a store that holds one session with these turns, and close it."""
+        store = await self.make_store(folder)
+        try:
+            await store.create_session(start(*turns))
+            yield store
+        finally:
+            await store.close()

@@ -1,0 +1,89 @@
+"""A store's turn tree in the plainest form, to hold a real store against.
+
+The room exists so that random runs can be checked: a few dicts, no storage, no cleverness. It knows the schema and the
+errors, never a store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class TreeBranch:
+    """One branch: the ids of all committed turns from the first to its head, and the turn that waits for a reply."""
+
+    path: list[str] = field(default_factory=list)
+    pending: str | None = None
+
+
+@dataclass
+class TurnTree:
+    """One session: what a store must say about it."""
+
+    branches: dict[str, TreeBranch] = field(default_factory=lambda: {"main": TreeBranch()})
+    active: str = "main"
+    version: int = 1
+    texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    gains: dict[str, int] = field(default_factory=dict)
+    abandoned: set[str] = field(default_factory=set)
+
+    @property
+    def committed(self) -> set[str]:
+        """The ids of all committed turns."""
+        return {turn_id for branch in self.branches.values() for turn_id in branch.path}
+
+    def prepare(self, branch_id: str, turn_id: str, text: str) -> None:
+        """Make a turn the pending one of its branch."""
+        self._abandon(branch_id)
+        self.abandoned.discard(turn_id)
+        self.branches[branch_id].pending = turn_id
+        self.texts[turn_id] = (text,)
+        self.version += 1
+
+    def commit(self, branch_id: str, turn_id: str, text: str, gain: int) -> None:
+        """Commit the pending turn of a branch."""
+        branch = self.branches[branch_id]
+        branch.pending = None
+        branch.path.append(turn_id)
+        self.texts[turn_id] += (text,)
+        self.gains[turn_id] = gain
+        self.version += 1
+
+    def append(self, branch_id: str, turn_id: str, texts: tuple[str, ...], gain: int) -> None:
+        """Commit a finished turn."""
+        self._abandon(branch_id)
+        self.branches[branch_id].path.append(turn_id)
+        self.texts[turn_id] = texts
+        self.gains[turn_id] = gain
+        self.version += 1
+
+    def fork(self, turn_id: str | None, branch_id: str) -> None:
+        """Open a branch after a committed turn."""
+        path: list[str] = []
+        if turn_id is not None:
+            source = next(branch.path for branch in self.branches.values() if turn_id in branch.path)
+            path = source[: source.index(turn_id) + 1]
+        self.branches[branch_id] = TreeBranch(path=path)
+        self.active = branch_id
+        self.version += 1
+
+    def switch(self, branch_id: str) -> None:
+        """Make another branch the active one."""
+        if branch_id != self.active:
+            self.active = branch_id
+            self.version += 1
+
+    def contents(self, branch_id: str) -> list[str]:
+        """Return the texts of a branch, oldest first."""
+        return [text for turn_id in self.branches[branch_id].path for text in self.texts[turn_id]]
+
+    def state(self, path: list[str]) -> dict[str, Any]:
+        """Return the state after the turns of `path`: their gains summed up."""
+        return {"hero": {"gold": sum(self.gains[turn_id] for turn_id in path)}}
+
+    def _abandon(self, branch_id: str) -> None:
+        pending, self.branches[branch_id].pending = self.branches[branch_id].pending, None
+        if pending is not None:
+            self.abandoned.add(pending)
