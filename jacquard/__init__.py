@@ -1,1 +1,63 @@
+"""Jacquard prepares, for every turn of an agent, the exact prompt its model will see, with a receipt.
 
+The names below are the front door; each loads its module when it is first used, so that `import jacquard` stays quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jacquard.build import Workshop, open_workshop
+    from jacquard.commit import CommitResult
+    from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SelectorConfig
+    from jacquard.draft import EngineParts
+    from jacquard.engine import ContextEngine
+    from jacquard.errors import BudgetExceededError, JacquardError
+    from jacquard.plan import PlanContext
+    from jacquard.report import Report
+    from jacquard.turn import PreparedTurn
+
+_HOMES = {
+    "BudgetConfig": "jacquard.config",
+    "BudgetExceededError": "jacquard.errors",
+    "CommitResult": "jacquard.commit",
+    "ContextEngine": "jacquard.engine",
+    "CurationConfig": "jacquard.config",
+    "EngineParts": "jacquard.draft",
+    "HistoryConfig": "jacquard.config",
+    "JacquardError": "jacquard.errors",
+    "PlanContext": "jacquard.plan",
+    "PreparedTurn": "jacquard.turn",
+    "Report": "jacquard.report",
+    "RuntimeConfig": "jacquard.config",
+    "SelectorConfig": "jacquard.config",
+    "Workshop": "jacquard.build",
+    "open_workshop": "jacquard.build",
+}
+
+__all__ = [
+    "BudgetConfig",
+    "BudgetExceededError",
+    "CommitResult",
+    "ContextEngine",
+    "CurationConfig",
+    "EngineParts",
+    "HistoryConfig",
+    "JacquardError",
+    "PlanContext",
+    "PreparedTurn",
+    "Report",
+    "RuntimeConfig",
+    "SelectorConfig",
+    "Workshop",
+    "open_workshop",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its room."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'jacquard' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,29 @@
+"""What an import costs: no heavy package comes along before a configuration names it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("litellm", "lancedb", "torch", "sentence_transformers", "transformers", "tokenizers", "pyarrow", "fastapi", "openai")
+
+
+def loaded_by(statement: str) -> set[str]:
+    script = f"import json, sys; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "statement", ["import jacquard", "import jacquard.build", "import mnemosyne", "import filament", "import jacquard.cli.app"]
+)
+def test_importing_loads_nothing_heavy(statement):
+    assert loaded_by(statement).isdisjoint(HEAVY)
+
+
+def test_the_front_door_opens_on_first_use():
+    assert "jacquard.engine" not in loaded_by("import jacquard")
+    assert "jacquard.engine" in loaded_by("import jacquard; jacquard.ContextEngine")
