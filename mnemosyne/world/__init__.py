@@ -1,0 +1,34 @@
+"""World packs: the folder that an author writes, read, checked whole, and turned into values (spec 3.5).
+
+The room exists so that everything behind it can trust a world. It must not import a store, an index, a template engine or
+anything above mnemosyne; of filament it reads `payload` for YAML.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.build import build_world
+from mnemosyne.world.describe import describe
+from mnemosyne.world.draft import read_draft
+from mnemosyne.world.faults import FaultList
+from mnemosyne.world.files import read_folder
+from mnemosyne.world.links import check_links
+
+__all__ = ["describe", "load_world"]
+
+
+def load_world(folder: Path) -> WorldPack:
+    """Read and check a world pack.
+
+    Raises WorldPackError with all faults at once, each `file:line: key: what is wrong; what to do` (file relative to the
+    pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written anywhere.
+    """
+    faults = FaultList()
+    pack = read_folder(folder, faults)
+    draft = read_draft(pack, faults)
+    tree = check_links(draft, faults)
+    faults.close()
+    assert tree is not None, "a pack without faults has a state"
+    return build_world(draft, tree, pack)

@@ -1,0 +1,125 @@
+"""Values of a world from a draft without faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
+from mnemosyne.schema.world import (
+    Entity,
+    NumericalAction,
+    PlannerRules,
+    PrologueEvent,
+    PrologueNarrative,
+    PrologueTurn,
+    TemplateRule,
+    WorldPack,
+)
+from mnemosyne.world.draft import Draft, Item
+from mnemosyne.world.files import PackFolder
+from mnemosyne.world.state import StateTree
+
+
+def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
+    """Return the world that a checked draft describes."""
+    world = draft.world.value
+    return WorldPack(
+        world_id=world["id"],
+        title=world["title"],
+        locale=world["locale"],
+        instruction=world["instruction"].strip(),
+        persona=dict(world["persona"]),
+        user_name=world["user_name"],
+        state=tree.root,
+        entities=tuple(_entity(each) for each in world["entities"]),
+        lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore),
+        actions=tuple(_action(each) for _, each in draft.actions),
+        planner=_planner(draft.planner.value),
+        prologue=tuple(_turn(each) for each in draft.history.value["turns"]),
+        narratives=tuple(_narrative(each) for each in draft.history.value["narratives"]),
+        digest=pack.digest,
+        template_root=pack.template_root,
+    )
+
+
+def _entity(entity: Mapping[str, Any]) -> Entity:
+    return Entity(entity_id=entity["id"], name=entity["name"], aliases=tuple(entity["aliases"]), kind=entity["kind"])
+
+
+def _lore(item: Item, scope: str) -> MemoryEntry:
+    place, entry = item
+    return MemoryEntry(
+        entry_id=entry["id"],
+        scope=scope,
+        chain=Chain.LORE,
+        kind=entry["category"],
+        text=entry["content"].strip(),
+        title=entry["name"],
+        entities=tuple(entry["entities"]),
+        keys=tuple(entry["keys"]),
+        tags=tuple(entry["tags"]),
+        priority=entry["priority"],
+        viewers=tuple(entry["viewers"]),
+        when=tuple(entry["when"]),
+        metadata={"kind": entry["kind"], "constant": entry["constant"], "source": place.file},
+    )
+
+
+def _action(action: Mapping[str, Any]) -> NumericalAction:
+    return NumericalAction(
+        action_id=action["id"],
+        patterns=tuple(action["patterns"]),
+        ops=tuple(tuple(op) for op in action["ops"]),
+        reply=action["reply"].strip(),
+        guards=tuple(action["guards"]),
+    )
+
+
+def _planner(rules: Mapping[str, Any]) -> PlannerRules:
+    return PlannerRules(
+        default_template=rules["default_template"],
+        templates=tuple(
+            TemplateRule(template_id=rule["id"], keywords=tuple(rule["keywords"]), when=tuple(rule["when"]))
+            for rule in rules["templates"]
+        ),
+        past_words=tuple(rules["past_words"]),
+        future_words=tuple(rules["future_words"]),
+        domain_weights={
+            time: {chain: float(weight) for chain, weight in weights.items() if weight is not None}
+            for time, weights in rules["domain_weights"].items()
+            if weights is not None
+        },
+        focus_locked=rules["focus_locked"],
+        confidence_threshold=float(rules["confidence_threshold"]),
+    )
+
+
+def _turn(turn: Mapping[str, Any]) -> PrologueTurn:
+    events: Iterable[Mapping[str, Any]] = turn["events"]
+    return PrologueTurn(
+        user=turn["user"].strip(),
+        assistant=turn["assistant"].strip(),
+        summary=turn["summary"].strip() if turn["summary"] is not None else None,
+        events=tuple(
+            PrologueEvent(
+                event_id=event["id"],
+                type=event["type"],
+                summary=event["summary"].strip(),
+                participants=tuple(event["participants"]),
+                location=event["location"],
+                quest_id=event["quest"],
+            )
+            for event in events
+        ),
+    )
+
+
+def _narrative(narrative: Mapping[str, Any]) -> PrologueNarrative:
+    return PrologueNarrative(
+        narrative_id=narrative["id"],
+        title=narrative["title"],
+        text=narrative["text"].strip(),
+        from_turn=narrative["from_turn"],
+        to_turn=narrative["to_turn"],
+    )

@@ -1,0 +1,43 @@
+"""What a world holds, counted for a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from mnemosyne.schema.memory import LoreCategory
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.state import QUESTS, read_pairs
+
+
+def describe(world: WorldPack) -> dict[str, Any]:
+    """Return counts of a world as a JSON value, in the order in which `jacquard validate` shows them.
+
+    `lore` is by category, `quests` by status; `described_values` are the state's `[value, description]` pairs, listed so
+    that an author notices a list of two that was meant as a list.
+    """
+    categories = Counter(entry.kind for entry in world.lore)
+    quests: Mapping[str, Any] = world.state.get(QUESTS, {})
+    statuses = Counter(str(quest["status"]) for quest in quests.values())
+    return {
+        "id": world.world_id,
+        "title": world.title,
+        "locale": world.locale,
+        "entities": len(world.entities),
+        "lore": {
+            "total": len(world.lore),
+            **{category.value: categories.get(category.value, 0) for category in LoreCategory},
+        },
+        "restricted_lore": sum(bool(entry.viewers or entry.when) for entry in world.lore),
+        "quests": {"total": len(quests), **dict(sorted(statuses.items()))},
+        "actions": len(world.actions),
+        "template_rules": len(world.planner.templates),
+        "prologue_turns": len(world.prologue),
+        "turn_summaries": sum(turn.summary is not None for turn in world.prologue),
+        "events": sum(len(turn.events) for turn in world.prologue),
+        "narratives": len(world.narratives),
+        "described_values": list(read_pairs(world.state)),
+        "template_overrides": world.template_root is not None,
+        "digest": world.digest,
+    }

@@ -1,0 +1,96 @@
+"""Where a fault of a pack is, and the list that gathers all of them before anything is raised."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mnemosyne.errors import WorldPackError
+from mnemosyne.plain import Path as KeyPath
+
+MAX_FAULTS = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A key of one file: `file` relative to the pack, `path` from the file's root, `prefix` the name of that root.
+
+    `lines` maps key paths to 1-based lines; a path that it does not hold stands on the line of its nearest parent.
+    """
+
+    file: str
+    path: KeyPath = ()
+    prefix: str = ""
+    lines: Mapping[KeyPath, int] = field(default_factory=dict)
+
+    def at(self, *steps: str | int) -> Place:
+        """Return the place of a child."""
+        return Place(file=self.file, path=(*self.path, *steps), prefix=self.prefix, lines=self.lines)
+
+    @property
+    def line(self) -> int:
+        """The 1-based line of the key, or of its nearest parent that has one."""
+        for length in range(len(self.path), -1, -1):
+            if (line := self.lines.get(self.path[:length])) is not None:
+                return line
+        return 1
+
+    @property
+    def key(self) -> str:
+        """The key as people write it: `lore[3].category`, `state.hero.health`."""
+        text = self.prefix
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        return text
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(kw_only=True, slots=True)
+class FaultList:
+    """All faults found so far, each said once; `add` never raises, `close` raises when there is one."""
+
+    _found: dict[tuple[str, int, str, str], None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, place: Place, what: str) -> None:
+        """Note that at `place` there is `what`: what is wrong and, after a semicolon, what to do."""
+        self._found[place.file, place.line, place.key, what] = None
+
+    def close(self) -> None:
+        """Raise WorldPackError with all faults, by file and line, if there is any."""
+        if not self._found:
+            return
+        ordered = sorted(self._found, key=lambda each: (each[0] != "world.yaml", each[0], each[1]))
+        said = [
+            f"{file}:{line}: {key}: {what}" if key else f"{file}:{line}: {what}" for file, line, key, what in ordered
+        ]
+        if len(said) > MAX_FAULTS:
+            said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; mend these first"]
+        raise WorldPackError(tuple(said))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the known word nearest to `word`, or an empty text."""
+    choices = list(known)
+    near = difflib.get_close_matches(word, choices, n=1)
+    if not near:
+        near = difflib.get_close_matches(word.casefold(), choices, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def called(value: object) -> str:
+    """Return what a person calls this kind of value."""
+    names: dict[type, str] = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a mapping",
+    }
+    return "empty" if value is None else names.get(type(value), f"a {type(value).__name__}")

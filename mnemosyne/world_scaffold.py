@@ -1,0 +1,94 @@
+"""The starter pack of `jacquard init`: a small commented world, in English or Chinese, that validates and plays.
+
+Its files are package data in `world_starter/`, so that they can be read and tried as what they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+from uuid import uuid4
+
+from mnemosyne.errors import WorldPackError
+
+LANGUAGES = ("en", "zh")
+
+
+def write_starter(folder: Path, *, locale: str = "en") -> tuple[Path, ...]:
+    """Write the starter pack into `folder` and return the files written, sorted.
+
+    The folder is made if it is not there; one that is there may hold other files, but none that the pack would write.
+    All files are written or none. WorldPackError for a file that exists, a locale without a starter, a place that cannot
+    be written.
+    """
+    starter = starter_files(locale)
+    if folder.exists() and not folder.is_dir():
+        raise WorldPackError((f"{folder}: is a file; name a folder",))
+    taken = [name for name in starter if (folder / name).exists() or (folder / name).is_symlink()]
+    if taken:
+        raise WorldPackError(
+            tuple(f"{folder / name}: exists already; name another folder, or move it away" for name in taken)
+        )
+    try:
+        if folder.is_dir():
+            _add_files(folder, starter)
+        else:
+            _make_folder(folder, starter)
+    except OSError as error:
+        raise WorldPackError((f"{folder}: cannot be written ({error.strerror or error}); nothing was kept",)) from error
+    return tuple(folder / name for name in starter)
+
+
+def starter_files(locale: str = "en") -> dict[str, bytes]:
+    """Return the files of the starter pack by relative name, sorted; WorldPackError for a locale without one."""
+    language = locale.replace("_", "-").partition("-")[0].lower()
+    if language not in LANGUAGES:
+        raise WorldPackError(
+            (f"There is no starter pack for the locale {locale!r}; choose one of {', '.join(LANGUAGES)}",)
+        )
+    return dict(sorted(_walk(files("mnemosyne") / "world_starter" / language, PurePosixPath())))
+
+
+def _walk(folder: Traversable, name: PurePosixPath) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found += _walk(entry, name / entry.name)
+        elif entry.name.endswith((".yaml", ".md")):
+            found.append((str(name / entry.name), entry.read_bytes()))
+    return found
+
+
+def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
+    """Write everything beside the folder first: it appears whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    staged = folder.parent / f".{folder.name}.{uuid4().hex}"
+    try:
+        for name, data in starter.items():
+            (staged / name).parent.mkdir(parents=True, exist_ok=True)
+            (staged / name).write_bytes(data)
+        staged.rename(folder)
+    except OSError:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+
+
+def _add_files(folder: Path, starter: dict[str, bytes]) -> None:
+    """Write into a folder that is there; on a failure take away again what was written."""
+    made: list[Path] = []
+    try:
+        for name, data in starter.items():
+            target = folder / name
+            for parent in reversed(target.relative_to(folder).parents[:-1]):
+                if not (folder / parent).is_dir():
+                    (folder / parent).mkdir()
+                    made.append(folder / parent)
+            with target.open("xb") as stream:
+                made.append(target)
+                stream.write(data)
+    except OSError:
+        for path in reversed(made):
+            path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)
+        raise
