@@ -136,15 +136,19 @@ class LiteLlmModel:
                     self._loop = None
                     await anyio.to_thread.run_sync(_thread.release)
 
+    async def _lease(self) -> asyncio.AbstractEventLoop:
+        """Take part in the model thread; not to be cancelled half way, or the lease would be lost."""
+        leased: list[asyncio.AbstractEventLoop] = []
+        with anyio.CancelScope(shield=True):
+            leased.append(await anyio.to_thread.run_sync(_thread.lease))
+        return leased[0]
+
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             async with self._lock:
                 if self._closed:
                     raise ModelError("unavailable", f"the connection to {self.model} was closed")
-                loop = self._loop
-                if loop is None:
-                    with anyio.CancelScope(shield=True):
-                        self._loop = loop = await anyio.to_thread.run_sync(_thread.lease)
+                loop = self._loop = self._loop or await self._lease()
             future = asyncio.run_coroutine_threadsafe(work, loop)
         except BaseException:
             work.close()

@@ -188,7 +188,8 @@ async def main():
     await model.close()
     here = {name for thread, name in imports if thread == "MainThread"}
     there = {name for thread, name in imports if thread == "jacquard-models"}
-    print(reply.content, any(n.startswith("litellm.") for n in there), len(warmed) > 500, sorted(n for n in here if n.startswith("litellm")))
+    there = any(name.startswith("litellm.") for name in there)
+    print(reply.content, there, len(warmed) > 500, [name for name in here if name.startswith("litellm")])
 
 asyncio.run(main())
 """

@@ -1,0 +1,95 @@
+"""The circuit breaker (spec B5): a selector that keeps failing is left alone for a while.
+
+It knows time only through the clock that it is given, and must not import anything that waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from jacquard.errors import SelectorError
+from jacquard.protocols import Selection, SelectionRequest, Selector
+
+
+class CircuitBreaker:
+    """Counts failures in a row.
+
+    Closed: every call is admitted. After `failure_limit` failures in a row it opens: none is, for `reset_seconds`. Then
+    it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it again.
+    `clock` returns monotonic seconds.
+    """
+
+    def __init__(
+        self, failure_limit: int = 3, reset_seconds: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        if failure_limit < 1:
+            raise ValueError("failure_limit must be at least 1")
+        self._failure_limit, self._reset_seconds, self._clock = failure_limit, reset_seconds, clock
+        self._failures = 0
+        self._opened_at: float | None = None
+        self._on_trial = False
+
+    @property
+    def failures(self) -> int:
+        """Failures in a row so far."""
+        return self._failures
+
+    def remaining_seconds(self) -> float:
+        """Return how long it stays open, 0 when it is closed or half open."""
+        if self._opened_at is None:
+            return 0.0
+        return max(0.0, self._opened_at + self._reset_seconds - self._clock())
+
+    def admit(self) -> bool:
+        """Say whether a call may be made now; every admitted call must end in `succeed`, `fail` or `abandon`."""
+        if self._opened_at is None:
+            return True
+        if self._on_trial or self.remaining_seconds() > 0:
+            return False
+        self._on_trial = True
+        return True
+
+    def succeed(self) -> None:
+        """Book a call that worked."""
+        self._failures, self._opened_at, self._on_trial = 0, None, False
+
+    def fail(self) -> None:
+        """Book a call that did not."""
+        self._failures += 1
+        self._on_trial = False
+        if self._failures >= self._failure_limit:
+            self._opened_at = self._clock()
+
+    def abandon(self) -> None:
+        """Book a call that was given up before anyone knew: it counts as nothing."""
+        self._on_trial = False
+
+
+class BreakingSelector:
+    """A selector behind a circuit breaker: while that is open it raises SelectorError `circuit_open` at once."""
+
+    def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
+        self.name = selector.name
+        self._selector = selector
+        self._breaker = breaker
+
+    async def select(self, request: SelectionRequest) -> Selection:
+        """Return the selector's choice; its errors pass through and are counted."""
+        if not request.candidates:
+            return Selection(entry_ids=())
+        breaker = self._breaker
+        if not breaker.admit():
+            wait = breaker.remaining_seconds()
+            when = f"it is tried again in {wait:.0f} s" if wait else "a trial call is under way"
+            raise SelectorError("circuit_open", f"{self.name} failed {breaker.failures} times in a row; {when}")
+        try:
+            selection = await self._selector.select(request)
+        except Exception:
+            breaker.fail()
+            raise
+        except BaseException:
+            breaker.abandon()
+            raise
+        breaker.succeed()
+        return selection

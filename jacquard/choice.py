@@ -1,0 +1,198 @@
+"""Reading a small model's choice out of whatever text it answered. Pure.
+
+The answer is data from outside: nothing in it is trusted but ids that were asked for. This room must not import a model,
+a selector or anything that waits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import json_repair
+
+from filament import escape_attribute
+from jacquard.errors import SelectorError
+from jacquard.protocols import Selection
+
+ANSWER_CHARS = 8000
+RATIONALE_CHARS = 500
+WHY_CHARS = 200
+_BRACKETS = 64
+_MENDED_CHARS = 2000
+_MENDED_QUOTES = 200
+_LIST_KEYS = ("selected", "selected_ids", "ids", "selection", "items", "results")
+_ID_KEYS = ("id", "entry_id")
+_WHY_KEYS = ("why", "reason")
+_RATIONALE_KEYS = ("rationale", "reason", "reasoning")
+_THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
+_FENCE = re.compile(r"\A```[a-zA-Z]*\s*(.*?)\s*```\Z", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Listing:
+    """One list that an answer may mean: (id as written, why) in its order; None for what is no id."""
+
+    items: tuple[tuple[str | None, str], ...]
+    rationale: str
+    repaired: bool
+    prose: bool
+
+
+def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
+    """Return the choice that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
+
+    Taken are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale": …}`,
+    `{"ids": […]}`), with talk or a markdown fence around it, and with the usual faults (trailing commas, single
+    quotes, a cut end). `counts` names what had to be mended, only where it was: `unknown_ids`, `duplicates`,
+    `over_limit`, `prose`, `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of
+    its ids is known; an empty list is a valid choice.
+    """
+    known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
+    known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
+    listings = list(_listings(_THINKING.sub("", text[-ANSWER_CHARS:]).strip()))
+    if not listings:
+        raise SelectorError("unreadable", f"the answer holds no list of ids: {_shown(text)}")
+    listing = max(listings, key=lambda one: _worth(one, known))
+    if listing.items and not _known_ids(listing, known):
+        raise SelectorError(
+            "unreadable", f"none of the {len(listing.items)} ids in the answer is known: {_shown(text)}"
+        )
+    return _selection(listing, known, limit)
+
+
+def _selection(listing: _Listing, known: Mapping[str, str], limit: int) -> Selection:
+    counts = {"prose": int(listing.prose), "repaired": int(listing.repaired), "empty": int(not listing.items)}
+    counts |= {"unknown_ids": 0, "duplicates": 0, "over_limit": 0}
+    chosen: dict[str, str] = {}
+    for written, why in listing.items:
+        entry_id = None if written is None else known.get(written)
+        if entry_id is None:
+            counts["unknown_ids"] += 1
+        elif entry_id in chosen:
+            counts["duplicates"] += 1
+        elif len(chosen) >= limit:
+            counts["over_limit"] += 1
+        else:
+            chosen[entry_id] = why
+    return Selection(
+        entry_ids=tuple(chosen),
+        rationale=listing.rationale,
+        why={entry_id: why for entry_id, why in chosen.items() if why},
+        counts={name: count for name, count in counts.items() if count},
+    )
+
+
+def _known_ids(listing: _Listing, known: Mapping[str, str]) -> set[str]:
+    return {known[written] for written, _ in listing.items if written is not None and written in known}
+
+
+def _worth(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool]:
+    """Most known ids first; then an honest empty list; then the one that gives reasons. The earliest wins a tie."""
+    reasons = bool(listing.rationale) or any(why for _, why in listing.items)
+    return len(_known_ids(listing, known)), not listing.items, reasons
+
+
+def _listings(body: str) -> Iterator[_Listing]:
+    fenced = _FENCE.match(body)
+    whole = fenced.group(1) if fenced else body
+    value = _decode(whole)
+    if isinstance(value, str):
+        value = _decode(value)
+    if (found := _read(value, whole=True)) is not None:
+        yield _Listing(items=found[0], rationale=found[1], repaired=False, prose=fenced is not None)
+        return
+    for value in _embedded(body):
+        if (found := _read(value, whole=False)) is not None:
+            yield _Listing(items=found[0], rationale=found[1], repaired=False, prose=True)
+    start = min((place for place in map(body.find, "[{") if place >= 0), default=-1)
+    if start < 0:
+        return
+    broken = body[start : max(body.rfind("]"), body.rfind("}")) + 1] or body[start:]
+    if (found := _read(_mend(broken), whole=True)) is not None:
+        yield _Listing(items=found[0], rationale=found[1], repaired=True, prose=len(broken) < len(body))
+
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _embedded(body: str) -> Iterator[Any]:
+    """Yield the outermost JSON lists and objects that stand whole in a text, in its order."""
+    place, attempts = 0, 0
+    while attempts < _BRACKETS:
+        starts = [start for start in (body.find("[", place), body.find("{", place)) if start >= 0]
+        if not starts:
+            return
+        attempts += 1
+        try:
+            value, place = _DECODER.raw_decode(body, min(starts))
+        except (ValueError, RecursionError):
+            place = min(starts) + 1
+        else:
+            yield value
+
+
+def _mend(text: str) -> Any:
+    # The library's time grows faster than the text; no choice is larger than this, and a turn is waiting.
+    if len(text) > _MENDED_CHARS or text.count("[") + text.count("{") > _BRACKETS:
+        return None
+    if text.count('"') + text.count("'") > _MENDED_QUOTES:
+        return None
+    try:
+        return json_repair.loads(text, skip_json_loads=True)
+    except Exception:  # a guesser fed with anything at all: whatever it raises means "not readable"
+        return None
+
+
+def _read(value: Any, *, whole: bool) -> tuple[tuple[tuple[str | None, str], ...], str] | None:
+    """Return (items, rationale) if a JSON value has the shape of a choice."""
+    if isinstance(value, list):
+        return tuple(_item(one) for one in value), ""
+    if not isinstance(value, dict):
+        return None
+    rationale = _first_text(value, _RATIONALE_KEYS, RATIONALE_CHARS)
+    listed: Any = next((value[key] for key in _LIST_KEYS if isinstance(value.get(key), list | str)), None)
+    if listed is None:
+        lists = [one for one in value.values() if isinstance(one, list)]
+        listed = lists[0] if len(lists) == 1 else None
+    if isinstance(listed, str):
+        listed = [listed]
+    if listed is not None:
+        return tuple(_item(one) for one in listed), rationale
+    if whole and any(key in value for key in _ID_KEYS):
+        return (_item(value),), ""
+    return None
+
+
+def _item(value: Any) -> tuple[str | None, str]:
+    if isinstance(value, dict):
+        written = next((value[key] for key in _ID_KEYS if key in value), None)
+        return _item(written)[0] if not isinstance(written, dict) else None, _first_text(value, _WHY_KEYS, WHY_CHARS)
+    if isinstance(value, str):
+        return value.strip(), ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return format(value), ""
+    return None, ""
+
+
+def _first_text(value: Mapping[str, Any], keys: Sequence[str], limit_chars: int) -> str:
+    text = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
+    return _line(text, limit_chars)
+
+
+def _line(text: str, limit_chars: int) -> str:
+    line = " ".join(_SURROGATE.sub("\ufffd", text).split())
+    return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
+
+
+def _shown(text: str) -> str:
+    return repr(_line(text, 80)) if text.strip() else "it is empty"

@@ -1,0 +1,115 @@
+"""The Heuristic Fallback (seed 004 section 6.3.2; spec B4): a choice without any model, always at hand. Pure.
+
+The best by fused score stand first. Three light corrections: near-duplicates are folded into the better one, candidates
+that name what the plan is about move up, and a chain that has been chosen from already moves down, the less the more
+the plan cares for it. No correction can lift a candidate from the bottom of recall to its top.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jacquard.lexicon import mentions, normalise
+from jacquard.plan import PlanContext
+from jacquard.protocols import Selection, SelectionRequest
+from mnemosyne.index.words import tokens
+from mnemosyne.query import Candidate
+from mnemosyne.schema.memory import Chain
+
+FOLD_OVERLAP = 0.7
+FOCUS_BONUS = 0.1
+CHAIN_COST = 0.03
+_FIGURES = re.compile(
+    r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
+    r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
+)
+_WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain.LORE: "lore", Chain.EVENT: "event"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scored:
+    candidate: Candidate
+    score: float
+    shingles: frozenset[tuple[str, ...]]
+    figures: frozenset[str]
+
+
+class HeuristicSelector:
+    """Selects by score. The same request gives the same choice; it never fails.
+
+    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which on two previews are near-duplicates.
+    Texts with different figures never are: "paid 5 coins" and "paid 7 coins" are two facts.
+    """
+
+    name = "heuristic"
+
+    def __init__(self, fold_overlap: float = FOLD_OVERLAP) -> None:
+        self._fold_overlap = fold_overlap
+
+    async def select(self, request: SelectionRequest) -> Selection:
+        """Return the best candidates; `folded` maps each near-duplicate of a chosen one to it."""
+        waiting = _scored(request)
+        shares = _chain_shares(request.plan)
+        chosen: list[_Scored] = []
+        folded: dict[str, str] = {}
+        while waiting and len(chosen) < request.limit:
+            best = max(waiting, key=lambda one: one.score - CHAIN_COST * _repeats(one, chosen) * shares[_name(one)])
+            chosen.append(best)
+            rest = [one for one in waiting if one is not best]
+            waiting = [one for one in rest if not self._alike(one, best)]
+            folded |= {one.candidate.entry_id: best.candidate.entry_id for one in rest if self._alike(one, best)}
+        return Selection(
+            entry_ids=tuple(one.candidate.entry_id for one in chosen),
+            folded=folded,
+            counts={"folded": len(folded)} if folded else {},
+        )
+
+    def _alike(self, one: _Scored, other: _Scored) -> bool:
+        if one.figures != other.figures or not one.shingles or not other.shingles:
+            return False
+        shared = len(one.shingles & other.shingles)
+        return shared >= self._fold_overlap * len(one.shingles | other.shingles)
+
+
+def _scored(request: SelectionRequest) -> list[_Scored]:
+    """Return candidates with scores of 0..1 plus bonus; ties stay in recall order, since `max` takes the first."""
+    top = max((candidate.score for candidate in request.candidates), default=0.0)
+    keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
+    focus = frozenset(request.plan.entities)
+    scored = []
+    for candidate in request.candidates:
+        words = tokens(candidate.preview)
+        about = bool(focus & set(candidate.entities)) or _mentioned(candidate.title, keywords)
+        base = max(candidate.score / top, 0.0) if top > 0 else 0.0
+        scored.append(
+            _Scored(
+                candidate=candidate,
+                score=base + (FOCUS_BONUS if about else 0.0),
+                shingles=frozenset([*((word,) for word in words), *pairwise(words)]),
+                figures=frozenset(_FIGURES.findall(candidate.preview.lower())),
+            )
+        )
+    return scored
+
+
+def _mentioned(title: str, keywords: Iterable[str]) -> bool:
+    plain = normalise(title)
+    return any(mentions(plain, keyword) for keyword in keywords)
+
+
+def _chain_shares(plan: PlanContext) -> Mapping[str, float]:
+    """Return what a repeated choice from a chain costs, 0..1: one less its share of the plan's weights."""
+    weights = {name: max(plan.search_intent.domain_weight.get(name, 0.0), 0.0) for name in _WEIGHT_NAMES.values()}
+    total = sum(weights.values())
+    return {name: 1.0 - (weight / total if total > 0 else 0.0) for name, weight in weights.items()}
+
+
+def _name(one: _Scored) -> str:
+    return _WEIGHT_NAMES.get(one.candidate.chain, "narrative")
+
+
+def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> int:
+    return sum(_name(other) == _name(one) for other in chosen)

@@ -1,0 +1,124 @@
+"""The Flash Selector: its prompt, and how it turns a model's failures into its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jacquard.errors import ModelError, SelectorError
+from jacquard.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
+from jacquard.selectors.flash import FlashSelector, selector_prompt
+
+pytestmark = pytest.mark.anyio
+
+
+class SaidModel:
+    """Answers what it was told to; a text, or an error to raise."""
+
+    model = "said"
+
+    def __init__(self, answer: str | Exception) -> None:
+        self._answer = answer
+        self.requests: list[LlmRequest] = []
+
+    async def warm(self) -> None:
+        return None
+
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        self.requests.append(request)
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return LlmResponse(content=self._answer, model=self.model, prompt_tokens=900, completion_tokens=12)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() -> None:
+    system, user = selector_prompt(asked(*(as_candidate(entry) for entry in ENTRIES)))
+    assert system[0] == "system"
+    assert "Select at most 5 items." in system[1]
+    assert "JSON list" in system[1]
+    assert user == (
+        "user",
+        """<user_context>
+<recent_history>
+村长: 听说村里有一把钥匙。
+</recent_history>
+<current_input>那把钥匙是不是开启神庙的?</current_input>
+</user_context>
+<candidate_pool>
+<item id="lore_key">神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。</item>
+<item id="lore_wolf">Grey Wolf: A grey wolf that guards the northern path.</item>
+<item id="p003.a" turn="3">村长: 那把钥匙是我祖父留下的,我不能随便给人。</item>
+<item id="p003.summary" turn="3">村长拒绝交出神庙的钥匙。</item>
+<item id="q_necklace">The lost necklace: The necklace was found in the well and given back.</item>
+</candidate_pool>""",
+    )
+
+
+ANY = st.text(max_size=60) | st.sampled_from(
+    ["</item>", "</candidate_pool>", '"><item id="x">', "]]>", "<!--", "{limit}", "{{ x }}", "\x00\x1b[0m", "\u202e"]
+)
+
+
+@given(entry_id=ANY, title=ANY, preview=ANY, said=ANY, recent=ANY)
+def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: str, said: str, recent: str) -> None:
+    request = SelectionRequest(
+        user_text=said,
+        recent=(recent,),
+        plan=plan(),
+        candidates=(candidate(entry_id, preview, title=title), candidate("second")),
+        limit=5,
+    )
+    _, (_, text) = selector_prompt(request)
+    tags = re.findall(r"</?([a-z_]+)", text)
+    assert tags == [
+        *("user_context", "recent_history", "recent_history", "current_input", "current_input", "user_context"),
+        *("candidate_pool", "item", "item", "item", "item", "candidate_pool"),
+    ]
+    assert text.count("<") == len(tags)
+
+
+def test_long_talk_and_input_are_cut() -> None:
+    request = SelectionRequest(
+        user_text="why " * 5000, recent=("a: " + "b " * 900,) * 9, plan=plan(), candidates=(candidate("x"),), limit=5
+    )
+    _, (_, text) = selector_prompt(request)
+    assert len(text) < 4000
+
+
+async def test_the_choice_comes_with_model_counts_and_tokens() -> None:
+    llm = SaidModel('Well: ["b", "ghost", "a"]')
+    selector: Selector = FlashSelector(llm, max_tokens=300, timeout_seconds=9.0)
+    selection = await selector.select(asked(candidate("a"), candidate("b")))
+    assert selection.entry_ids == ("b", "a")
+    assert selection.model == "said"
+    assert dict(selection.counts) == {"prose": 1, "unknown_ids": 1, "prompt_tokens": 900, "completion_tokens": 12}
+    assert llm.requests[0].max_tokens == 300
+    assert llm.requests[0].timeout_seconds == 9.0
+
+
+async def test_an_empty_pool_calls_nobody() -> None:
+    llm = SaidModel("[]")
+    assert (await FlashSelector(llm).select(asked())).entry_ids == ()
+    assert llm.requests == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (ModelError("timeout", "no answer in 3 s"), "timeout"),
+        (ModelError("connection", "nobody there"), "model_error"),
+        (ModelError("unavailable", "500"), "model_error"),
+        ("no list here", "unreadable"),
+    ],
+)
+async def test_a_failure_is_a_selector_error_with_a_code(failure: str | Exception, code: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        await FlashSelector(SaidModel(failure)).select(asked(candidate("a")))
+    assert caught.value.code == code

@@ -1,0 +1,123 @@
+"""The Heuristic Fallback: order, folding, focus and chains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+from curation_parts import asked, candidate, plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.selectors.heuristic import HeuristicSelector
+from mnemosyne.query import Candidate
+from mnemosyne.schema.memory import Chain
+
+
+def choose(request: SelectionRequest) -> Selection:
+    selector: Selector = HeuristicSelector()
+
+    async def run() -> Selection:
+        return await selector.select(request)
+
+    return anyio.run(run)
+
+
+def test_the_best_scores_come_first() -> None:
+    texts = ("A wolf howls at night.", "The mill burned down.", "Rivers run south.", "Bread is cheap.")
+    pool = [candidate(f"c{i}", text, score=1.0 - i / 10) for i, text in enumerate(texts)]
+    assert choose(asked(*pool, limit=3)).entry_ids == ("c0", "c1", "c2")
+
+
+def test_near_duplicates_are_folded_into_the_better_one() -> None:
+    pool = (
+        candidate("best", "The old mill by the river burned down in the night of the storm.", 0.9),
+        candidate("same", "The old mill by the river burned down in the night of the great storm.", 0.8),
+        candidate("other", "The miller's daughter left for the city.", 0.5),
+    )
+    selection = choose(asked(*pool, limit=3))
+    assert selection.entry_ids == ("best", "other")
+    assert dict(selection.folded) == {"same": "best"}
+    assert dict(selection.counts) == {"folded": 1}
+
+
+def test_chinese_near_duplicates_are_folded_alike() -> None:
+    pool = (
+        candidate("best", "村长拒绝交出森林神庙的钥匙,说那是祖父留下的。", 0.9),
+        candidate("same", "村长拒绝交出森林神庙的钥匙,说它是祖父留下的。", 0.8),
+    )
+    assert dict(choose(asked(*pool)).folded) == {"same": "best"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Mara paid 5 coins to the old ferryman at dusk.", "Mara paid 7 coins to the old ferryman at dusk."),
+        ("Mara paid five coins to the old ferryman at dusk.", "Mara paid nine coins to the old ferryman at dusk."),
+        ("玛拉黄昏时付给老船夫五枚金币,然后过了河。", "玛拉黄昏时付给老船夫七枚金币,然后过了河。"),
+        ("Anna gave the ring to Bob.", "Bob gave the ring to Anna."),
+        ("🗡", "🛡"),
+    ],
+)
+def test_texts_that_say_different_things_are_not_folded(one: str, other: str) -> None:
+    selection = choose(asked(candidate("a", one, 0.9), candidate("b", other, 0.8)))
+    assert selection.entry_ids == ("a", "b")
+    assert dict(selection.folded) == {}
+
+
+def test_what_the_plan_is_about_moves_up_a_little() -> None:
+    near = (
+        candidate("first", "Rain fell.", 1.0),
+        candidate("key", "It opens the gate.", 0.95, title="The Temple Key"),
+    )
+    assert choose(asked(*near, plan_=plan(("temple key",)))).entry_ids[0] == "key"
+    by_entity = (candidate("first", "Rain fell.", 1.0), candidate("e", "It opens.", 0.95, entities=("temple_key",)))
+    assert choose(asked(*by_entity, plan_=plan(entities=("temple_key",)))).entry_ids[0] == "e"
+    far = (candidate("first", "Rain fell.", 1.0), candidate("key", "It opens.", 0.5, title="The Temple Key"))
+    assert choose(asked(*far, plan_=plan(("temple key",)))).entry_ids[0] == "first"
+
+
+def test_a_chain_that_the_plan_cares_less_for_gives_way_among_equals() -> None:
+    pool = (
+        candidate("l1", "Rain fell.", 1.0, chain=Chain.LORE),
+        candidate("l2", "Snow melted.", 0.99, chain=Chain.LORE),
+        candidate("n1", "We met the elder.", 0.98, chain=Chain.NARRATIVE),
+    )
+    weights = plan(narrative=0.8, lore=0.2, event=0.5)
+    assert choose(asked(*pool, limit=2, plan_=weights)).entry_ids == ("l1", "n1")
+    one_chain = pool[:2]
+    assert choose(asked(*one_chain, limit=2, plan_=weights)).entry_ids == ("l1", "l2")
+
+
+CANDIDATES = st.builds(
+    candidate,
+    entry_id=st.uuids().map(str),
+    preview=st.text(max_size=40) | st.sampled_from(["The old mill burned.", "The old mill burned!", "神庙的钥匙", ""]),
+    score=st.floats(-1, 2, allow_nan=False) | st.just(0.0),
+    chain=st.sampled_from([Chain.LORE, Chain.EVENT, Chain.HISTORY, Chain.NARRATIVE]),
+    title=st.text(max_size=10),
+)
+
+
+@given(pool=st.lists(CANDIDATES, max_size=12, unique_by=lambda c: c.entry_id), limit=st.integers(0, 6))
+def test_the_contract_holds_for_any_pool(pool: list[Candidate], limit: int) -> None:
+    request = asked(*pool, limit=limit, plan_=plan(("mill", "")))
+    selection = choose(request)
+    known = {one.entry_id for one in pool}
+    assert len(selection.entry_ids) <= limit
+    assert len(set(selection.entry_ids)) == len(selection.entry_ids)
+    assert set(selection.entry_ids) <= known
+    assert not set(selection.folded) & set(selection.entry_ids)
+    assert set(selection.folded.values()) <= set(selection.entry_ids)
+    if len(selection.entry_ids) < limit:
+        assert set(selection.entry_ids) | set(selection.folded) == known
+    assert choose(request) == selection
+
+
+@given(pool=st.lists(CANDIDATES, max_size=10, unique_by=lambda c: c.entry_id), power=st.integers(-9, 9))
+def test_rescaling_all_scores_changes_nothing(pool: list[Candidate], power: int) -> None:
+    exact = [replace(one, score=abs(one.score)) for one in pool]
+    scaled = [replace(one, score=one.score * 2.0**power) for one in exact]
+    assert choose(asked(*exact, limit=3)).entry_ids == choose(asked(*scaled, limit=3)).entry_ids
