@@ -1,0 +1,169 @@
+"""Stream B against the clock (seed 004 section 6.5; spec B5): the only file that knows time limits.
+
+The work runs in the engine's own task group, so that it outlives the turn that asked for it and never the engine. What
+happens at which limit is written in `docs/decisions/0003-deadline.md`. It must not import a store, a model or a
+concrete selector.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from jacquard.config import CurationConfig
+from jacquard.report import CurationPath
+from jacquard.streams.curation import Curation, CurationRequest, CurationStream
+from jacquard.streams.prefetch import is_keepable
+from mnemosyne.query import Recall
+
+_log = logging.getLogger(__name__)
+Keep = Callable[[Curation], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One run of Stream B. `answered` is set once the turn has gone on without it."""
+
+    scope: anyio.CancelScope
+    recalled: anyio.Event = field(default_factory=anyio.Event)
+    done: anyio.Event = field(default_factory=anyio.Event)
+    recall: Recall | None = None
+    result: Curation | None = None
+    answered: bool = False
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+    def on_recall(self, recall: Recall) -> None:
+        """Take note of what was recalled while the choice still goes on."""
+        self.recall = recall
+        self.recalled.set()
+
+
+class CurationRace:
+    """Answers for Stream B on time.
+
+    `task_group` must be open for as long as turns are prepared; cancelling it ends all background work.
+    """
+
+    def __init__(self, task_group: TaskGroup) -> None:
+        self._tasks = task_group
+        self._under_way: list[_Attempt] = []
+
+    async def idle(self) -> None:
+        """Return when no work is under way, neither for a turn nor in the background."""
+        while self._under_way:
+            await self._under_way[0].ended.wait()
+
+    async def run(
+        self, stream: CurationStream, request: CurationRequest, limits: CurationConfig, on_late: Keep
+    ) -> Curation:
+        """Return what the turn sees of Stream B, at the latest when `limits.deadline_ms` is over. It never raises.
+
+        - In time: the stream's own result.
+        - `selector_timeout_ms` over and something recalled: the fallback's choice (path fallback, `selector_timeout`).
+        - Deadline over: nothing chosen (path timeout, `deadline`), with the candidates that recall had found by then.
+        - Broken: the fallback's choice if something was recalled, else nothing chosen; code `internal`.
+
+        Work that was not waited for goes on for at most `limits.background_seconds` after the deadline; a choice that
+        the selector makes in that time goes to `on_late`, anything else is forgotten. Cancelling the call cancels the
+        work.
+        """
+        deadline_seconds = limits.deadline_ms / 1000
+        lifetime = deadline_seconds + limits.background_seconds
+        attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime))
+        self._under_way.append(attempt)
+        self._tasks.start_soon(self._attend, stream, request, attempt, on_late)
+        try:
+            with anyio.move_on_after(deadline_seconds):
+                await self._wait(attempt, _selector_timeout_ms(limits))
+            attempt.answered = True
+            return await self._answer(stream, request, limits, attempt)
+        except anyio.get_cancelled_exc_class():
+            attempt.scope.cancel()
+            raise
+
+    async def _wait(self, attempt: _Attempt, selector_timeout_ms: int | None) -> None:
+        """Wait for the result; once the selector's time is over, be content with a recall."""
+        if selector_timeout_ms is None:
+            await attempt.done.wait()
+            return
+        with anyio.move_on_after(selector_timeout_ms / 1000):
+            await attempt.done.wait()
+            return
+        await attempt.recalled.wait()
+
+    async def _answer(
+        self, stream: CurationStream, request: CurationRequest, limits: CurationConfig, attempt: _Attempt
+    ) -> Curation:
+        if attempt.result is not None:
+            return attempt.result
+        if attempt.done.is_set():
+            return Curation.skipped("closed", "Stream B was ended before it could choose: the engine was closed.")
+        within = _selector_timeout_ms(limits)
+        if within is not None and attempt.recall is not None and attempt.recall.candidates:
+            reason = f"the selector had not answered after {within} ms"
+            return await _fall_back(stream, request, attempt.recall, "selector_timeout", reason)
+        found = len(attempt.recall.candidates) if attempt.recall else 0
+        so_far = f"it had recalled {found} candidates" if attempt.recall else "recall was still under way"
+        return Curation(
+            path=CurationPath.TIMEOUT,
+            code="deadline",
+            reason=f"Stream B was not ready after {limits.deadline_ms} ms ({so_far}); the skeleton went alone.",
+            recall=attempt.recall or Recall(candidates=()),
+        )
+
+    async def _attend(self, stream: CurationStream, request: CurationRequest, attempt: _Attempt, on_late: Keep) -> None:
+        try:
+            await _work(stream, request, attempt)
+            if attempt.answered and attempt.result is not None and is_keepable(attempt.result):
+                await _keep(attempt.result, on_late)
+        finally:
+            self._under_way.remove(attempt)
+            attempt.ended.set()
+
+
+async def _work(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> None:
+    """Run the stream within its lifetime; whoever waits for it is told of the end, however it comes."""
+    try:
+        with attempt.scope:
+            attempt.result = await _curate(stream, request, attempt)
+    finally:
+        attempt.recalled.set()
+        attempt.done.set()
+
+
+async def _keep(late: Curation, on_late: Keep) -> None:
+    try:
+        await on_late(late)
+    except Exception:
+        _log.exception("a late result of Stream B could not be kept")
+
+
+def _selector_timeout_ms(limits: CurationConfig) -> int | None:
+    """A limit that is not below the deadline says nothing."""
+    within = limits.selector_timeout_ms
+    return within if within is not None and within < limits.deadline_ms else None
+
+
+async def _curate(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> Curation:
+    try:
+        return await stream.curate(request, attempt.on_recall)
+    except Exception as error:
+        _log.exception("Stream B broke off")
+        broke = f"Stream B broke off ({type(error).__name__}: {error})"
+        if attempt.recall is None or not attempt.recall.candidates:
+            return Curation.skipped("internal", f"{broke}.")
+        return await _fall_back(stream, request, attempt.recall, "internal", broke)
+
+
+async def _fall_back(
+    stream: CurationStream, request: CurationRequest, recall: Recall, code: str, reason: str
+) -> Curation:
+    try:
+        return await stream.fall_back(request, recall, code, reason)
+    except Exception as error:
+        _log.exception("the fallback broke off")
+        return Curation.skipped("internal", f"The fallback broke off ({type(error).__name__}: {error}).", recall)

@@ -1,0 +1,208 @@
+"""Stream B (seed 004 section 6): recall and choice, and what the receipt says of them.
+
+It knows no time limit (the race does), no store and no concrete retriever or selector, and must not import them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from types import MappingProxyType
+
+from jacquard.errors import SelectorError
+from jacquard.plan import PlanContext
+from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.report import CandidateDecision, CurationPath, StreamBReport
+from mnemosyne.protocols import Retriever
+from mnemosyne.query import Candidate, Recall, RetrievalQuery
+
+_log = logging.getLogger(__name__)
+_NOTHING_RECALLED = Recall(candidates=())
+_NOTHING_CHOSEN = Selection(entry_ids=())
+_MENDED = {
+    "unknown_ids": "{} unknown ids left out",
+    "duplicates": "{} repeated ids left out",
+    "over_limit": "{} ids over the limit left out",
+    "repaired": "its JSON mended",
+    "prose": "talk around the list ignored",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurationRequest:
+    """What one turn asks of Stream B; `recent` is the newest talk, oldest first, as `name: text`."""
+
+    query: RetrievalQuery
+    user_text: str
+    recent: tuple[str, ...]
+    plan: PlanContext
+    select_limit: int = 5
+    fallback_limit: int = 3
+
+    def selection(self, recall: Recall, limit: int) -> SelectionRequest:
+        """Return what a selector is asked about a recall."""
+        return SelectionRequest(
+            user_text=self.user_text, recent=self.recent, plan=self.plan, candidates=recall.candidates, limit=limit
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curation:
+    """What Stream B did for a turn: which road, why (`code` for machines, `reason` for people), on what, with what.
+
+    `timings_ms` has `recall` and `select` as far as they were done.
+    """
+
+    path: CurationPath
+    code: str
+    reason: str
+    recall: Recall = _NOTHING_RECALLED
+    selection: Selection = _NOTHING_CHOSEN
+    timings_ms: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
+        """Return a curation in which nobody chose."""
+        return cls(path=CurationPath.SKIPPED, code=code, reason=reason, recall=recall)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Everything recalled, best first."""
+        return self.recall.candidates
+
+    @property
+    def chosen(self) -> tuple[Candidate, ...]:
+        """The chosen candidates, in the order of choice."""
+        by_id = {candidate.entry_id: candidate for candidate in self.recall.candidates}
+        return tuple(by_id[entry_id] for entry_id in self.selection.entry_ids if entry_id in by_id)
+
+    @property
+    def degradations(self) -> tuple[str, ...]:
+        """Codes of what recall had to do without."""
+        return self.recall.degradations
+
+    @property
+    def model(self) -> str | None:
+        """The model that chose; None for the heuristic."""
+        return self.selection.model
+
+
+class CurationStream:
+    """Recalls and selects. Without a selector, or when it cannot choose, `fallback` chooses the best few."""
+
+    def __init__(self, retriever: Retriever, selector: Selector | None, fallback: Selector) -> None:
+        self._retriever = retriever
+        self._selector = selector
+        self._fallback = fallback
+
+    async def curate(self, request: CurationRequest, on_recall: Callable[[Recall], None] | None = None) -> Curation:
+        """Return the choice for one turn; `on_recall` is told what was recalled before anyone chooses.
+
+        Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
+        """
+        started = perf_counter()
+        recall = await self._retriever.recall(request.query)
+        recalled = perf_counter()
+        timings = {"recall": (recalled - started) * 1000}
+        if on_recall is not None:
+            on_recall(recall)
+        if not recall.candidates:
+            skipped = Curation.skipped("nothing_recalled", "Recall found nothing to choose from.", recall)
+            return replace(skipped, timings_ms=timings)
+        curation = await self._choose(request, recall)
+        timings["select"] = (perf_counter() - recalled) * 1000
+        return replace(curation, timings_ms=timings)
+
+    async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
+        """Return the fallback's choice out of a recall, with the reason why it had to choose."""
+        selection = await self._fallback.select(request.selection(recall, request.fallback_limit))
+        chose = f"The {self._fallback.name} chose {len(selection.entry_ids)} of {len(recall.candidates)}: {reason}."
+        return Curation(path=CurationPath.FALLBACK, code=code, reason=chose, recall=recall, selection=selection)
+
+    async def _choose(self, request: CurationRequest, recall: Recall) -> Curation:
+        if self._selector is None:
+            return await self.fall_back(request, recall, "no_model", "no selector model is configured")
+        try:
+            selection = await self._selector.select(request.selection(recall, request.select_limit))
+        except SelectorError as error:
+            return await self.fall_back(request, recall, error.code, error.detail.rstrip("."))
+        except Exception as error:
+            _log.exception("selector %s broke", self._selector.name)
+            reason = f"the selector {self._selector.name} broke off ({type(error).__name__}: {error})"
+            return await self.fall_back(request, recall, "internal", reason)
+        return Curation(
+            path=CurationPath.SELECTED,
+            code="selected",
+            reason=_selected_reason(selection, len(recall.candidates), self._selector.name),
+            recall=recall,
+            selection=selection,
+        )
+
+
+def stream_report(curation: Curation) -> StreamBReport:
+    """Return Stream B's part of the receipt, with one decision for every candidate, in recall order."""
+    return StreamBReport(
+        path=curation.path,
+        code=curation.code,
+        reason=curation.reason,
+        model=curation.model,
+        candidates=tuple(
+            _decision(candidate, rank, curation) for rank, candidate in enumerate(curation.candidates, start=1)
+        ),
+        selected=curation.selection.entry_ids,
+        queries=curation.recall.queries,
+        rationale=curation.selection.rationale,
+        counts=dict(curation.selection.counts),
+    )
+
+
+def _selected_reason(selection: Selection, recalled: int, name: str) -> str:
+    who = selection.model or name
+    if not selection.entry_ids:
+        return f"{who} looked at {recalled} candidates and chose none of them."
+    mended = [text.format(selection.counts[key]) for key, text in _MENDED.items() if selection.counts.get(key)]
+    return f"{who} chose {len(selection.entry_ids)} of {recalled}{''.join(f'; {one}' for one in mended)}."
+
+
+def _decision(candidate: Candidate, rank: int, curation: Curation) -> CandidateDecision:
+    code, reason = _verdict(candidate.entry_id, rank, curation)
+    return CandidateDecision(
+        entry_id=candidate.entry_id,
+        chain=candidate.chain.value,
+        kind=candidate.kind,
+        title=candidate.title,
+        rank=rank,
+        score=candidate.score,
+        signals=candidate.signals,
+        chosen=code == "selected",
+        code=code,
+        reason=reason,
+        preview=candidate.preview,
+        turn_id=candidate.turn_id,
+        trust=candidate.trust,
+    )
+
+
+def _verdict(entry_id: str, rank: int, curation: Curation) -> tuple[str, str]:
+    """Return (code, sentence) for one candidate."""
+    selection, path = curation.selection, curation.path
+    who = curation.model or ("The selector" if path is CurationPath.SELECTED else "The heuristic")
+    if entry_id in selection.entry_ids:
+        place = selection.entry_ids.index(entry_id) + 1
+        if path is CurationPath.PREFETCHED:
+            return "selected", f"Chosen {_ordinal(place)} for the turn before; the scene still matches."
+        why = selection.why.get(entry_id)
+        return "selected", f"{who} chose it {_ordinal(place)}: {why}" if why else f"{who} chose it {_ordinal(place)}."
+    if entry_id in selection.folded:
+        return "folded", f"It says nearly the same as {selection.folded[entry_id]}, which stands for it."
+    if path is CurationPath.SELECTED:
+        return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
+    if path is CurationPath.FALLBACK:
+        return "below_cut", f"Recall rank {rank}: the heuristic kept only the best {len(selection.entry_ids)}."
+    return "not_asked", f"Recall rank {rank}: nobody was asked about it in time."
+
+
+def _ordinal(place: int) -> str:
+    return {1: "first", 2: "second", 3: "third", 4: "fourth", 5: "fifth"}.get(place, f"as number {place}")

@@ -1,0 +1,114 @@
+"""Chosen memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
+
+Every text of an entry is escaped here, once; which attributes an element has is fixed here and never said by an entry.
+This room must not import a retriever, a selector or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filament import escape_text, open_tag
+from jacquard.protocols import Selection
+from jacquard.skein import Placement, Position, PromptBlock
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.session import Ref
+
+FLESH_SLOT = "flesh"
+FLESH_LAYER = "probabilistic"
+KNOWLEDGE = "knowledge_base"
+MEMORIES = "relevant_memories"
+
+_PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
+_TITLE_CHARS = 60
+
+
+def flesh_blocks(
+    selection: Selection, entries: Sequence[MemoryEntry], estimator: TokenEstimator
+) -> tuple[PromptBlock, ...]:
+    """Return a block for each chosen entry that was found: knowledge first, then memories, each in the order of choice.
+
+    `rank` is the place in the choice (0 = first); the first choice is HIGH, the others MEDIUM. A rationale, if the
+    selector gave one, stands before them all and is the first to go when the budget is short.
+    """
+    found = {entry.entry_id: entry for entry in entries}
+    chosen = [found[entry_id] for entry_id in selection.entry_ids if entry_id in found]
+    blocks = [_block(entry, rank, estimator) for rank, entry in enumerate(chosen)]
+    blocks.sort(key=lambda block: block.section != KNOWLEDGE)
+    if blocks and selection.rationale:
+        blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
+    return tuple(blocks)
+
+
+def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator) -> PromptBlock:
+    lore = entry.chain is Chain.LORE
+    content = _entry_element(entry) if lore else _memory_element(entry)
+    return PromptBlock(
+        block_id=f"flesh:{entry.entry_id}",
+        block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
+        slot=FLESH_SLOT,
+        source=f"curation:{entry.chain.value}",
+        content=content,
+        priority=Priority.HIGH if rank == 0 else Priority.MEDIUM,
+        placement=_PLACEMENT,
+        layer=FLESH_LAYER,
+        section=KNOWLEDGE if lore else MEMORIES,
+        rank=rank,
+        tokens=estimator.estimate(content),
+        volatile=True,
+        title=entry.title or _shortened(entry.text),
+        entities=entry.entities,
+        category=_category(entry) if lore else None,
+        refs=(Ref(evidence_id=entry.entry_id),),
+        trust=entry.trust,
+    )
+
+
+def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
+    content = f"<rationale>{escape_text(text)}</rationale>"
+    return PromptBlock(
+        block_id="flesh:rationale",
+        block_type=BlockType.MEMORY,
+        slot=FLESH_SLOT,
+        source="curation:selector",
+        content=content,
+        priority=Priority.LOW,
+        placement=_PLACEMENT,
+        layer=FLESH_LAYER,
+        rank=rank,
+        tokens=estimator.estimate(content),
+        volatile=True,
+        title="why these memories",
+        trust=Trust.MODEL,
+    )
+
+
+def _entry_element(entry: MemoryEntry) -> str:
+    name = f"  <name>{escape_text(entry.title)}</name>\n" if entry.title else ""
+    start = open_tag("entry", (("id", entry.entry_id), ("type", entry.kind)))
+    return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
+
+
+def _memory_element(entry: MemoryEntry) -> str:
+    """The title of talk is its speaker; any other title is shown before a text that does not name it."""
+    attributes = {"id": entry.entry_id}
+    if entry.depth is not None:
+        attributes["turn"] = str(entry.depth)
+    if entry.at is not None:
+        attributes["at"] = entry.at.isoformat(timespec="minutes").replace("+00:00", "Z")
+    if entry.speaker:
+        attributes["speaker"] = entry.speaker
+    title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
+    text = f"{title}: {entry.text}" if title else entry.text
+    return f"{open_tag('memory', attributes.items())}{escape_text(text)}</memory>"
+
+
+def _category(entry: MemoryEntry) -> LoreCategory | None:
+    return LoreCategory(entry.kind) if entry.kind in set(LoreCategory) else None
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"
