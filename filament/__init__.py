@@ -1,1 +1,66 @@
+"""Filament: the prompt protocol. Values go out as XML and YAML, a model's reply comes back as XML and JSON.
 
+`render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
+`parse_reply` reads what comes back; `apply_ops` carries out its ops and gives the JSON Patch of what changed.
+`docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
+"""
+
+from filament.anchors import collect_anchors, display, with_anchors
+from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError
+from filament.markup import (
+    check_name,
+    clean_surrogates,
+    clean_text,
+    close_tag,
+    escape_attribute,
+    escape_text,
+    open_tag,
+    unescape,
+)
+from filament.nodes import Data, Element, Node, Text, element
+from filament.ops import AppliedOps, Op, Verb, apply_ops, parse_op, resolve
+from filament.parse import Reply, parse_reply
+from filament.patch import apply_patch
+from filament.payload import dump_yaml, load_yaml, load_yaml_marked, scalar
+from filament.read import parse_element
+from filament.render import render, render_body
+
+__all__ = [
+    "AnchorError",
+    "AppliedOps",
+    "Data",
+    "Element",
+    "FilamentError",
+    "MarkupError",
+    "Node",
+    "Op",
+    "OpError",
+    "PayloadError",
+    "Reply",
+    "Text",
+    "Verb",
+    "apply_ops",
+    "apply_patch",
+    "check_name",
+    "clean_surrogates",
+    "clean_text",
+    "close_tag",
+    "collect_anchors",
+    "display",
+    "dump_yaml",
+    "element",
+    "escape_attribute",
+    "escape_text",
+    "load_yaml",
+    "load_yaml_marked",
+    "open_tag",
+    "parse_element",
+    "parse_op",
+    "parse_reply",
+    "render",
+    "render_body",
+    "resolve",
+    "scalar",
+    "unescape",
+    "with_anchors",
+]

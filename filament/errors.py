@@ -1,0 +1,47 @@
+"""Errors of filament. This room imports nothing.
+
+FilamentError
+├── MarkupError     a name that no element or attribute may have, a misplaced node, text that is not filament markup
+├── PayloadError    a value that YAML cannot carry, or a YAML text that cannot be read
+├── AnchorError     one anchor stands at two places of a state tree
+└── OpError         an op is malformed or was refused
+
+A model's reply raises none of them: `parse_reply` mends what it can and lists the rest as corrections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class FilamentError(Exception):
+    """Root of everything that filament raises on purpose."""
+
+
+class MarkupError(FilamentError):
+    """A name, a node or a text does not fit the markup."""
+
+
+class PayloadError(FilamentError):
+    """A YAML body cannot be written or read; `line` is 1-based, None when a value (not a text) is at fault."""
+
+    def __init__(self, reason: str, line: int | None = None) -> None:
+        self.reason, self.line = reason, line
+        super().__init__(reason if line is None else f"line {line}: {reason}")
+
+
+class AnchorError(FilamentError):
+    """Anchors are not unique; `duplicates` maps each one to the JSON Pointers of all its places, in reading order."""
+
+    def __init__(self, duplicates: Mapping[str, tuple[str, ...]]) -> None:
+        self.duplicates = dict(duplicates)
+        listed = "; ".join(f"{anchor!r} at {' and '.join(places)}" for anchor, places in self.duplicates.items())
+        super().__init__(f"An `id` or `_anchor` must be unique in the state: {listed}. Rename all but one of each.")
+
+
+class OpError(FilamentError):
+    """An op was refused; `index` is its place in the list (0-based), `op` its text, `reason` what to do about it."""
+
+    def __init__(self, index: int, op: str, reason: str) -> None:
+        self.index, self.op, self.reason = index, op, reason
+        super().__init__(f"op {index} ({op}): {reason}")

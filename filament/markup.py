@@ -1,0 +1,101 @@
+"""The border of the markup: names, escaping, and the characters that no text may carry into a prompt.
+
+All text from outside goes through here, wherever it stands (spec A2). Knows nothing of nodes, YAML or replies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from filament.errors import MarkupError
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*", re.ASCII)
+NONCHARACTERS = "\ufdd0-\ufdef" + "".join(
+    chr(plane + low) for plane in range(0, 0x110000, 0x10000) for low in (0xFFFE, 0xFFFF)
+)
+_UNCLEAN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{NONCHARACTERS}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+_TEXT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_ATTRIBUTE_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;", "\n": "&#10;", "\t": "&#9;"}
+)
+_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));", re.ASCII)
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+def check_name(name: str) -> str:
+    """Return an element or attribute name as it is; MarkupError unless it is ASCII letters, digits, `_`, `.`, `-`.
+
+    A name starts with a letter or `_`. Text from users, models or lore is never a name: it goes into a body.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise MarkupError(
+            f"{name!r} is no element or attribute name. Start with a letter or _, go on with letters, digits, _ . -"
+        )
+    return name
+
+
+def clean_text(text: str) -> str:
+    r"""Return the text without the characters that a prompt must not hold.
+
+    Line ends become `\n` (CR LF and lone CR, as XML reads them). C0 controls but `\n` and `\t`, DEL, C1 controls, lone
+    surrogates and noncharacters become U+FFFD, one each, so that nothing vanishes without a trace.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _UNCLEAN.sub(_REPLACEMENT, text)
+
+
+def clean_surrogates(text: str) -> str:
+    """Return the text with lone surrogates as U+FFFD: no encoding and no YAML escape can carry them."""
+    return _SURROGATE.sub(_REPLACEMENT, text)
+
+
+def escape_text(text: str) -> str:
+    """Return cleaned text that stays text between tags: `&`, `<` and `>` as entities."""
+    return clean_text(text).translate(_TEXT_ESCAPES)
+
+
+def escape_attribute(text: str) -> str:
+    """Return cleaned text for a quoted attribute: as `escape_text`, and quotes, newlines and tabs as references."""
+    return clean_text(text).translate(_ATTRIBUTE_ESCAPES)
+
+
+def unescape(text: str) -> str:
+    """Return the text behind the five XML entities and the numeric references; each is read once, none twice.
+
+    `unescape(escape_text(t)) == clean_text(t)`. What is no such entity, or names a character that `clean_text` would
+    replace, stays as it stands.
+    """
+    return _ENTITY.sub(_character, text) if "&" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    named, decimal, hexadecimal = match.groups()
+    if named:
+        return _NAMED[named]
+    code = int(decimal) if decimal else int(hexadecimal, 16)
+    if code > 0x10FFFF or code == 0x0D or _UNCLEAN.match(chr(code)):
+        return match.group()
+    return chr(code)
+
+
+def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bool = False) -> str:
+    """Return `<name a="b">`, attributes in the given order with escaped values; with `empty`, `<name a="b"/>`.
+
+    MarkupError for a name that is none and for an attribute given twice.
+    """
+    parts, seen = [check_name(name)], set()
+    for key, value in attributes:
+        if key in seen:
+            raise MarkupError(f"<{name}> has the attribute {key!r} twice. Give it once.")
+        seen.add(key)
+        parts.append(f'{check_name(key)}="{escape_attribute(value)}"')
+    return f"<{' '.join(parts)}{'/' if empty else ''}>"
+
+
+def close_tag(name: str) -> str:
+    """Return `</name>`."""
+    return f"</{check_name(name)}>"

@@ -1,0 +1,61 @@
+"""The values that a prompt text is rendered from: elements, text bodies and YAML bodies.
+
+Frozen, and sure to render: a node that exists has legal names and a legal shape. Knows nothing of how it is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from filament.errors import MarkupError
+from filament.markup import check_name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """A body of free text; it is escaped when it is rendered."""
+
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Data:
+    """A body of data, rendered as one YAML document: mappings with text keys, lists, text, numbers, booleans, None."""
+
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Element:
+    """A named element. `attributes` are (name, text) pairs in the order in which they are shown.
+
+    `children` are either elements, any number, or one body alone (Text or Data): mixed content has no single reading
+    once it is laid out. MarkupError for a bad name, an attribute given twice, or a mixture.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, str], ...] = ()
+    children: tuple[Node, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        names = [check_name(name) for name, _ in self.attributes]
+        if len(set(names)) != len(names):
+            raise MarkupError(f"<{self.name}> has an attribute twice ({', '.join(names)}). Give each once.")
+        if len(self.children) > 1 and not all(isinstance(child, Element) for child in self.children):
+            raise MarkupError(
+                f"<{self.name}> mixes a body with other children. Put the body into an element of its own."
+            )
+
+
+Node = Element | Text | Data
+
+
+def element(name: str, *children: Node | str, **attributes: str | int | float | None) -> Element:
+    """Return an Element in one line: a str child is a Text body; attributes stand in the order given, None is left out."""
+    return Element(
+        name=name,
+        attributes=tuple((key, str(value)) for key, value in attributes.items() if value is not None),
+        children=tuple(Text(text=child) if isinstance(child, str) else child for child in children),
+    )

@@ -1,0 +1,195 @@
+"""Where an op points: anchors and paths to the spot in a tree, with all that the rules need to know of that spot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from filament.anchors import walk_anchors
+from filament.described import ID, META, anchors_of, is_pair, meta_of, plain_lists
+from filament.pointer import Tokens, list_place, look_up, split_pointer, step
+
+
+class RefusedError(ValueError):
+    """Why an op is refused; the room above adds which op it was."""
+
+
+class AnchorIndex:
+    """Anchors of a tree that is being changed: looked up by name, kept right by `drop`, `shift` and `add`.
+
+    `shown` are the anchors that the prompt showed, as JSON Pointers. They count where the tree has no such anchor of its
+    own and a mapping without anchors stands at the pointer: ids that were made for the prompt only (`with_anchors`).
+    """
+
+    def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
+        self.places: dict[str, Tokens] = {}
+        self.ambiguous: set[str] = set()
+        self.add(walk_anchors(tree))
+        for anchor, pointer in (shown or {}).items():
+            if anchor in self.places:
+                continue
+            try:
+                tokens = split_pointer(pointer)
+            except ValueError:
+                continue
+            found, node = look_up(tree, tokens)
+            if found and isinstance(node, Mapping) and not anchors_of(node):
+                self.places[anchor] = tokens
+
+    def add(self, found: Iterable[tuple[str, Tokens]]) -> None:
+        """Take in anchors; one that is there already becomes ambiguous, and can no longer be addressed."""
+        for anchor, tokens in found:
+            if self.places.setdefault(anchor, tokens) != tokens:
+                self.ambiguous.add(anchor)
+
+    def drop(self, at: Tokens) -> None:
+        """Forget all anchors at and below a place."""
+        size = len(at)
+        self.places = {name: tokens for name, tokens in self.places.items() if tokens[:size] != at}
+
+    def shift(self, at: Tokens, place: int, by: int) -> None:
+        """Renumber anchors in the list at `at`, from `place` on."""
+        size = len(at)
+        for name, tokens in self.places.items():
+            if len(tokens) > size and tokens[:size] == at and int(tokens[size]) >= place:
+                self.places[name] = (*at, str(int(tokens[size]) + by), *tokens[size + 1 :])
+
+    def under(self, at: Tokens) -> set[str]:
+        """Return the anchors at and below a place."""
+        return {name for name, tokens in self.places.items() if tokens[: len(at)] == at}
+
+
+def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
+    """Return the tokens that a target names; the last one may name a field that is not there yet.
+
+    Without `may_create` a lone name must be an anchor or a top field. A JSON Pointer is taken as it is. Of a flat path
+    the longest beginning that is an anchor is resolved (ids may hold dots), else it is a path of keys from the root; the
+    rest are field names, and in a list of entities their ids.
+    RefusedError if the way there does not exist.
+    """
+    if target.startswith("/"):
+        try:
+            tokens = split_pointer(target)
+        except ValueError as error:
+            raise RefusedError(str(error)) from error
+        if not look_up(tree, tokens[:-1])[0]:
+            raise RefusedError(f"there is nothing at {target!r} in the state")
+        return tokens
+    names = target.split(".")
+    if "" in names:
+        raise RefusedError(f"{target!r} has an empty name between its dots")
+    for size in range(len(names), 0, -1):
+        anchor = ".".join(names[:size])
+        if anchor in index.ambiguous:
+            raise RefusedError(f"the id {anchor!r} stands at more than one place of the state; use a JSON Pointer")
+        if anchor in index.places:
+            return _descend(tree, index.places[anchor], names[size:], anchor)
+    if not isinstance(tree, Mapping) or (names[0] not in tree and (len(names) > 1 or not may_create)):
+        raise RefusedError(_unknown(names[0], index, tree))
+    return _descend(tree, (), names, "the state")
+
+
+def _descend(tree: Any, tokens: Tokens, names: list[str], said: str) -> Tokens:
+    node = look_up(tree, tokens)[1]
+    for place, name in enumerate(names):
+        token = _child(node, name, said)
+        found, inner = step(node, token)
+        if not found and place < len(names) - 1:
+            raise RefusedError(f"{said} has no field {name!r}")
+        tokens, node, said = (*tokens, token), inner, name
+    return tokens
+
+
+def _child(node: Any, name: str, said: str) -> str:
+    """Return the token under which a node keeps what the path calls `name`."""
+    if isinstance(node, Mapping):
+        return name
+    if isinstance(node, list | tuple) and not is_pair(node):
+        for place, item in enumerate(node):
+            if isinstance(item, Mapping) and item.get(ID) == name:
+                return str(place)
+        raise RefusedError(f"{said} is a list: address an entry by its id, not as {name!r}")
+    raise RefusedError(f"{said} is a value and has no field {name!r}")
+
+
+def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
+    known = [*index.places, *(key for key in tree if key != META)] if isinstance(tree, Mapping) else []
+    near = get_close_matches(name[:100], known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spot:
+    """A place in a tree as the rules see it.
+
+    `owner` holds `key`; `found` says whether something is there, `old` what. `described`: it is a VWD. `part` is "0" or
+    "1" if the path went on into a VWD (then `tokens` end before it). `holder` is the nearest mapping above, `field` its
+    field on the way, `holder_tokens` its place. `frozen`: `$meta.updatable` is false here, the nearest word counting.
+    """
+
+    tokens: Tokens
+    owner: Any
+    key: str
+    found: bool
+    old: Any
+    described: bool
+    part: str | None
+    holder: Mapping[str, Any]
+    field: str
+    holder_tokens: Tokens
+    frozen: bool
+
+
+def spot_at(tree: Any, tokens: Tokens) -> Spot:
+    """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and where the way ends too early."""
+    if not tokens:
+        raise RefusedError("the root of the state is not changed as a whole; name a field")
+    if META in tokens:
+        raise RefusedError("$meta belongs to the author of the world")
+    node, owner, found = tree, tree, True
+    holder: Mapping[str, Any] = {}
+    field, may_describe, frozen = "", True, False
+    holder_tokens: Tokens = ()
+    part, end = None, len(tokens)
+    for at, token in enumerate(tokens):
+        if isinstance(node, Mapping):
+            holder, field, holder_tokens = node, token, tokens[:at]
+            may_describe = token not in plain_lists(node)
+            frozen = _frozen(node, frozen)
+        elif may_describe and is_pair(node):
+            if at != len(tokens) - 1 or token not in ("0", "1"):
+                raise RefusedError("a value with a description has no such part")
+            part, end = token, at
+            break
+        owner = node
+        found, node = step(node, token)
+        if not found and at < len(tokens) - 1:
+            raise RefusedError(f"there is nothing at {token!r}")
+    return Spot(
+        tokens=tokens[:end],
+        owner=owner,
+        key=tokens[end - 1],
+        found=found,
+        old=node,
+        described=found and may_describe and is_pair(node),
+        part=part,
+        holder=holder,
+        field=field,
+        holder_tokens=holder_tokens,
+        frozen=_frozen(node, frozen),
+    )
+
+
+def _frozen(node: Any, frozen: bool) -> bool:
+    updatable = meta_of(node).get("updatable")
+    return not updatable if isinstance(updatable, bool) else frozen
+
+
+def open_place(token: str, owner: Any) -> int | None:
+    """Return the place in a list at which something may be inserted (its end too), or None."""
+    if not isinstance(owner, list | tuple):
+        return None
+    return len(owner) if token == "-" else list_place(token, len(owner) + 1)
