@@ -183,6 +183,9 @@ def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList
 
 
 def _condition(shape: ShortCondition, value: Any, place: Place, faults: FaultList) -> Any:
+    if isinstance(value, str) and not shape.short:
+        faults.add(place, "is short text, which has no message; write {path, op, value, message}")
+        return BROKEN
     if isinstance(value, str):
         try:
             condition = parse_condition(value)
@@ -224,15 +227,15 @@ def _op(shape: OpList, value: Any, place: Place, faults: FaultList) -> Any:
         near = did_you_mean(verb.upper(), shape.verbs) if isinstance(verb, str) else ""
         faults.add(place, f"has the verb {verb!r}; choose one of {', '.join(shape.verbs)}{near}")
         return BROKEN
-    length = 2 if verb in shape.without_value else 3
-    if len(value) != length:
-        form = "[VERB, path]" if length == 2 else "[VERB, path, value]"
+    fits = (len(value) == 2 and verb in shape.short) or (len(value) == 3 and verb not in shape.bare)
+    if not fits:
+        form = "[VERB, path]" if verb in shape.bare else "[VERB, path, value]"
         faults.add(place, f"has {len(value)} parts; write {verb} as {form}")
         return BROKEN
     if not isinstance(value[1], str) or not value[1].strip():
         faults.add(place, f"has {value[1]!r} as its path; write a flat path such as hero.health")
         return BROKEN
-    return BROKEN if length == 3 and _plain(value[2], place.at(2), faults) is BROKEN else value
+    return BROKEN if len(value) == 3 and _plain(value[2], place.at(2), faults) is BROKEN else value
 
 
 def _sentence(doc: str) -> str:

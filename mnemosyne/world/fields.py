@@ -24,7 +24,6 @@ from mnemosyne.world.shapes import (
 )
 
 VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
-VERBS_WITHOUT_VALUE = ("POP", "DELETE")
 QUEST_STATUSES = ("inactive", "active", "completed", "failed", "paused")
 OBJECTIVE_STATUSES = ("active", "completed", "failed")
 TEMPORALS = ("past", "now", "future")
@@ -34,22 +33,34 @@ IDENTIFIERS = Many(item=identifier())
 WEIGHT = Number(low=0, high=1)
 PATH = Text(pattern=r"\S+", hint="a path has no spaces", max_chars=500)
 
+_COMPARED = (
+    Field(name="path", shape=PATH, required=True, doc="Flat path into the state, such as `hero.health`."),
+    Field(
+        name="op",
+        shape=Choice(words=tuple(each.value for each in Comparison)),
+        required=True,
+        doc="How the value at the path is compared.",
+    ),
+    Field(name="value", shape=Anything(), required=True, doc="What it is compared with; a list for `in`."),
+)
 CONDITION = Record(
     name="condition",
     label="a condition",
     fields=(
-        Field(name="path", shape=PATH, required=True, doc="Flat path into the state, such as `hero.health`."),
-        Field(
-            name="op",
-            shape=Choice(words=tuple(each.value for each in Comparison)),
-            required=True,
-            doc="How the value at the path is compared.",
-        ),
-        Field(name="value", shape=Anything(), required=True, doc="What it is compared with; a list for `in`."),
-        Field(name="message", shape=Text(blank=True), fallback="", doc="What a failed guard answers."),
+        *_COMPARED,
+        Field(name="message", shape=Text(blank=True), fallback="", doc="Free words; only a guard shows them."),
+    ),
+)
+GUARD = Record(
+    name="guard",
+    label="a guard",
+    fields=(
+        *_COMPARED,
+        Field(name="message", shape=Text(), required=True, doc="What the player is told when it does not hold."),
     ),
 )
 CONDITIONS = Many(item=ShortCondition(record=CONDITION))
+GUARDS = Many(item=ShortCondition(record=GUARD, short=False))
 
 ENTITY = Record(
     name="entity",
@@ -166,12 +177,12 @@ ACTION = Record(
             required=True,
             doc="Regular expressions; one must match the whole input.",
         ),
-        Field(name="guards", shape=CONDITIONS, fallback=(), doc="Conditions; the first that fails answers."),
+        Field(name="guards", shape=GUARDS, fallback=(), doc="Conditions; the first that fails answers."),
         Field(
             name="ops",
-            shape=Many(item=OpList(verbs=VERBS, without_value=VERBS_WITHOUT_VALUE), least=1),
+            shape=Many(item=OpList(verbs=VERBS, short=("POP", "DELETE"), bare=("DELETE",)), least=1),
             required=True,
-            doc="What changes: `[VERB, path, value]`; POP and DELETE take no value.",
+            doc="What changes: `[VERB, path, value]`; DELETE has no value, POP may have one.",
         ),
         Field(name="reply", shape=Text(), required=True, doc="The answer, a template over the state after the ops."),
     ),

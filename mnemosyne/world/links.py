@@ -12,7 +12,7 @@ from mnemosyne.world.check import sound
 from mnemosyne.world.draft import Draft, Item, Part
 from mnemosyne.world.faults import FaultList, Place, did_you_mean
 from mnemosyne.world.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
-from mnemosyne.world.ops import check_op
+from mnemosyne.world.ops import check_ops
 from mnemosyne.world.patterns import pattern_fault
 from mnemosyne.world.state import QUESTS, StateTree, plain_value, quest_state, read_tree
 
@@ -35,8 +35,7 @@ def check_links(draft: Draft, faults: FaultList) -> StateTree | None:
         for where, condition in _conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
-            for where, op in sound(action.get("ops"), place.at("ops")):
-                check_op(op, tree, where, faults)
+            check_ops(sound(action.get("ops"), place.at("ops")), tree, faults)
     return tree
 
 
@@ -91,7 +90,7 @@ def _check_references(draft: Draft, tree: StateTree | None, faults: FaultList) -
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     entities = {entity["id"] for _, entity in draft.world.items("entities") if "id" in entity}
     if draft.entities_known and tree is not None:
-        known = entities | set(tree.anchors)
+        known = entities | tree.anchors
         for place, item in (*draft.lore, *draft.quests):
             for where, name in sound(item.get("entities"), place.at("entities")):
                 _check_known(name, known, "entity", "add it to the entities of world.yaml", where, faults)
@@ -185,7 +184,7 @@ def _check_condition(condition: Condition, tree: StateTree, place: Place, faults
         _check_status(condition, path, place, faults)
 
 
-def _check_status(condition: Condition, path: KeyPath, place: Place, faults: FaultList) -> None:
+def _check_status(condition: Condition, path: tuple[str, ...], place: Place, faults: FaultList) -> None:
     """A status that does not exist would never be reached, and the author would never know."""
     if path[0] != QUESTS or path[-1] != "status" or len(path) not in (3, 5):
         return

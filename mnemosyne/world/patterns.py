@@ -8,6 +8,7 @@ harmless patterns rather than let a harmful one through.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -49,6 +50,9 @@ def pattern_fault(pattern: str) -> str | None:
         return f"is no usable regular expression ({error}); make it simpler"
     if compiled.flags & re.VERBOSE:
         return "switches on verbose mode, which hides spaces; write it on one line without (?x)"
+    for kind, sign, _, _ in _tokens(pattern):
+        if kind == "literal" and (meant := unicodedata.normalize("NFKC", sign)) != sign:
+            return f"waits for {sign!r}, but inputs are compared after NFKC, where it is {meant!r}; write that"
     if piece := _runaway(pattern):
         return (
             f"repeats '{piece}', which can itself match the same text in several ways: some inputs would take for ever; "

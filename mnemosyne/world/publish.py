@@ -88,7 +88,8 @@ def schema_of(shape: Shape) -> dict[str, Any]:
         case Record():
             return _record_schema(shape)
         case ShortCondition():
-            return {"anyOf": [{"type": "string", "minLength": 3}, schema_of(shape.record)]}
+            record = schema_of(shape.record)
+            return {"anyOf": [{"type": "string", "minLength": 3}, record]} if shape.short else record
         case OpList():
             return {"anyOf": [_op_schema(shape, with_value=True), _op_schema(shape, with_value=False)]}
 
@@ -151,7 +152,7 @@ def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _op_schema(shape: OpList, *, with_value: bool) -> dict[str, Any]:
-    verbs = [verb for verb in shape.verbs if (verb in shape.without_value) != with_value]
+    verbs = [verb for verb in shape.verbs if (verb not in shape.bare if with_value else verb in shape.short)]
     items: list[dict[str, Any]] = [{"enum": verbs}, {"type": "string", "pattern": r"\S"}, *([{}] if with_value else [])]
     return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
@@ -211,7 +212,7 @@ def _kind(shape: Shape) -> str:
         case Record():
             return shape.name.replace("_", " ")
         case ShortCondition():
-            return "condition"
+            return shape.record.name
         case OpList():
             return "op"
 

@@ -77,17 +77,19 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShortCondition:
-    """A condition, as a mapping or as short text (`hero.health > 20`)."""
+    """A condition as a mapping, or, where `short`, also as text (`hero.health > 20`)."""
 
     record: Record
+    short: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpList:
-    """An op in the flat-path spelling: `[VERB, path]` or `[VERB, path, value]`."""
+    """An op in the flat-path spelling: `[VERB, path, value]`; `short` verbs can do without a value, `bare` ones must."""
 
     verbs: tuple[str, ...]
-    without_value: tuple[str, ...]
+    short: tuple[str, ...]
+    bare: tuple[str, ...]
 
 
 Shape = Text | Number | Flag | Choice | Anything | Described | Tree | Many | Record | ShortCondition | OpList

@@ -7,71 +7,66 @@ in the tree. A flat path begins with an anchor, or else at the root.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from filament.described import ANCHOR, ID, META, is_list, is_pair, plain_lists
+from filament.guards import is_number
+from filament.places import AnchorIndex, locate
+from filament.pointer import look_up
 from mnemosyne.plain import Path as KeyPath
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean
 from mnemosyne.world.shapes import IDENTIFIER
 
 QUESTS = "quests"
-META = "$meta"
 META_KEYS = ("limits", "updatable", "extensible", "lists", "necessary")
-ANCHOR_KEYS = ("id", "_anchor")
 
 Where = Callable[[KeyPath], Place]
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StateTree:
-    """A tree with its anchors; `anchors` maps each to the key path of its mapping."""
+    """A tree with its anchors; of an anchor that stands at two places, the first counts here.
+
+    `is_sound` is false when an anchor stands twice: then no op can be tried on the tree.
+    """
 
     root: dict[str, Any]
-    anchors: dict[str, KeyPath] = field(default_factory=dict)
+    index: AnchorIndex
+    is_sound: bool
 
-    def find(self, flat: str) -> KeyPath | None:
-        """Return the key path that a flat path means in this tree, or None when it leads nowhere."""
-        first, *rest = flat.split(".")
-        path = self.anchors.get(first, (first,))
-        node = self.at(path)
-        for step in rest:
-            if not isinstance(node, dict) or step not in node:
-                return None
-            node, path = node[step], (*path, step)
-        return path if node is not MISSING else None
+    @property
+    def anchors(self) -> frozenset[str]:
+        """The names of all entities and containers."""
+        return frozenset(self.index.places)
 
-    def at(self, path: KeyPath) -> Any:
-        """Return the node at a key path, or MISSING."""
-        node: Any = self.root
-        for step in path:
-            if isinstance(node, dict):
-                node = node.get(step, MISSING)
-            elif isinstance(node, list) and isinstance(step, int) and step < len(node):
-                node = node[step]
-            else:
-                return MISSING
-        return node
+    def find(self, flat: str) -> tuple[str, ...] | None:
+        """Return the tokens of the place that a flat path means, or None when nothing is there."""
+        try:
+            tokens = locate(flat, self.index, self.root)
+        except ValueError:
+            return None
+        return tokens if look_up(self.root, tokens)[0] else None
+
+    def at(self, tokens: tuple[str, ...]) -> Any:
+        """Return the node at a place that `find` has found."""
+        return look_up(self.root, tokens)[1]
 
     def nearest(self, flat: str) -> str:
         """Return `; did you mean …?` for a flat path that leads nowhere."""
         steps = flat.split(".")
         known = 0
-        while known < len(steps) and self.find(".".join(steps[: known + 1])) is not None:
-            known += 1
+        found: tuple[str, ...] | None = ()
+        while known < len(steps) and (here := self.find(".".join(steps[: known + 1]))) is not None:
+            known, found = known + 1, here
         if known == len(steps):
             return ""
-        if known == 0:
-            choices = [*self.anchors, *self.root]
-        else:
-            found = self.find(".".join(steps[:known]))
-            node = self.at(found) if found is not None else None
-            choices = [key for key in node if not key.startswith("$")] if isinstance(node, dict) else []
-        return did_you_mean(steps[known], choices)
-
-
-MISSING: Any = object()
+        node = self.at(found or ())
+        choices = [key for key in node if key != META] if isinstance(node, dict) else []
+        return did_you_mean(steps[known], choices if known else [*self.anchors, *choices])
 
 
 def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,32 +88,28 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
     """Return the tree with its anchors, noting everything that breaks a rule of the tree; `where` tells places."""
-    tree = StateTree(root=root)
+    anchors: dict[str, tuple[KeyPath, str]] = {}
     for path, node, described in _nodes(root, (), False):
         if isinstance(node, dict):
-            _note_anchors(tree, path, node, where, faults)
+            _note_anchors(anchors, path, node, where, faults)
             _check_keys(path, node, where, faults)
             _check_meta(path, node, where, faults)
         elif described:
             _check_pair(node, where(path), faults)
-    for anchor, path in tree.anchors.items():
+    for anchor, (path, _) in anchors.items():
         if anchor in root and path != (anchor,):
             faults.add(
                 where(path), f"has the anchor {anchor!r}, which is also a key at the root; give one another name"
             )
-    return tree
+    index = AnchorIndex(root)
+    is_sound = not index.ambiguous
+    index.ambiguous.clear()
+    return StateTree(root=root, index=index, is_sound=is_sound)
 
 
-def plain_value(node: Any, *, is_list: bool = False) -> Any:
+def plain_value(node: Any) -> Any:
     """Return the value of a pair `[scalar, description]`, and any other node as it is."""
-    return node if is_list or not is_pair(node) else node[0]
-
-
-def is_pair(node: Any) -> bool:
-    """Return whether a node is a value with a description."""
-    return (
-        isinstance(node, list) and len(node) == 2 and isinstance(node[1], str) and not isinstance(node[0], dict | list)
-    )
+    return node[0] if is_pair(node) else node
 
 
 def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
@@ -128,37 +119,11 @@ def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
             yield ".".join(str(step) for step in path)
 
 
-def meta_of(node: Any) -> Mapping[str, Any]:
-    """Return the `$meta` of a mapping, empty where there is none."""
-    meta = node.get(META) if isinstance(node, dict) else None
-    return meta if isinstance(meta, dict) else {}
-
-
-def lists_of(node: Any) -> tuple[Any, ...]:
-    """Return the fields that `$meta.lists` of a mapping names."""
-    lists = meta_of(node).get("lists")
-    return tuple(lists) if isinstance(lists, list) else ()
-
-
-def growing_list(node: Any) -> str | None:
-    """Return the field of a container to which PUSH appends: `items`, or its only list; None when there is none."""
-    if not isinstance(node, dict):
-        return None
-    if isinstance(node.get("items"), list):
-        return "items"
-    lists = [
-        key
-        for key, value in node.items()
-        if isinstance(value, list) and key != META and (key in lists_of(node) or not is_pair(value))
-    ]
-    return lists[0] if len(lists) == 1 else None
-
-
 def _nodes(node: Any, path: KeyPath, described: bool) -> Iterator[tuple[KeyPath, Any, bool]]:
     """Yield `(path, node, may be a pair)` for every node, parents first; `$meta` is no part of the tree."""
     yield path, node, described
     if isinstance(node, dict):
-        lists = lists_of(node)
+        lists = plain_lists(node)
         for key, value in node.items():
             if key != META:
                 yield from _nodes(value, (*path, key), key not in lists)
@@ -167,8 +132,10 @@ def _nodes(node: Any, path: KeyPath, described: bool) -> Iterator[tuple[KeyPath,
             yield from _nodes(value, (*path, index), True)
 
 
-def _note_anchors(tree: StateTree, path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList) -> None:
-    for key in ANCHOR_KEYS:
+def _note_anchors(
+    anchors: dict[str, tuple[KeyPath, str]], path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList
+) -> None:
+    for key in (ID, ANCHOR):
         if key not in node:
             continue
         name, place = node[key], where((*path, key))
@@ -178,13 +145,12 @@ def _note_anchors(tree: StateTree, path: KeyPath, node: dict[str, Any], where: W
             faults.add(
                 place, f"is {name[:80]!r}; an anchor has 1 to 128 characters, none of them a space, '.', '/' or '~'"
             )
-        elif name in tree.anchors and tree.anchors[name] != path:
-            other = tree.at(tree.anchors[name])
-            first = where((*tree.anchors[name], next(each for each in ANCHOR_KEYS if other.get(each) == name)))
+        elif name in anchors and anchors[name][0] != path:
+            first = where((*anchors[name][0], anchors[name][1]))
             faults.add(place, f"{name!r} is used already at {first} ({first.key}); give each its own id")
         else:
-            tree.anchors[name] = path
-    if "_anchor" in node and growing_list(node) is None:
+            anchors.setdefault(name, (path, key))
+    if ANCHOR in node and not any(key != META and is_list(node, key, value) for key, value in node.items()):
         faults.add(where(path), "has an _anchor but no list that could grow; add 'items: []', or take the _anchor out")
 
 
@@ -239,14 +205,18 @@ def _check_limits(node: dict[str, Any], limits: Any, place: Place, faults: Fault
         here = place.at(name)
         if not _is_field(node, name, here, faults):
             continue
-        if not isinstance(bounds, list) or len(bounds) != 2 or not all(_is_number(each) for each in bounds):
-            faults.add(here, "must be two numbers; write [least, most]")
+        if (
+            not isinstance(bounds, list)
+            or len(bounds) != 2
+            or not all(each is None or is_number(each) for each in bounds)
+        ):
+            faults.add(here, "must be two numbers; write [least, most], with null for an open end")
             continue
-        least, most = bounds
+        least, most = (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1])
         value = plain_value(node[name])
         if least > most:
             faults.add(here, f"has a least value {least} above the most {most}; swap them")
-        elif not _is_number(value):
+        elif not is_number(value):
             faults.add(here, f"limits {name!r}, which is {called(value)}; limits are for numbers")
         elif not least <= value <= most:
             faults.add(here, f"limits {name!r} to {least}..{most}, but it starts at {value}; change one of the two")
@@ -268,7 +238,3 @@ def _is_field(node: dict[str, Any], name: Any, place: Place, faults: FaultList) 
     near = did_you_mean(name, node) if isinstance(name, str) else ""
     faults.add(place, f"names {name!r}, which is no field of this mapping{near or '; add the field or take it out'}")
     return False
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -70,13 +70,19 @@ CASES = {
         Q, "  title: Keep the light\n", "", "quests[0].title", "is missing", at="- id: q_light\n"
     ),
     "text wanted": case(W, "locale: en", "locale: 12", "locale", "is a number, but must be text; write it in quotes"),
-    "empty key": case(W, "title: The Lighthouse at Gull Rock", "title:", "title", "is empty, but must be text", at="title:"),
+    "empty key": case(
+        W, "title: The Lighthouse at Gull Rock", "title:", "title", "is empty, but must be text", at="title:"
+    ),
     "blank text": case(W, "title: The Lighthouse at Gull Rock", "title: ' '", "title", "is empty; write"),
     "list wanted": case(
         L, "keys: [island, jetty, cliffs]", "keys: island", "lore[1].keys", "is text, but must be a list; write [ ]"
     ),
     "mapping wanted": case(
-        W, "{id: gull_rock, name: Gull Rock, aliases: [the island, the rock], kind: place}", "gull", "entities[0]", "a mapping"
+        W,
+        "{id: gull_rock, name: Gull Rock, aliases: [the island, the rock], kind: place}",
+        "gull",
+        "entities[0]",
+        "a mapping",
     ),
     "flag wanted": case(P, "focus_locked: false", "focus_locked: no", "focus_locked", "must be true or false"),
     "whole number wanted": case(L, "priority: 70", "priority: 7.5", "lore[2].priority", "must be a whole number"),
@@ -84,11 +90,13 @@ CASES = {
     "endless number": case(
         P, "confidence_threshold: 0.6", "confidence_threshold: .nan", "confidence_threshold", "between 0 and 1"
     ),
-    "unknown category": case(
-        L, "  category: axiom", "  category: axion", "lore[0].category", "did you mean 'axiom'?"
+    "unknown category": case(L, "  category: axiom", "  category: axion", "lore[0].category", "did you mean 'axiom'?"),
+    "unknown status": case(
+        Q, "  status: inactive", "  status: idle", "quests[1].status", "must be one of inactive, active"
     ),
-    "unknown status": case(Q, "  status: inactive", "  status: idle", "quests[1].status", "must be one of inactive, active"),
-    "unknown weight": case(P, "past: {narrative", "past: {narative", "domain_weights.past.narative", "mean 'narrative'"),
+    "unknown weight": case(
+        P, "past: {narrative", "past: {narative", "domain_weights.past.narative", "mean 'narrative'"
+    ),
     "slug": case(W, "id: lighthouse\n", "id: The Light\n", "id", "a world id is made of", at="id: The Light"),
     "locale form": case(W, "locale: en", "locale: english please", "locale", "a locale looks like"),
     "id with a space": case(
@@ -102,57 +110,103 @@ CASES = {
     "front matter absent": case(M, "---\n# A Markdown", "# A Markdown", "", "does not begin with", at="# A Markdown"),
     # unique ids
     "lore id twice": case(
-        L, "- id: lore_cellar", "- id: lore_gull_rock", "lore[3].id", "is used already at lore/places.yaml:8 (lore[1].id)",
+        L,
+        "- id: lore_cellar",
+        "- id: lore_gull_rock",
+        "lore[3].id",
+        "is used already at lore/places.yaml:8 (lore[1].id)",
         at="- id: lore_gull_rock\n  name: What lies",
     ),
     "lore id twice over files": case(
         L, "id: lore_cellar", "id: lore_keeper", "lore[3].id", "is used already at lore/people.md:3 (id)"
     ),
     "quest id twice": case(
-        Q, "- id: q_cellar\n", "- id: q_light\n", "quests[1].id", "is used already at quests.yaml:2", at="- id: q_light\n  title: The locked"
+        Q,
+        "- id: q_cellar\n",
+        "- id: q_light\n",
+        "quests[1].id",
+        "is used already at quests.yaml:2",
+        at="- id: q_light\n  title: The locked",
     ),
     "entity id twice": case(
-        W, "{id: keeper,", "{id: lighthouse,", "entities[2].id", "is used already at world.yaml:", at="{id: lighthouse, name: Tobias"
+        W,
+        "{id: keeper,",
+        "{id: lighthouse,",
+        "entities[2].id",
+        "is used already at world.yaml:",
+        at="{id: lighthouse, name: Tobias",
     ),
-    "action id twice": case(A, "- id: light_lamp", "- id: eat_bread", "actions[1].id", "is used already at actions.yaml:2", at="- id: eat_bread\n  patterns: ["),
+    "action id twice": case(
+        A,
+        "- id: light_lamp",
+        "- id: eat_bread",
+        "actions[1].id",
+        "is used already at actions.yaml:2",
+        at="- id: eat_bread\n  patterns: [",
+    ),
     "event id of a lore entry": case(
         H, "id: event_landing", "id: lore_keeper", "turns[0].events[0].id", "is used already at lore/people.md:3"
     ),
     "narrative id of an event": case(
-        H, "id: narrative_arrival", "id: event_landing", "narratives[0].id", "(turns[0].events[0].id)",
+        H,
+        "id: narrative_arrival",
+        "id: event_landing",
+        "narratives[0].id",
+        "(turns[0].events[0].id)",
         at="id: event_landing\n    title",
     ),
-    "anchor twice": case(
-        W, "{id: item_lamp,", "{id: bag_main,", "state.bag.items[1].id", "(state.bag._anchor)"
-    ),
+    "anchor twice": case(W, "{id: item_lamp,", "{id: bag_main,", "state.bag.items[1].id", "(state.bag._anchor)"),
     "objective id of a state anchor": case(
         Q, "{id: q_light_oil,", "{id: item_bread,", "quests[0].objectives[0].id", "(state.bag.items[0].id)"
     ),
-    "anchor like a root key": case(W, "{id: item_lamp,", "{id: location,", "state.bag.items[1]", "also a key at the root"),
+    "anchor like a root key": case(
+        W, "{id: item_lamp,", "{id: location,", "state.bag.items[1]", "also a key at the root"
+    ),
     # references
     "entity of lore": case(
-        L, "entities: [gull_rock]", "entities: [gul_rock]", "lore[1].entities[0]", "no entity 'gul_rock'; did you mean 'gull_rock'?"
+        L,
+        "entities: [gull_rock]",
+        "entities: [gul_rock]",
+        "lore[1].entities[0]",
+        "no entity 'gul_rock'; did you mean 'gull_rock'?",
     ),
-    "entity of a quest": case(Q, "entities: [gull_rock]", "entities: [mars]", "quests[2].entities[0]", "no entity 'mars'"),
+    "entity of a quest": case(
+        Q, "entities: [gull_rock]", "entities: [mars]", "quests[2].entities[0]", "no entity 'mars'"
+    ),
     "quest link": case(
         Q, "{requires: [q_light]}", "{requires: [q_lihgt]}", "quests[1].links.requires[0]", "did you mean 'q_light'?"
     ),
-    "quest parent": case(Q, "{requires: [q_light]}", "{parent: q_none}", "quests[1].links.parent", "there is no quest 'q_none'"),
+    "quest parent": case(
+        Q, "{requires: [q_light]}", "{parent: q_none}", "quests[1].links.parent", "there is no quest 'q_none'"
+    ),
     "quest of itself": case(
         Q, "{requires: [q_light]}", "{requires: [q_cellar]}", "quests[1].links.requires[0]", "links the quest to itself"
     ),
     "quest circle": case(
-        Q, "links: {leads_to: [q_cellar]}", "links: {requires: [q_cellar]}", "quests[0].links.requires",
+        Q,
+        "links: {leads_to: [q_cellar]}",
+        "links: {requires: [q_cellar]}",
+        "quests[0].links.requires",
         "q_light -> q_cellar -> q_light",
     ),
-    "quest of an event": case(H, "quest: q_crossing", "quest: q_cross", "turns[0].events[0].quest", "no quest 'q_cross'"),
+    "quest of an event": case(
+        H, "quest: q_crossing", "quest: q_cross", "turns[0].events[0].quest", "no quest 'q_cross'"
+    ),
     "narrative beyond": case(H, "to_turn: 2", "to_turn: 9", "narratives[0].to_turn", "there are 2 turns"),
-    "narrative turned": case(H, "from_turn: 1\n    to_turn: 2", "from_turn: 2\n    to_turn: 1", "narratives[0].from_turn", "swap"),
+    "narrative turned": case(
+        H, "from_turn: 1\n    to_turn: 2", "from_turn: 2\n    to_turn: 1", "narratives[0].from_turn", "swap"
+    ),
     # conditions
-    "condition form": case(L, '"found.brass_key == true"', '"found.brass_key"', "lore[3].when[0]", "write 'path op value'"),
+    "condition form": case(
+        L, '"found.brass_key == true"', '"found.brass_key"', "lore[3].when[0]", "write 'path op value'"
+    ),
     "condition with one sign": case(L, "brass_key == true", "brass_key = true", "lore[3].when[0]", "write '=='"),
     "condition path": case(
-        L, "found.brass_key == true", "found.bras_key == true", "lore[3].when[0]", "nowhere in the state; did you mean 'brass_key'?"
+        L,
+        "found.brass_key == true",
+        "found.bras_key == true",
+        "lore[3].when[0]",
+        "nowhere in the state; did you mean 'brass_key'?",
     ),
     "condition operator": case(A, 'op: ">"', "op: gt", "actions[0].guards[0].op", "must be one of ==, !="),
     "condition in no list": case(L, "brass_key == true", "brass_key in yes", "lore[3].when[0]", "choices in [ ]"),
@@ -164,58 +218,180 @@ CASES = {
         L, "found.brass_key == true", "q_light.status == complete", "lore[3].when[0]", "did you mean 'completed'?"
     ),
     "condition on a step's status": case(
-        L, "found.brass_key == true", "q_light_oil.status == paused", "lore[3].when[0]", "it can be active, completed, failed"
+        L,
+        "found.brass_key == true",
+        "q_light_oil.status == paused",
+        "lore[3].when[0]",
+        "it can be active, completed, failed",
     ),
-    "condition contains": case(L, "found.brass_key == true", "hero.coins contains 2", "lore[3].when[0]", "neither list nor text"),
+    "condition contains": case(
+        L, "found.brass_key == true", "hero.coins contains 2", "lore[3].when[0]", "neither list nor text"
+    ),
     "planner condition": case(
-        P, "draw my knife]}", "draw my knife], when: [hero.x == 1]}", "templates[0].when[0]", "nowhere in the state",
+        P,
+        "draw my knife]}",
+        "draw my knife], when: [hero.x == 1]}",
+        "templates[0].when[0]",
+        "nowhere in the state",
         at="draw my knife]",
     ),
     "guard path": case(A, "path: hero.health", "path: hero.helth", "actions[0].guards[1]", "did you mean 'health'?"),
     # ops
-    "op verb": case(A, "[SUB, item_bread.count, 1]", "[SUBB, item_bread.count, 1]", "actions[0].ops[0]", "did you mean 'SUB'?"),
-    "op verb in small": case(A, "[SUB, item_bread.count, 1]", "[sub, item_bread.count, 1]", "actions[0].ops[0]", "did you mean 'SUB'?"),
-    "op length": case(A, "[SUB, item_bread.count, 1]", "[SUB, item_bread.count]", "actions[0].ops[0]", "write SUB as [VERB, path, value]"),
-    "op without value": case(A, "[SUB, item_bread.count, 1]", "[POP, bag_main, 1]", "actions[0].ops[0]", "write POP as [VERB, path]"),
-    "op as a mapping": case(A, "[SUB, item_bread.count, 1]", "{op: replace, path: /x}", "actions[0].ops[0]", "is a mapping"),
-    "op path": case(A, "[SUB, item_bread.count, 1]", "[SUB, item_bred.count, 1]", "actions[0].ops[0]", "did you mean 'item_bread'?"),
+    "op verb": case(
+        A, "[SUB, item_bread.count, 1]", "[SUBB, item_bread.count, 1]", "actions[0].ops[0]", "did you mean 'SUB'?"
+    ),
+    "op verb in small": case(
+        A, "[SUB, item_bread.count, 1]", "[sub, item_bread.count, 1]", "actions[0].ops[0]", "did you mean 'SUB'?"
+    ),
+    "op length": case(
+        A,
+        "[SUB, item_bread.count, 1]",
+        "[SUB, item_bread.count]",
+        "actions[0].ops[0]",
+        "write SUB as [VERB, path, value]",
+    ),
+    "op without value": case(
+        A, "[SUB, item_bread.count, 1]", "[DELETE, item_lamp, 1]", "actions[0].ops[0]", "write DELETE as [VERB, path]"
+    ),
+    "op as a mapping": case(
+        A, "[SUB, item_bread.count, 1]", "{op: replace, path: /x}", "actions[0].ops[0]", "is a mapping"
+    ),
+    "op path": case(
+        A, "[SUB, item_bread.count, 1]", "[SUB, item_bred.count, 1]", "actions[0].ops[0]", "did you mean 'item_bread'?"
+    ),
     "op path type": case(A, "[SUB, item_bread.count, 1]", "[SUB, 3, 1]", "actions[0].ops[0]", "as its path"),
-    "op on text": case(A, "[SUB, item_bread.count, 1]", "[SUB, item_bread.name, 1]", "actions[0].ops[0]", "only on a number"),
-    "op with text": case(A, "[SUB, item_bread.count, 1]", '[SUB, item_bread.count, "1"]', "actions[0].ops[0]", "takes a number"),
-    "op by zero": case(A, "[SUB, item_bread.count, 1]", "[DIV, item_bread.count, 0]", "actions[0].ops[0]", "divides by 0"),
-    "op on no list": case(A, "[SUB, item_bread.count, 1]", "[PUSH, location, x]", "actions[0].ops[0]", "only on a list"),
-    "op outside limits": case(A, "[ADD, hero.health, 10]", "[SET, hero.health, 101]", "actions[0].ops[1]", "outside its limits"),
-    "op on an id": case(A, "[ADD, hero.health, 10]", "[SET, item_bread.id, x]", "actions[0].ops[1]", "names the thing itself"),
-    "no ops": case(A, "  ops:\n    - [SET, item_lamp.lit, true]", "  ops: []", "actions[1].ops", "at least 1", at="  ops: []"),
+    "op on text": case(
+        A,
+        "[SUB, item_bread.count, 1]",
+        "[SUB, item_bread.name, 1]",
+        "actions[0].ops[0]",
+        "is not a number to calculate with",
+    ),
+    "op with text": case(
+        A, "[SUB, item_bread.count, 1]", '[SUB, item_bread.count, "1"]', "actions[0].ops[0]", "needs a number"
+    ),
+    "op by zero": case(
+        A, "[SUB, item_bread.count, 1]", "[DIV, item_bread.count, 0]", "actions[0].ops[0]", "divided by zero"
+    ),
+    "op on no list": case(A, "[SUB, item_bread.count, 1]", "[PUSH, location, x]", "actions[0].ops[0]", "is not a list"),
+    "op outside limits": case(
+        A, "[ADD, hero.health, 10]", "[SET, hero.health, 101]", "actions[0].ops[1]", "outside the limits"
+    ),
+    "op on an id": case(
+        A, "[ADD, hero.health, 10]", "[SET, item_bread.id, x]", "actions[0].ops[1]", "of a thing does not change"
+    ),
+    "no ops": case(
+        A, "  ops:\n    - [SET, item_lamp.lit, true]", "  ops: []", "actions[1].ops", "at least 1", at="  ops: []"
+    ),
     # patterns
-    "pattern": case(A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is no regular expression"),
-    "pattern without end": case(A, '"(?:light|kindle) the lamp"', '"(\\\\w+\\\\s*)+lamp"', "actions[1].patterns[0]", "for ever"),
+    "pattern": case(
+        A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is no regular expression"
+    ),
+    "pattern without end": case(
+        A, '"(?:light|kindle) the lamp"', '"(\\\\w+\\\\s*)+lamp"', "actions[1].patterns[0]", "for ever"
+    ),
     "pattern for all": case(A, '"(?:light|kindle) the lamp"', '".*"', "actions[1].patterns[0]", "matches any input"),
+    "pattern in full width": case(
+        A, '"(?:light|kindle) the lamp"', '"light，the lamp"', "actions[1].patterns[0]", "where it is ','; write that"
+    ),
+    "guard without a message": case(
+        A,
+        ", message: There is no bread left.}",
+        "}",
+        "actions[0].guards[0].message",
+        "is missing",
+        at='op: ">", value: 0}',
+    ),
+    "guard as short text": case(
+        A,
+        '{path: hero.health, op: "<", value: 100, message: You are not hungry.}',
+        "hero.health < 100",
+        "actions[0].guards[1]",
+        "has no message",
+    ),
     # the tree
-    "quests in the state": case(W, "  found:\n", "  quests: {}\n  found:\n", "state.quests", "quests are written in quests.yaml", at="  quests: {}"),
-    "dotted key": case(W, "  found:\n    brass_key: false", "  found:\n    brass_key: false\n    a.b: 1", "state.found.a.b", "no flat path can name", at="    a.b: 1"),
+    "quests in the state": case(
+        W,
+        "  found:\n",
+        "  quests: {}\n  found:\n",
+        "state.quests",
+        "quests are written in quests.yaml",
+        at="  quests: {}",
+    ),
+    "dotted key": case(
+        W,
+        "  found:\n    brass_key: false",
+        "  found:\n    brass_key: false\n    a.b: 1",
+        "state.found.a.b",
+        "no flat path can name",
+        at="    a.b: 1",
+    ),
     "dollar key": case(W, "    $meta:\n", "    $mta:\n", "state.hero.$mta", "did you mean '$meta'?", at="    $mta:"),
     "number as id": case(W, "{id: item_lamp,", "{id: 7,", "state.bag.items[1].id", "an anchor must be text"),
     "anchor without list": case(
-        W, "    items:\n      - {id: item_bread", "    goods:\n      a:\n      - {id: item_bread", "state.bag", "add 'items: []'", at="  bag:"
+        W,
+        "    items:\n      - {id: item_bread",
+        "    goods:\n      a:\n      - {id: item_bread",
+        "state.bag",
+        "add 'items: []'",
+        at="  bag:",
     ),
     "mapping with a description": case(
-        W, "weather: [windy, the storm is six hours away]", "weather: [{a: 1}, windy]", "state.weather", "only a single value can have one"
+        W,
+        "weather: [windy, the storm is six hours away]",
+        "weather: [{a: 1}, windy]",
+        "state.weather",
+        "only a single value can have one",
     ),
     "empty description": case(W, "[90, a bruised knee]", '[90, ""]', "state.hero.health", "has an empty description"),
     "unknown meta": case(W, "limits: {health", "limit: {health", "state.hero.$meta.limit", "did you mean 'limits'?"),
-    "limits of nothing": case(W, "{health: [0, 100]", "{helth: [0, 100]", "state.hero.$meta.limits.helth", "did you mean 'health'?"),
+    "limits of nothing": case(
+        W, "{health: [0, 100]", "{helth: [0, 100]", "state.hero.$meta.limits.helth", "did you mean 'health'?"
+    ),
     "limits turned": case(W, "{health: [0, 100]", "{health: [100, 0]", "state.hero.$meta.limits.health", "swap them"),
-    "limits outside": case(W, "{health: [0, 100]", "{health: [0, 50]", "state.hero.$meta.limits.health", "starts at 90"),
+    "limits outside": case(
+        W, "{health: [0, 100]", "{health: [0, 50]", "state.hero.$meta.limits.health", "starts at 90"
+    ),
     "limits form": case(W, "{health: [0, 100]", "{health: 100", "state.hero.$meta.limits.health", "two numbers"),
-    "necessary field": case(W, "limits: {health", "necessary: [hat]\n      limits: {health", "state.hero.$meta.necessary[0]", "no field", at="necessary: [hat]"),
-    "lists no list": case(W, "limits: {health", "lists: [coins]\n      limits: {health", "state.hero.$meta.lists[0]", "no list", at="lists: [coins]"),
-    "updatable": case(W, "limits: {health", "updatable: maybe\n      limits: {health", "state.hero.$meta.updatable", "true or false", at="updatable: maybe"),
+    "necessary field": case(
+        W,
+        "limits: {health",
+        "necessary: [hat]\n      limits: {health",
+        "state.hero.$meta.necessary[0]",
+        "no field",
+        at="necessary: [hat]",
+    ),
+    "lists no list": case(
+        W,
+        "limits: {health",
+        "lists: [coins]\n      limits: {health",
+        "state.hero.$meta.lists[0]",
+        "no list",
+        at="lists: [coins]",
+    ),
+    "updatable": case(
+        W,
+        "limits: {health",
+        "updatable: maybe\n      limits: {health",
+        "state.hero.$meta.updatable",
+        "true or false",
+        at="updatable: maybe",
+    ),
     "protected by meta": case(
-        A, "[SUB, item_bread.count, 1]", "[DELETE, bag_main.items, 1]", "actions[0].ops[0]", "write DELETE as [VERB, path]"
+        A,
+        "[SUB, item_bread.count, 1]",
+        "[DELETE, bag_main.items, 1]",
+        "actions[0].ops[0]",
+        "write DELETE as [VERB, path]",
     ),
     "huge number": case(W, "coins: 12", "coins: 99999999999999999999", "state.hero.coins", "more than 64 bits"),
-    "progress": case(Q, "progress: [1, one of three cans of oil is upstairs]", "progress: [[1], x]", "quests[0].progress", "a single value"),
+    "progress": case(
+        Q,
+        "progress: [1, one of three cans of oil is upstairs]",
+        "progress: [[1], x]",
+        "quests[0].progress",
+        "a single value",
+    ),
     # focus
     "locked focus": case(P, "focus_locked: false", "focus_locked: true", "", "", at="focus_locked: true"),
     # yaml
@@ -225,7 +401,7 @@ CASES = {
     "yaml alias": case(W, "location: the jetty of Gull Rock", "location: *jetty", "", "alias", at="location: *jetty"),
     "yaml tag": case(W, "locale: en", "locale: !!python/name:os.system en", "", "tag", at="locale: !!"),
     "yaml in front matter": case(M, "kind: person", "kind: [person", "", "", at="kind: [person"),
-}  # fmt: skip
+}
 
 SPECIAL = ("locked focus", "yaml syntax", "yaml in front matter")
 
@@ -285,7 +461,8 @@ def test_one_mistake_is_said_once(tmp_path: Path) -> None:
 
 def test_an_empty_folder(tmp_path: Path) -> None:
     (fault,) = faults_of(tmp_path)
-    assert fault.startswith("world.yaml:1: is missing") and "is an empty folder" in fault
+    assert fault.startswith("world.yaml:1: is missing")
+    assert "is an empty folder" in fault
 
 
 def test_a_folder_without_a_world(tmp_path: Path) -> None:
