@@ -84,7 +84,7 @@ def _index(items: list[Any], segment: str) -> int:
 
 
 def _number(segment: str) -> int:
-    if not (segment.isascii() and segment.isdigit()):
+    if not (segment.isascii() and segment.isdigit()) or (segment[0] == "0" and segment != "0"):
         raise ValueError(f"{segment!r} is no list index")
     return int(segment)
 

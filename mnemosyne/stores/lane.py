@@ -14,6 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
 
+import anyio
+import anyio.lowlevel
+
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
 
 T = TypeVar("T")
@@ -30,8 +33,10 @@ _REASONS = {
 
 
 class Lane:
-    """Runs transactions of one kind in order. A caller that is cancelled leaves either nothing or a whole transaction:
-    work that has not begun is dropped, work that has begun goes on to its end.
+    """Runs transactions of one kind in order.
+
+    A caller that is cancelled leaves either nothing or a whole transaction. A lane of writes (`finish`) lets him go when
+    the transaction is over, so that he knows where he stands; a lane of reads lets him go at once.
     """
 
     def __init__(
@@ -41,11 +46,13 @@ class Lane:
         *,
         begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
         busy_seconds: float,
+        finish: bool,
     ) -> None:
         self._path = path
         self._connect = connect
         self._begin = begin
         self._busy_seconds = busy_seconds
+        self._finish = finish
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
         self._connection: sqlite3.Connection | None = None
         self._closed = False
@@ -57,7 +64,10 @@ class Lane:
         """
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
-        return await asyncio.wrap_future(self._thread.submit(self._transact, work))
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        with anyio.CancelScope(shield=self._finish):
+            result = await asyncio.wrap_future(self._thread.submit(self._transact, work))
+        return result  # noqa: RET504 (a scope may swallow, says its type)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connection and thread. Closing twice is fine."""

@@ -34,6 +34,8 @@ def locate_store(address: str | Path | None = None) -> StoreLocation:
     StoreUnavailableError says what is wrong with an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
+    if "\0" in text:
+        raise StoreUnavailableError(repr(text), f"a path holds no NUL character; {_FORMS}")
     if text.startswith(_SQLITE):
         return _file_location(text, text[len(_SQLITE) :])
     if "://" in text or text.startswith("sqlite:"):
@@ -41,7 +43,7 @@ def locate_store(address: str | Path | None = None) -> StoreLocation:
     if not text.strip():
         raise StoreUnavailableError(repr(text), f"the address is empty; {_FORMS}")
     folder = Path(text).expanduser()
-    if _kind(folder) == "file":
+    if folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(text, f"it is a file, not a folder; write {_SQLITE}{text} to use it as a store")
     return StoreLocation(database=folder / DATABASE_NAME, index=folder / INDEX_NAME)
 
@@ -50,14 +52,7 @@ def _file_location(address: str, path: str) -> StoreLocation:
     if path in ("", ":memory:"):
         raise StoreUnavailableError(address, f"a store lies in a file; {_FORMS}")
     file = Path(path).expanduser()
-    if path.endswith(("/", "\\")) or _kind(file) == "folder":
+    if path.endswith(("/", "\\")) or file.is_dir():
         raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {_FORMS}")
     index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
     return StoreLocation(database=file, index=index)
-
-
-def _kind(path: Path) -> str:
-    try:
-        return "folder" if path.is_dir() else "file" if path.exists() else "none"
-    except (OSError, ValueError) as error:
-        raise StoreUnavailableError(str(path), f"the path cannot be used ({error})") from None

@@ -52,9 +52,11 @@ class SqliteStore:
         )
         reading = replace(opening, read_only=True)
         self._writes = Lane(
-            self.path, lambda: open_database(opening), begin="BEGIN IMMEDIATE", busy_seconds=busy_seconds
+            self.path, lambda: open_database(opening), begin="BEGIN IMMEDIATE", busy_seconds=busy_seconds, finish=True
         )
-        self._reads = Lane(self.path, lambda: open_database(reading), begin="BEGIN", busy_seconds=busy_seconds)
+        self._reads = Lane(
+            self.path, lambda: open_database(reading), begin="BEGIN", busy_seconds=busy_seconds, finish=False
+        )
 
     async def close(self) -> None:
         """Let the work in hand end, then release the file and the threads. Closing twice is fine."""

@@ -91,7 +91,7 @@ def open_database(opening: Opening) -> sqlite3.Connection:
     if not path.exists():
         if not opening.create:
             raise StoreUnavailableError(str(path), "there is no such file; start a session there first")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path)
     elif path.is_dir():
         raise StoreUnavailableError(str(path), "it is a folder; name a file in it")
     connection = sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
@@ -109,6 +109,15 @@ def open_database(opening: Opening) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailableError(
+            str(path), f"its folder cannot be made ({error.filename}: {error.strerror}); choose another path"
+        ) from error
 
 
 def _refuse_strangers(connection: sqlite3.Connection, path: Path) -> None:

@@ -1,0 +1,40 @@
+"""The lore chain: who may know an entry, whether its time has come, and which entries always stand in the prompt.
+
+The room exists so that gates are computed in one place and before recall (spec B7): what is hidden is never ranked, never
+shown to a selector, never cut out afterwards. It must not import stores or indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mnemosyne.chains.state import StateView, view_state
+from mnemosyne.schema.memory import LoreCategory, MemoryEntry
+
+
+def hidden_entries(
+    restricted: Iterable[MemoryEntry], viewer: str | None, state: Mapping[str, Any] | StateView
+) -> frozenset[str]:
+    """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
+
+    `restricted` are the entries with viewers or conditions (`Store.restricted`). Nobody in particular (None) is among no
+    viewers, so then every entry that has some is hidden.
+    """
+    view = state if isinstance(state, StateView) else view_state(state)
+    return frozenset(entry.entry_id for entry in restricted if not may_know(entry, viewer, view))
+
+
+def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
+    """Say whether `viewer` may know `entry` in this state."""
+    if entry.viewers and viewer not in entry.viewers:
+        return False
+    return all(view.holds(condition) for condition in entry.when)
+
+
+def entries_by_category(
+    lore: Iterable[MemoryEntry], category: LoreCategory, hidden: frozenset[str] = frozenset()
+) -> tuple[MemoryEntry, ...]:
+    """Return the entries of a category that are not hidden: highest priority first, ties by id."""
+    chosen = (entry for entry in lore if entry.kind == category.value and entry.entry_id not in hidden)
+    return tuple(sorted(chosen, key=lambda entry: (-entry.priority, entry.entry_id)))

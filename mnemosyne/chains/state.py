@@ -1,0 +1,158 @@
+"""The state chain: a turn's ops applied to the tree, and story conditions tested on it.
+
+The room exists so that flat paths, anchors and values with a description mean in conditions and actions exactly what they
+mean in a reply: all of them are read by filament's rules. It is where mnemosyne applies ops; it must not import a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from filament.described import ANCHOR, META, is_pair
+from filament.errors import OpError
+from filament.ops import AppliedOps, Op, apply_ops, parse_op
+from filament.places import AnchorIndex, locate, spot_at
+from filament.pointer import look_up
+from mnemosyne.errors import StateOpError
+from mnemosyne.schema.memory import Comparison, Condition
+
+_ORDER = frozenset({Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE})
+
+
+def apply_reply_ops(
+    state: Mapping[str, Any], ops: Sequence[Any], anchors: Mapping[str, str] | None = None
+) -> AppliedOps:
+    """Return the tree after the ops of a reply, and the JSON Patch that leads to it; `state` stays as it is.
+
+    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those that
+    the prompt of the turn showed. All or nothing: StateOpError at the first op that is refused, with its place and reason.
+    """
+    try:
+        typed = [op if isinstance(op, Op) else parse_op(op, number) for number, op in enumerate(ops)]
+        return apply_ops(state, typed, anchors)
+    except OpError as error:
+        raise StateOpError(error.index, error.op, error.reason) from error
+
+
+def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any]) -> AppliedOps:
+    """Return the tree after the ops of a numerical action; as `apply_reply_ops`, but no prompt has shown anchors."""
+    return apply_reply_ops(state, ops)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateView:
+    """A state tree with its anchors looked up once, for many questions about it; make it with `view_state`."""
+
+    tree: Mapping[str, Any]
+    index: AnchorIndex
+
+    def read(self, path: str) -> tuple[bool, Any]:
+        """Return (True, value) of a flat path, or (False, None) when nothing is there; of a VWD, the value."""
+        try:
+            spot = spot_at(self.tree, locate(path, self.index, self.tree, may_create=False))
+        except ValueError:
+            return False, None
+        if not spot.found:
+            return False, None
+        if spot.part is not None:
+            return True, spot.old[int(spot.part)]
+        return True, spot.old[0] if spot.described else spot.old
+
+    def holds(self, condition: Condition) -> bool:
+        """Say whether a condition is true here; one whose path leads nowhere is false, whatever it compares."""
+        found, value = self.read(condition.path)
+        return found and compare(value, condition.op, condition.value)
+
+    def find(self, anchor: str) -> Mapping[str, Any] | None:
+        """Return the mapping that carries this `id` or `_anchor`, or None (also when two carry it)."""
+        if anchor in self.index.ambiguous or anchor not in self.index.places:
+            return None
+        node = look_up(self.tree, self.index.places[anchor])[1]
+        return node if isinstance(node, Mapping) else None
+
+
+def view_state(state: Mapping[str, Any]) -> StateView:
+    """Return a view of a state, for more than one question."""
+    return StateView(tree=state, index=AnchorIndex(state))
+
+
+def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:
+    """Return (True, value) of a flat path, or (False, None); as `StateView.read`."""
+    return _view(state).read(path)
+
+
+def condition_holds(condition: Condition, state: Mapping[str, Any] | StateView) -> bool:
+    """Say whether a condition is true on a state; as `StateView.holds`."""
+    return _view(state).holds(condition)
+
+
+def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[str, Any] | None:
+    """Return the mapping that carries this `id` or `_anchor`, or None; as `StateView.find`."""
+    return _view(state).find(anchor)
+
+
+def compare(value: Any, op: Comparison, wanted: Any) -> bool:
+    """Compare a value of a state with the one that a condition names.
+
+    Kinds do not mix: true is not 1, "5" is not 5, and only numbers with numbers or texts with texts have an order. `in`:
+    the value is one of a list (or part of a text). `contains`: the value is a list, text, mapping or container that has
+    `wanted` as an element, a part, a field or the id of an entry.
+    """
+    if op is Comparison.EQ:
+        return _same(value, wanted)
+    if op is Comparison.NE:
+        return not _same(value, wanted)
+    if op is Comparison.IN:
+        return _has(wanted, value)
+    if op is Comparison.CONTAINS:
+        return _has(value, wanted)
+    return _ordered(value, op, wanted)
+
+
+def _view(state: Mapping[str, Any] | StateView) -> StateView:
+    return state if isinstance(state, StateView) else view_state(state)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
+    return bool(left == right)
+
+
+def _ordered(value: Any, op: Comparison, wanted: Any) -> bool:
+    texts = isinstance(value, str) and isinstance(wanted, str)
+    if op not in _ORDER or not (texts or (_is_number(value) and _is_number(wanted))):
+        return False
+    if op is Comparison.LT:
+        return bool(value < wanted)
+    if op is Comparison.LE:
+        return bool(value <= wanted)
+    return bool(value > wanted) if op is Comparison.GT else bool(value >= wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has(whole: Any, part: Any) -> bool:
+    if isinstance(whole, str):
+        return isinstance(part, str) and part in whole
+    if isinstance(whole, list | tuple):
+        return any(_is_entry(item, part) for item in whole)
+    if not isinstance(whole, Mapping):
+        return False
+    if isinstance(part, str) and part in whole and part not in (META, ANCHOR):
+        return True
+    if ANCHOR in whole:
+        return any(_has(field, part) for field in whole.values() if isinstance(field, list | tuple))
+    return any(isinstance(field, Mapping) and _same(field.get("id"), part) for field in whole.values())
+
+
+def _is_entry(item: Any, part: Any) -> bool:
+    if isinstance(item, Mapping):
+        return part is not None and _same(item.get("id"), part)
+    return _same(item, part) or (is_pair(item) and _same(item[0], part))

@@ -1,0 +1,64 @@
+"""A process that writes turns until it is killed; what it prints has been acknowledged by the store."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import anyio
+
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
+from mnemosyne.schema.record import TurnCommit, TurnRecord
+from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
+from mnemosyne.stores.sqlite import SqliteStore
+
+SESSION = "s1"
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def write(path: Path, name: str) -> None:
+    store = SqliteStore(path)
+    for number in range(1_000_000):
+        turn_id = f"{name}.{number}"
+        window = await store.window(SESSION, message_limit=4)
+        head = window.head
+        record = TurnRecord(
+            turn_id=turn_id,
+            session_id=SESSION,
+            branch_id=head.branch_id,
+            depth=head.depth + 1,
+            parent_id=head.turn_id,
+            kind=TurnKind.NARRATIVE,
+            status=TurnStatus.PREPARED,
+            messages=(Message(role=Role.USER, content=f"ask {turn_id}"),),
+            receipt={"turn": turn_id},
+            prompt={"text": turn_id * 500},
+        )
+        saved = await store.save_prepared(record, expected_version=head.version)
+        say(f"prepared {turn_id}")
+        count = int(window.state["count"]) + 1
+        commit = TurnCommit(
+            turn_id=turn_id,
+            messages=(Message(role=Role.ASSISTANT, content=f"tell {turn_id}"),),
+            ops=({"op": "replace", "path": "/count", "value": count},),
+            state={"count": count},
+            entries=(
+                MemoryEntry(
+                    entry_id=f"{turn_id}.event",
+                    scope=session_scope(SESSION),
+                    chain=Chain.EVENT,
+                    kind="fact",
+                    text=turn_id,
+                ),
+            ),
+        )
+        await store.commit_turn(SESSION, commit, expected_version=saved.version)
+        say(f"committed {turn_id}")
+
+
+if __name__ == "__main__":
+    anyio.run(write, Path(sys.argv[1]), sys.argv[2])
