@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -42,7 +43,11 @@ class _Group:
 def pattern_fault(pattern: str) -> str | None:
     """Return what is wrong with a pattern and what to do, or None."""
     try:
-        compiled = re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled = re.compile(pattern)
+    except Warning as warning:
+        return f"is a doubtful regular expression ({warning}); put a '\\' before a sign meant as itself"
     except re.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
         return f"is no regular expression ({error.msg}{where}); mend it, or put a '\\' before a sign meant as itself"

@@ -1,0 +1,130 @@
+"""The short text form of a condition, and regular expressions that could run for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.world.conditions import parse_condition
+from mnemosyne.world.patterns import pattern_fault
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "op", "value"),
+    [
+        ("hero.health > 20", "hero.health", ">", 20),
+        ("hero.health>=20", "hero.health", ">=", 20),
+        ("hero.luck <= -1.5", "hero.luck", "<=", -1.5),
+        ("  location == 低语森林 ", "location", "==", "低语森林"),
+        ("location == the mill yard", "location", "==", "the mill yard"),
+        ('location != "a > b"', "location", "!=", "a > b"),
+        ("note == 'it is = so'", "note", "==", "it is = so"),
+        ('note == "a \\"b\\" \\n"', "note", "==", 'a "b" \n'),
+        ("found.key == true", "found.key", "==", True),
+        ("found.key == null", "found.key", "==", None),
+        ("found.key == True", "found.key", "==", "True"),
+        ("q_1.status in [active, completed]", "q_1.status", "in", ["active", "completed"]),
+        ("x in [1, 2.5, 'a, b', \"c\", null]", "x", "in", [1, 2.5, "a, b", "c", None]),
+        ("x in []", "x", "in", []),
+        ("hero.skills contains mending", "hero.skills", "contains", "mending"),
+        ("inn.in in [in]", "inn.in", "in", ["in"]),
+        ("hero.状态.体力 < 3", "hero.状态.体力", "<", 3),
+    ],
+)
+def test_short_text(text: str, path: str, op: str, value: Any) -> None:
+    found = parse_condition(text)
+    assert found == Condition(path=path, op=Comparison(op), value=value)
+    assert type(found.value) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "hero", "hero.health", "> 20", "hero.health >", "hero.health = 20", "hero > 1 > 2", "a b == 1"),
+        *("x in [1, 2", "x in [1, [2]]", "x == 'open", 'x == "', "x ~ 3", "x == {a: 1}", "x == a == b", "x in [a b] c"),
+        "x" * 2000 + " == 1",
+    ],
+)
+def test_no_condition(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is|has|opens|compares"):
+        parse_condition(text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_condition_or_a_value_error(text: str) -> None:
+    try:
+        found = parse_condition(text)
+    except ValueError:
+        return
+    assert found.path
+    assert not set(found.path) & set("=!<> ")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(r"喝(一瓶)?(治疗)?药水", r"(?:drink|use) (?:a |the )?potion", r"rest(?: for (?P<hours>\d{1,2}) hours?)?"),
+        *(r"(买|购买)(?P<n>\d+)个苹果", r"buy (\w+ )?sword", r"(ab)+", r"(?:ab|cd)+c", r"go (?:north|south|east|west)"),
+        *(
+            r"\d+\.\d+ gold",
+            r"[\w ]+ sword",
+            r"a{2}(bc){3}",
+            r"(?i)drink",
+            r"say .* to .*",
+            r"[(+*]{1,5} stars",
+            r"a\+\+",
+        ),
+    ],
+)
+def test_patterns_that_may_be_used(pattern: str) -> None:
+    assert pattern_fault(pattern) is None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *(r"(a+)+", r"(a*)*b", r"(?:\w+\s*)+x", r"(a|aa)+b", r"(a|a)*", r"((ab)+c?)+", r"(\d+|x)+", r"([a-z]+)*!"),
+        *(
+            r"(a?){40}b",
+            r"(a|b|ab)*c",
+            r"x(?P<n>(y+z?)+)",
+            r"((a{1,5})){20}z",
+            r"(?:(?:a|b)+)+",
+            r"((a|b)*c*)*",
+            r"(\w|\d){30}",
+        ),
+        *(r".* a .* b .* c .*",),
+    ],
+)
+def test_patterns_that_could_run_for_ever(pattern: str) -> None:
+    assert pattern_fault(pattern) is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        (r"(open", "unterminated"),
+        (r"*a", "nothing to repeat at character 1"),
+        (r"a{3,1}", "min repeat"),
+        (r"(?x) a b", "verbose"),
+        (r"[[a]", "doubtful"),
+        (r".*", "any input"),
+        (r"(?:.|\n)+", "repeats"),
+        (r"", "an empty one"),
+        (r"(吃面包)?", "an empty one"),
+    ],
+)
+def test_patterns_that_are_none(pattern: str, says: str) -> None:
+    fault = pattern_fault(pattern)
+    assert fault is not None
+    assert says in fault
+
+
+@given(st.text(alphabet="ab()[]{}|*+?\\.^$,12<>=!P:#- \n，", max_size=30))
+def test_any_pattern_is_judged(pattern: str) -> None:
+    fault = pattern_fault(pattern)
+    assert fault is None or fault
