@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from filament import parse_reply
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import apply_reply_ops
-
-from filament import parse_reply
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
@@ -38,7 +37,9 @@ def commit_of(
 ) -> tuple[TurnCommit, CommitResult]:
     """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed."""
     parsed = parse_reply(reply.content)
-    after, patch, refused = None, (), None
+    after: Mapping[str, Any] | None = None
+    patch: tuple[Mapping[str, Any], ...] = ()
+    refused: str | None = None
     try:
         applied = apply_reply_ops(state, parsed.ops, record.anchors)
         if applied.patch:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mnemosyne.chains.event import closed_quests, quest_distances
-from mnemosyne.chains.lore import hidden_entries
-
 from jacquard.config import RuntimeConfig
 from jacquard.plan import PlanContext
+from mnemosyne.chains.event import closed_quests, quest_distances
+from mnemosyne.chains.lore import hidden_entries
 from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry
 from mnemosyne.schema.record import SessionWindow
@@ -63,6 +62,7 @@ def scene_of(
         focus_quest_id=plan.active_quest_id,
         exclude=frozenset(hidden | placed | in_prompt),
         limit=config.curation.recall_limit,
+        entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         extra=tuple(quest for quest in quests if quest.entry_id not in hidden),
     )

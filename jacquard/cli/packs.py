@@ -19,7 +19,9 @@ from mnemosyne.world.scaffold import write_scaffold
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet, or an empty one.")],
-    locale: Annotated[str, typer.Option("--locale", metavar="TAG", help="`en` or `zh-CN`: the language of the starter pack.")] = "en",
+    locale: Annotated[
+        str, typer.Option("--locale", metavar="TAG", help="`en` or `zh-CN`: the language of the starter pack.")
+    ] = "en",
 ) -> None:
     """Write a small commented world pack that validates and plays. Nothing that exists is overwritten."""
 
@@ -63,13 +65,21 @@ def validate(
 
 
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="PATH", help="A world pack, or a corpus (corpus.jsonl or its folder).")],
+    source: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A world pack, or a corpus (corpus.jsonl or its folder).")
+    ],
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", metavar="ID", help="The session to make. For a corpus: of the session in the file so named."),
+        typer.Option(
+            "--session",
+            "-s",
+            metavar="ID",
+            help="The session to make. For a corpus: of the session in the file so named.",
+        ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="NAME", help="The session in the corpus, when its name there is another one.")
+        str | None,
+        typer.Option("--only", metavar="NAME", help="The session in the corpus, when its name there is another one."),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",

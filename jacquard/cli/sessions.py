@@ -149,11 +149,9 @@ def explain(
         if as_json:
             print_json({"turn_id": record.turn_id, "plan": record.plan, "report": codec.to_plain(prepared.report)})
             return
-        plan = prepared.plan
+        plan, intent = prepared.plan, prepared.plan.search_intent
         show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
-        show(
-            f"      keywords {', '.join(plan.search_intent.focus_keywords) or '-'}; time {plan.search_intent.temporal_context.value}"
-        )
+        show(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
         for reason in plan.reasons:
             show(f"      {reason}", "dim")
         show_candidates(prepared.report.stream_b.candidates)

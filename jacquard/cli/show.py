@@ -15,20 +15,26 @@ from jacquard.report import Action, CandidateDecision, Report
 from jacquard.turn import PreparedTurn
 
 _STYLES = {
-    "world": "cyan",
-    "state": "green",
-    "planner": "magenta",
+    "instruction": "cyan",
+    "persona": "cyan",
+    "axiom": "cyan",
+    "directive": "bright_magenta",
+    "status": "green",
+    "active_quests": "green",
+    "guidance": "magenta",
+    "summary": "blue",
     "curation": "yellow",
     "history": "blue",
-    "user": "bold white",
-    "summary": "blue",
+    "user": "bold",
 }
-_LEGEND = "world cyan · state green · planner magenta · curation yellow · history blue · user bold"
+_LEGEND = "world cyan · state green · guidance magenta · memories yellow · talk blue · input bold"
 
 
 def style_of(source: str) -> str:
-    """Return the colour of a block's source (`curation:lore` is curation)."""
-    return _STYLES.get(source.partition(":")[0], "")
+    """Return the colour of a block's source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
+    kind, _, rest = source.partition(":")
+    name = rest.rpartition("/")[2].removesuffix(".j2") if kind == "automation" else kind
+    return _STYLES.get(name, "cyan" if kind == "automation" else "")
 
 
 def show_turn(turn: PreparedTurn) -> None:

