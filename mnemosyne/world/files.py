@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,7 +118,12 @@ def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
         name = entry.relative_to(root).as_posix()
         faults.add(Place(file=_shown(name)), "is a link; put the folder itself into the pack")
         return False
-    return entry.is_dir()
+    if not entry.is_dir():
+        faults.add(
+            Place(file=_shown(entry.relative_to(root).as_posix())), "is no folder; put a folder of this name here"
+        )
+        return False
+    return True
 
 
 def _near_folder(entry: Path) -> str:
@@ -168,5 +174,5 @@ def _guess(data: bytes) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a file name that can be printed, whatever bytes it is made of."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    """Return a file name that can be printed on one line, whatever bytes it is made of."""
+    return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))
