@@ -10,7 +10,7 @@ import pytest
 
 from mnemosyne.errors import WorldPackError
 from mnemosyne.world import load_world
-from mnemosyne.world_scaffold import starter_files
+from mnemosyne.world.scaffold import starter_files
 
 
 @dataclass(frozen=True)

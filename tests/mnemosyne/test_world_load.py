@@ -12,7 +12,7 @@ from filament import display
 from mnemosyne.schema.memory import Chain, Comparison, Condition, Trust
 from mnemosyne.schema.world import NumericalAction, PrologueEvent, TemplateRule
 from mnemosyne.world import describe, load_world
-from mnemosyne.world_scaffold import starter_files
+from mnemosyne.world.scaffold import starter_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "world-packs.md"
 MINIMAL = {"world.yaml": "id: w\ntitle: W\nlocale: en\n"}

@@ -20,7 +20,7 @@ from mnemosyne.world import load_world
 from mnemosyne.world.check import check
 from mnemosyne.world.faults import FaultList, Place
 from mnemosyne.world.publish import FILES, schema_of
-from mnemosyne.world_scaffold import starter_files
+from mnemosyne.world.scaffold import starter_files
 
 BASE = {language: starter_files(language) for language in ("en", "zh")}
 YAML_NAMES = sorted(name for name in BASE["en"] if name.endswith(".yaml"))

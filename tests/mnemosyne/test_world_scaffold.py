@@ -9,7 +9,7 @@ import pytest
 from jacquard.planners.actions import apply_action, match_action
 from mnemosyne.errors import WorldPackError
 from mnemosyne.world import describe, load_world
-from mnemosyne.world_scaffold import starter_files, write_starter
+from mnemosyne.world.scaffold import starter_files, write_scaffold
 
 FILES = [
     "actions.yaml",
@@ -24,7 +24,7 @@ FILES = [
 
 @pytest.mark.parametrize(("locale", "language"), [("en", "en"), ("zh", "zh"), ("zh-CN", "zh"), ("en_GB", "en")])
 def test_a_starter_validates(locale: str, language: str, tmp_path: Path) -> None:
-    written = write_starter(tmp_path / "deep" / "world", locale=locale)
+    written = write_scaffold(tmp_path / "deep" / "world", locale=locale)
     assert [path.relative_to(tmp_path / "deep" / "world").as_posix() for path in written] == FILES
     assert load_world(tmp_path / "deep" / "world").locale.startswith(language)
     assert not [path for path in (tmp_path / "deep").iterdir() if path.name != "world"]
@@ -33,7 +33,7 @@ def test_a_starter_validates(locale: str, language: str, tmp_path: Path) -> None
 def test_the_two_languages_have_the_same_bones(tmp_path: Path) -> None:
     shown = []
     for locale in ("en", "zh"):
-        write_starter(tmp_path / locale, locale=locale)
+        write_scaffold(tmp_path / locale, locale=locale)
         shown.append(describe(load_world(tmp_path / locale)))
     for key in ("entities", "lore", "quests", "actions", "prologue_turns", "events", "narratives", "described_values"):
         assert shown[0][key] == shown[1][key]
@@ -47,7 +47,7 @@ def test_the_two_languages_have_the_same_bones(tmp_path: Path) -> None:
     ],
 )
 def test_a_starter_plays(locale: str, text: str, reply: str, tmp_path: Path) -> None:
-    write_starter(tmp_path / "w", locale=locale)
+    write_scaffold(tmp_path / "w", locale=locale)
     world = load_world(tmp_path / "w")
     found = match_action(text, world)
     assert found is not None
@@ -61,7 +61,7 @@ def test_a_starter_plays(locale: str, text: str, reply: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("locale", ["en", "zh"])
 def test_every_reply_of_a_starter_renders(locale: str, tmp_path: Path) -> None:
-    write_starter(tmp_path / "w", locale=locale)
+    write_scaffold(tmp_path / "w", locale=locale)
     world = load_world(tmp_path / "w")
     assert all(apply_action(action, {}, world.state).reply for action in world.actions)
 
@@ -71,7 +71,7 @@ def test_no_file_is_overwritten_and_none_is_written(tmp_path: Path) -> None:
     (tmp_path / "lore").mkdir()
     (tmp_path / "lore" / "people.md").write_text("mine too")
     with pytest.raises(WorldPackError) as caught:
-        write_starter(tmp_path)
+        write_scaffold(tmp_path)
     assert len(caught.value.faults) == 2
     assert all("exists already" in fault for fault in caught.value.faults)
     left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
@@ -81,7 +81,7 @@ def test_no_file_is_overwritten_and_none_is_written(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_takes_the_pack(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
-    write_starter(tmp_path, locale="zh")
+    write_scaffold(tmp_path, locale="zh")
     assert load_world(tmp_path).world_id == "lighthouse-zh"
     assert (tmp_path / "README.md").read_text() == "mine"
 
@@ -90,18 +90,18 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path) -> None:
     """`lore` is a file here, so the third file cannot be written."""
     (tmp_path / "lore").write_text("a file")
     with pytest.raises(WorldPackError, match="nothing was kept"):
-        write_starter(tmp_path)
+        write_scaffold(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["lore"]
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(WorldPackError, match="is a file; name a folder"):
-        write_starter(tmp_path / "file")
+        write_scaffold(tmp_path / "file")
     with pytest.raises(WorldPackError, match="cannot be written"):
-        write_starter(tmp_path / "file" / "below")
+        write_scaffold(tmp_path / "file" / "below")
     with pytest.raises(WorldPackError, match=r"no starter pack for the locale 'fr'; choose one of en, zh"):
-        write_starter(tmp_path / "w", locale="fr")
+        write_scaffold(tmp_path / "w", locale="fr")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

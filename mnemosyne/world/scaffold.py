@@ -1,6 +1,6 @@
 """The starter pack of `jacquard init`: a small commented world, in English or Chinese, that validates and plays.
 
-Its files are package data in `world_starter/`, so that they can be read and tried as what they are.
+Its files are package data in `starter/`, so that they can be read and tried as what they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.errors import WorldPackError
 LANGUAGES = ("en", "zh")
 
 
-def write_starter(folder: Path, *, locale: str = "en") -> tuple[Path, ...]:
+def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     """Write the starter pack into `folder` and return the files written, sorted.
 
     The folder is made if it is not there; one that is there may hold other files, but none that the pack would write.
@@ -48,7 +48,7 @@ def starter_files(locale: str = "en") -> dict[str, bytes]:
         raise WorldPackError(
             (f"There is no starter pack for the locale {locale!r}; choose one of {', '.join(LANGUAGES)}",)
         )
-    return dict(sorted(_walk(files("mnemosyne") / "world_starter" / language, PurePosixPath())))
+    return dict(sorted(_walk(files("mnemosyne.world") / "starter" / language, PurePosixPath())))
 
 
 def _walk(folder: Traversable, name: PurePosixPath) -> list[tuple[str, bytes]]:
