@@ -77,9 +77,10 @@ def decode(data: bytes, kind: type[T]) -> T:
 
 def encode_tree(tree: Mapping[str, Any]) -> bytes:
     """Return the JSON of a state tree; CodecError names the path of a number that JSON cannot hold."""
-    for path in _endless(tree, ""):
+    data = encode(tree)
+    if b"null" in data and (path := _endless(tree)) is not None:
         raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
-    return encode(tree)
+    return data
 
 
 def decode_tree(data: bytes) -> dict[str, Any]:
@@ -118,12 +119,16 @@ def text_time(text: str) -> datetime:
     return at
 
 
-def _endless(node: Any, path: str) -> list[str]:
-    """Return the JSON Pointers of NaN and infinities below `node`."""
-    if isinstance(node, float):
-        return [] if math.isfinite(node) else [path]
-    if isinstance(node, Mapping):
-        return [found for key, child in node.items() for found in _endless(child, f"{path}/{key}")]
-    if isinstance(node, list | tuple):
-        return [found for at, child in enumerate(node) for found in _endless(child, f"{path}/{at}")]
-    return []
+def _endless(tree: Any) -> str | None:
+    """Return the JSON Pointer of a NaN or an infinity in `tree`, or None."""
+    waiting: list[tuple[str, Any]] = [("", tree)]
+    while waiting:
+        path, node = waiting.pop()
+        if isinstance(node, float):
+            if not math.isfinite(node):
+                return path
+        elif isinstance(node, Mapping):
+            waiting.extend((f"{path}/{key}", child) for key, child in node.items() if not isinstance(child, str))
+        elif isinstance(node, list | tuple):
+            waiting.extend((f"{path}/{at}", child) for at, child in enumerate(node) if not isinstance(child, str))
+    return None

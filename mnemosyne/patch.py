@@ -6,7 +6,6 @@ rules of `$meta`: those were settled when the op was first applied. It imports t
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,12 +15,13 @@ from mnemosyne.errors import StateOpError
 def apply_patch(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return `tree` after the ops, in order (RFC 6902: `add`, `replace` and `remove`); `tree` stays as it is.
 
-    StateOpError names the first op that does not fit; then nothing is returned.
+    Only what lies on the way to a change is copied; the rest is shared. StateOpError names the first op that does not
+    fit; then nothing is returned.
     """
-    root: Any = copy.deepcopy(dict(tree))
+    root: Any = dict(tree)
     for index, op in enumerate(ops):
         try:
-            root = _apply(root, str(op["op"]), _segments(op["path"]), op)
+            root = _apply(root, op)
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise StateOpError(index, f"{op.get('op')} {op.get('path')}", _reason(error)) from None
     if not isinstance(root, dict):
@@ -29,51 +29,54 @@ def apply_patch(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> di
     return root
 
 
-def _apply(root: Any, verb: str, path: list[str], op: Mapping[str, Any]) -> Any:
+def _apply(root: Any, op: Mapping[str, Any]) -> Any:
+    verb, path = op["op"], _segments(op["path"])
     if verb not in ("add", "replace", "remove"):
         raise ValueError(f"{verb!r} is none of add, replace, remove")
-    value = copy.deepcopy(op["value"]) if verb != "remove" else None
-    if not path:
+    value = op["value"] if verb != "remove" else None
+    if path:
+        return _along(root, path, 0, verb, value)
+    if verb == "remove":
+        raise ValueError("the root cannot be removed")
+    return value
+
+
+def _along(node: Any, path: list[str], at: int, verb: str, value: Any) -> Any:
+    """Return a copy of `node` with the change made below it."""
+    segment, last = path[at], at == len(path) - 1
+    if isinstance(node, list):
+        items = list(node)
+        if last:
+            _change_list(items, verb, segment, value)
+        else:
+            place = _index(items, segment)
+            items[place] = _along(items[place], path, at + 1, verb, value)
+        return items
+    if not isinstance(node, dict):
+        raise TypeError("the path goes through a value that has no fields")
+    fields = dict(node)
+    if not last:
+        fields[segment] = _along(fields[segment], path, at + 1, verb, value)
+    elif verb == "add" or segment in fields:
         if verb == "remove":
-            raise ValueError("the root cannot be removed")
-        return value
-    parent = root
-    for segment in path[:-1]:
-        parent = parent[_index(parent, segment)] if isinstance(parent, list) else _mapping(parent)[segment]
-    if isinstance(parent, list):
-        _apply_to_list(parent, verb, path[-1], value)
+            del fields[segment]
+        else:
+            fields[segment] = value
     else:
-        _apply_to_mapping(_mapping(parent), verb, path[-1], value)
-    return root
+        raise KeyError(segment)
+    return fields
 
 
-def _apply_to_list(items: list[Any], verb: str, segment: str, value: Any) -> None:
+def _change_list(items: list[Any], verb: str, segment: str, value: Any) -> None:
     if verb == "add":
         place = len(items) if segment == "-" else _number(segment)
         if place > len(items):
             raise IndexError(f"index {place} lies beyond the end of a list of {len(items)}")
         items.insert(place, value)
-        return
-    place = _index(items, segment)
-    if verb == "replace":
-        items[place] = value
+    elif verb == "replace":
+        items[_index(items, segment)] = value
     else:
-        del items[place]
-
-
-def _apply_to_mapping(fields: dict[str, Any], verb: str, segment: str, value: Any) -> None:
-    if verb != "add" and segment not in fields:
-        raise KeyError(segment)
-    if verb == "remove":
-        del fields[segment]
-    else:
-        fields[segment] = value
-
-
-def _mapping(node: Any) -> dict[str, Any]:
-    if not isinstance(node, dict):
-        raise TypeError("the path goes through a value that has no fields")
-    return node
+        del items[_index(items, segment)]
 
 
 def _index(items: list[Any], segment: str) -> int:

@@ -42,6 +42,8 @@ def insert_messages(connection: sqlite3.Connection, record: TurnRecord) -> None:
         wishes = _wishes(record.turn_id, message.message_id, place + 1, taken)
         message_id = next(wish for wish in wishes if not _is_used(connection, record.session_id, wish))
         taken.add(message_id)
+        if message.message_id != message_id:
+            message = replace(message, message_id=message_id)
         if message.at is not None:
             time_text(message.at)
         rows.append(
@@ -53,7 +55,7 @@ def insert_messages(connection: sqlite3.Connection, record: TurnRecord) -> None:
                 record.turn_id,
                 message_id,
                 int(is_recalled(message, record.kind)),
-                encode(replace(message, message_id=message_id)),
+                encode(message),
             )
         )
     connection.executemany(

@@ -94,5 +94,7 @@ async def test_a_killed_writer_loses_nothing_and_leaves_no_half_turn(tmp_path):
 
 
 @pytest.mark.full
-async def test_a_writer_killed_five_hundred_times(tmp_path):
+async def test_a_writer_killed_five_hundred_times(tmp_path, request):
+    if "full" not in (request.config.getoption("markexpr") or ""):
+        pytest.skip("the long form: run it with -m full")
     await kill_rounds(tmp_path, 500, seed=2)

@@ -208,6 +208,14 @@ async def test_a_newer_store_is_refused_with_its_version(store):
     await later.close()
 
 
+@pytest.mark.parametrize(("level", "number"), [("FULL", 2), ("NORMAL", 1)])
+def test_a_file_is_written_ahead_and_synchronised_as_asked(tmp_path, level, number):
+    connection = open_database(Opening(path=tmp_path / "store.db", synchronous=level))
+    assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+    assert connection.execute("PRAGMA synchronous").fetchone()[0] == number
+    connection.close()
+
+
 async def test_a_missing_file_is_not_made_unless_asked(tmp_path):
     store = SqliteStore(tmp_path / "store.db", create=False)
     with pytest.raises(StoreUnavailableError, match="no such file"):
