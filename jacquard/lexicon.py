@@ -1,0 +1,132 @@
+"""Finding names and words in an input, in scripts with and without spaces.
+
+The room exists so that the planner and Stream A read an input the same way. Pure calculation: it imports nothing of ours
+but the value of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
+that begins or ends in a letter of a script with spaces (English) stands on word borders there; Chinese, Japanese, Korean
+and Thai text is found as a substring.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mnemosyne.schema.world import Entity
+
+_UNSPACED = (
+    (0x0E00, 0x0EFF),
+    (0x1100, 0x11FF),
+    (0x2E80, 0x2FDF),
+    (0x3005, 0x30FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xAC00, 0xD7AF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+
+
+def normalise(text: str) -> str:
+    """Return `text` in the form in which texts are compared."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def is_unspaced(character: str) -> bool:
+    """Return whether a character belongs to a script that is written without spaces between words."""
+    code = ord(character)
+    return code >= 0x0E00 and any(low <= code <= high for low, high in _UNSPACED)
+
+
+def _joins(character: str) -> bool:
+    """Return whether a word goes on through this character."""
+    return (character.isalnum() or character == "_") and not is_unspaced(character)
+
+
+def stands_alone(text: str, start: int, end: int) -> bool:
+    """Return whether `text[start:end]` begins and ends on word borders, where its script has any."""
+    if start > 0 and _joins(text[start - 1]) and _joins(text[start]):
+        return False
+    return not (end < len(text) and _joins(text[end]) and _joins(text[end - 1]))
+
+
+def mentions(normalised_text: str, phrase: str) -> bool:
+    """Return whether `phrase` stands in a text that is normalised already; an empty phrase stands nowhere."""
+    wanted = normalise(phrase)
+    start = normalised_text.find(wanted) if wanted else -1
+    while start >= 0:
+        if stands_alone(normalised_text, start, start + len(wanted)):
+            return True
+        start = normalised_text.find(wanted, start + 1)
+    return False
+
+
+def count_mentions(normalised_text: str, phrases: Iterable[str]) -> int:
+    """Return how many of `phrases` stand in a normalised text."""
+    return sum(mentions(normalised_text, phrase) for phrase in phrases)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """One name found in an input. `entity_ids` has more than one id where the name belongs to several entities."""
+
+    phrase: str
+    start: int
+    entity_ids: tuple[str, ...]
+
+
+class NameDictionary:
+    """Names and aliases of entities, ready for looking up in texts of any length; `names` maps ids to canonical names.
+
+    Building costs a pass over all names. A look-up tries at each place only the lengths that names with the same first
+    character have, so its cost follows the text and hardly the number of names.
+    """
+
+    def __init__(self, entities: Sequence[Entity]) -> None:
+        self.names = {entity.entity_id: entity.name for entity in entities}
+        owners: dict[str, dict[str, bool]] = {}
+        for entity in entities:
+            for place, name in enumerate((entity.name, *entity.aliases)):
+                if phrase := normalise(name):
+                    by_entity = owners.setdefault(phrase, {})
+                    by_entity[entity.entity_id] = by_entity.get(entity.entity_id, False) or place == 0
+        self._owners = {phrase: _settled(by_entity) for phrase, by_entity in owners.items()}
+        lengths: dict[str, set[int]] = {}
+        for phrase in self._owners:
+            lengths.setdefault(phrase[0], set()).add(len(phrase))
+        self._lengths = {first: tuple(sorted(sizes, reverse=True)) for first, sizes in lengths.items()}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def owner(self, name: str) -> str:
+        """Return the id of the one entity that an id or a name means, else the text as it is."""
+        ids = (name,) if name in self.names else self._owners.get(normalise(name), ())
+        return ids[0] if len(ids) == 1 else name
+
+    def find(self, text: str) -> tuple[Found, ...]:
+        """Return the names in `text`, in order of appearance, the longest at each place, never overlapping."""
+        normalised = normalise(text)
+        found: list[Found] = []
+        place = 0
+        while place < len(normalised):
+            phrase = self._longest(normalised, place)
+            if phrase is None:
+                place += 1
+            else:
+                found.append(Found(phrase=phrase, start=place, entity_ids=self._owners[phrase]))
+                place += len(phrase)
+        return tuple(found)
+
+    def _longest(self, text: str, start: int) -> str | None:
+        for size in self._lengths.get(text[start], ()):
+            phrase = text[start : start + size]
+            if phrase in self._owners and stands_alone(text, start, start + size):
+                return phrase
+        return None
+
+
+def _settled(by_entity: dict[str, bool]) -> tuple[str, ...]:
+    """A name that is one entity's own and another's alias belongs to the first."""
+    own = [entity_id for entity_id, canonical in by_entity.items() if canonical]
+    return (own[0],) if len(own) == 1 else tuple(by_entity)

@@ -1,0 +1,266 @@
+"""Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always an answer.
+
+Pure: what it keeps is a dictionary of names for each world, which changes nothing of what it answers. It must not import
+a stream, a store or a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from jacquard.lexicon import NameDictionary, count_mentions, mentions, normalise
+from jacquard.plan import PlanContext, SearchIntent, Temporal, Triage
+from jacquard.planners.actions import match_action
+from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_WORDS
+from jacquard.quests import Quest, active_quests
+from mnemosyne.chains.state import view_state
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import PlannerRules, WorldPack
+
+DOMAIN_WEIGHTS: Mapping[Temporal, Mapping[str, float]] = MappingProxyType(
+    {
+        Temporal.NOW: MappingProxyType({"narrative": 0.5, "lore": 0.6, "event": 0.4}),
+        Temporal.PAST: MappingProxyType({"narrative": 0.8, "lore": 0.5, "event": 0.5}),
+        Temporal.FUTURE: MappingProxyType({"narrative": 0.4, "lore": 0.6, "event": 0.6}),
+    }
+)
+MAX_KEYWORDS = 12
+_DICTIONARIES = 8
+_QUOTED = re.compile('「([^「」]{1,40})」|『([^『』]{1,40})』|“([^“”]{1,40})”|《([^《》]{1,40})》|"([^"\n]{1,40})"')
+_SENTENCE_START = re.compile(r"(?:^|[.!?。！？…:\n])[^\w\n]*$")
+_WORD = re.compile(r"[^\W_][\w'’-]*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Names:
+    """What an input names: entity ids and search words in order of appearance."""
+
+    entities: tuple[str, ...]
+    keywords: tuple[str, ...]
+    ambiguous: tuple[str, ...] = ()
+    guessed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Focus:
+    """The quest in the spotlight; `pointed`: the input speaks of it; `torn`: of another one just as much."""
+
+    quest: Quest | None
+    reason: str
+    pointed: bool = False
+    torn: bool = False
+
+
+class RulePlanner:
+    """Plans by rules (T1 to T6).
+
+    Confidence (0..1) is the sum of: 0.40 always; 0.25 the input names an entity of the world (0.15 when names had to be
+    guessed); 0.15 the focus is settled (locked, at most one active quest, or the input points at it); 0.10 a word tells
+    the time; 0.10 a template rule fitted; less 0.20 when a name belongs to several entities, less 0.20 when two quests
+    are pointed at alike. A declared action is certain (1.0).
+    """
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[tuple[str, str], NameDictionary] = {}
+
+    def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:
+        """Return the plan of one turn; it answers whatever the input is."""
+        text = normalise(user_text)
+        quests = active_quests(window.state)
+        dictionary = self._dictionary(world)
+        names = find_names(user_text, dictionary)
+        pointing = {quest.quest_id: _pointing(text, names.entities, quest, dictionary) for quest in quests}
+        focus = choose_focus(quests, pointing, previous_focus(window), locked=world.planner.focus_locked)
+        quest_id = focus.quest.quest_id if focus.quest else None
+        goal = goal_of(focus.quest, world.locale)
+        matched = match_action(user_text, world)
+        if matched is not None:
+            action, _ = matched
+            return PlanContext(
+                triage=Triage.NUMERICAL,
+                active_quest_id=quest_id,
+                current_goal=goal,
+                template_id=world.planner.default_template,
+                search_intent=SearchIntent(enabled=False),
+                entities=names.entities,
+                action_id=action.action_id,
+                reasons=(f"the whole input is the action {action.action_id}",),
+            )
+        template_id, rule = choose_template(text, window.state, world.planner)
+        temporal, word = temporal_of(text, world.planner)
+        return PlanContext(
+            triage=Triage.NARRATIVE,
+            active_quest_id=quest_id,
+            current_goal=goal,
+            template_id=template_id,
+            search_intent=SearchIntent(
+                enabled=True,
+                focus_keywords=names.keywords,
+                temporal_context=temporal,
+                domain_weight=weights_of(temporal, world.planner),
+            ),
+            entities=names.entities,
+            confidence=_confidence(
+                names, focus, settled=len(quests) < 2 or world.planner.focus_locked, word=word, rule=rule
+            ),
+            reasons=tuple(_reasons(names, focus, temporal, word, template_id, rule)),
+        )
+
+    def _dictionary(self, world: WorldPack) -> NameDictionary:
+        key = (world.world_id, world.digest)
+        known = self._dictionaries.get(key)
+        if known is None:
+            known = NameDictionary(world.entities)
+            kept = list(self._dictionaries.items())[1 - _DICTIONARIES :]
+            self._dictionaries = {**dict(kept), key: known}
+        return known
+
+
+def previous_focus(window: SessionWindow) -> str | None:
+    """Return the focus of the turn before, or None."""
+    plan = window.previous.plan if window.previous is not None else None
+    quest_id = plan.get("active_quest_id") if plan is not None else None
+    return quest_id if isinstance(quest_id, str) else None
+
+
+def find_names(user_text: str, dictionary: NameDictionary) -> Names:
+    """Return what an input names; where the dictionary knows nothing of it, names are guessed."""
+    found = dictionary.find(user_text)
+    if not found:
+        guessed = guess_names(user_text)
+        return Names(entities=(), keywords=guessed, guessed=bool(guessed))
+    sure = {each.phrase: each.entity_ids[0] for each in found if len(each.entity_ids) == 1}
+    return Names(
+        entities=_unique(sure.values()),
+        keywords=_unique(dictionary.names[sure[e.phrase]] if e.phrase in sure else e.phrase for e in found)[
+            :MAX_KEYWORDS
+        ],
+        ambiguous=_unique(each.phrase for each in found if each.phrase not in sure),
+    )
+
+
+def choose_focus(
+    quests: Sequence[Quest], pointing: Mapping[str, tuple[bool, int]], previous: str | None, *, locked: bool
+) -> Focus:
+    """Return the quest in the spotlight (T2): the one before, unless the input points at another active one.
+
+    `pointing` tells for each quest whether its title is in the input and how many of its entities are: a title beats
+    entities, more entities beat fewer. A locked focus stays as long as its quest is active.
+    """
+    if not quests:
+        return Focus(quest=None, reason="no quest is active")
+    present = next((quest for quest in quests if quest.quest_id == previous), None)
+    start = present or quests[0]
+    reason = f"{start.quest_id} stays in focus" if present else f"{start.quest_id} is the first active quest"
+    if locked:
+        return Focus(quest=start, reason=f"{reason}; the focus is locked", pointed=True)
+    best = max(quests, key=lambda quest: pointing[quest.quest_id])
+    if pointing[best.quest_id] > pointing[start.quest_id]:
+        start, reason = best, f"the input points at {best.quest_id}"
+    strength = pointing[start.quest_id]
+    pointed = strength > (False, 0)
+    rivals = sum(each == strength for each in pointing.values()) - 1
+    return Focus(quest=start, reason=reason, pointed=pointed, torn=pointed and rivals > 0)
+
+
+def _pointing(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
+    own = {dictionary.owner(each) for each in quest.entities}
+    return (mentions(text, quest.title), len(own.intersection(entities)))
+
+
+def goal_of(quest: Quest | None, locale: str) -> str:
+    """Return the current goal (T3): the first open step with the quest's progress; without one, what the quest is about."""
+    if quest is None:
+        return ""
+    steps = quest.open_objectives
+    text = steps[0].text if steps else quest.description or quest.title
+    if not quest.progress:
+        return text
+    return f"{text}（{quest.progress}）" if locale.startswith("zh") else f"{text} ({quest.progress})"
+
+
+def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) -> tuple[str, bool]:
+    """Return the template of the first rule that fits (T4), and whether one did."""
+    view = view_state(state)
+    for rule in rules.templates:
+        if rule.keywords and not count_mentions(text, rule.keywords):
+            continue
+        if all(view.holds(condition) for condition in rule.when):
+            return rule.template_id, True
+    return rules.default_template, False
+
+
+def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
+    """Return which time a normalised input speaks of, and whether a word told so; past wins where both are told alike."""
+    past = count_mentions(text, (*PAST_WORDS, *rules.past_words))
+    future = count_mentions(text, (*FUTURE_WORDS, *rules.future_words))
+    if not past and not future:
+        return Temporal.NOW, False
+    return (Temporal.PAST if past >= future else Temporal.FUTURE), True
+
+
+def weights_of(temporal: Temporal, rules: PlannerRules) -> Mapping[str, float]:
+    """Return the domain weights, 0..1 each: ours, with those of the pack for this time put over them."""
+    own = rules.domain_weights.get(temporal.value, {})
+    merged = {**DOMAIN_WEIGHTS[temporal], **{name: own[name] for name in own if name in DOMAIN_WEIGHTS[temporal]}}
+    return MappingProxyType({name: min(1.0, max(0.0, float(weight))) for name, weight in merged.items()})
+
+
+def guess_names(user_text: str) -> tuple[str, ...]:
+    """Return what looks like names where no dictionary helps: quoted text, and capitalised words that are no plain words."""
+    found: list[tuple[int, str]] = [
+        (match.start(), text.strip()) for match in _QUOTED.finditer(user_text) for text in match.groups() if text
+    ]
+    run: list[re.Match[str]] = []
+    for word in (*_WORD.finditer(user_text), None):
+        if run and (word is None or user_text[run[-1].end() : word.start()] != " " or not _is_name(word)):
+            found.append((run[0].start(), " ".join(_without_possessive(each[0]) for each in run)))
+            run = []
+        if word is not None and _is_name(word):
+            run.append(word)
+    return _unique(text for _, text in sorted(found) if text)[:MAX_KEYWORDS]
+
+
+def _is_name(word: re.Match[str]) -> bool:
+    """Return whether a word is capitalised and not only for standing first; "I" is never a name."""
+    plain = word[0].casefold().replace("’", "'")
+    if not word[0][0].isupper() or plain.partition("'")[0] == "i":
+        return False
+    return plain not in NOT_NAMES or _SENTENCE_START.search(word.string, 0, word.start()) is None
+
+
+def _without_possessive(word: str) -> str:
+    return word[:-2] if word.endswith(("'s", "’s")) else word
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _confidence(names: Names, focus: Focus, *, settled: bool, word: bool, rule: bool) -> float:
+    total = 0.40 + (0.25 if names.entities else 0.15 if names.guessed else 0.0)
+    total += 0.15 * (settled or focus.pointed) + 0.10 * word + 0.10 * rule
+    total -= 0.20 * bool(names.ambiguous) + 0.20 * focus.torn
+    return round(min(1.0, max(0.0, total)), 2)
+
+
+def _reasons(names: Names, focus: Focus, temporal: Temporal, word: bool, template_id: str, rule: bool) -> Iterable[str]:
+    yield focus.reason
+    if focus.torn:
+        yield "the input points at another active quest just as much"
+    if names.entities:
+        yield f"the input names {', '.join(names.entities)}"
+    elif names.guessed:
+        yield "no entity of the world is named; keywords are guessed from quotes and capitals"
+    else:
+        yield "the input names no entity"
+    if names.ambiguous:
+        yield f"several entities are called {', '.join(names.ambiguous)}"
+    if word:
+        yield f"words of the {temporal.value}"
+    if rule:
+        yield f"a rule chose the template {template_id}"

@@ -1,0 +1,109 @@
+"""Quests as the state holds them, read for the planner and for Stream A.
+
+The room exists so that both read the tree `quests` (quest id -> mapping) alike. Pure; it takes any tree, also a broken
+one: what does not look like a quest is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ACTIVE = "active"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Objective:
+    """One step of a quest; `index` is its place in the list (0-based), `raw` the mapping in the state."""
+
+    index: int
+    text: str
+    status: str
+    optional: bool
+    raw: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quest:
+    """A quest with its steps; `entities` are ids or names as the author wrote them, `raw` the mapping in the state."""
+
+    quest_id: str
+    key: str
+    title: str
+    status: str
+    progress: str
+    description: str
+    objectives: tuple[Objective, ...]
+    entities: tuple[str, ...]
+    raw: Mapping[str, Any]
+
+    @property
+    def open_objectives(self) -> tuple[Objective, ...]:
+        """The steps that are active, needed ones first, else in the author's order."""
+        steps = [step for step in self.objectives if step.status == ACTIVE]
+        return tuple(sorted(steps, key=lambda step: step.optional))
+
+
+def plain_value(value: object) -> object:
+    """Return the value of a VWD pair `[scalar, description]`, and any other value as it is."""
+    if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
+        return value[0]
+    return value
+
+
+def is_scalar(value: object) -> bool:
+    """Return whether a value of a state tree is a leaf."""
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
+    """Return all quests of a state, in its order."""
+    quests = state.get("quests")
+    if not isinstance(quests, Mapping):
+        return ()
+    return tuple(
+        _quest(str(key), raw)
+        for key, raw in quests.items()
+        if not str(key).startswith("$") and isinstance(raw, Mapping)
+    )
+
+
+def active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
+    """Return the quests whose status is active, in the state's order."""
+    return tuple(quest for quest in read_quests(state) if quest.status == ACTIVE)
+
+
+def _quest(key: str, raw: Mapping[str, Any]) -> Quest:
+    steps = raw.get("objectives")
+    entities = raw.get("entities")
+    return Quest(
+        quest_id=_text(raw.get("id")) or key,
+        key=key,
+        title=_text(raw.get("title")),
+        status=_text(raw.get("status")),
+        progress=_text(raw.get("progress")),
+        description=_text(raw.get("description")),
+        objectives=tuple(_objective(place, step) for place, step in enumerate(steps) if isinstance(step, Mapping))
+        if isinstance(steps, list | tuple)
+        else (),
+        entities=tuple(each for each in entities if isinstance(each, str))
+        if isinstance(entities, list | tuple)
+        else (),
+        raw=raw,
+    )
+
+
+def _objective(index: int, raw: Mapping[str, Any]) -> Objective:
+    return Objective(
+        index=index,
+        text=_text(raw.get("text")),
+        status=_text(raw.get("status")),
+        optional=plain_value(raw.get("optional")) is True,
+        raw=raw,
+    )
+
+
+def _text(value: object) -> str:
+    plain = plain_value(value)
+    return "" if plain is None or not is_scalar(plain) else str(plain)
