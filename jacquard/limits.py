@@ -1,0 +1,129 @@
+"""How much a template may do in one rendering, whoever wrote it (lab 8, trap 10).
+
+The room exists so that no template can hold a thread or fill the memory: steps and made characters are counted down from
+fixed numbers, so the answer to one input is the same on every machine, as no clock would give it. It imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar
+
+OUTPUT_LIMIT_CHARS = 200_000
+WORK_LIMIT_CHARS = 1_000_000
+STEP_LIMIT = 100_000
+CALL_STEPS = 10
+NODE_CHARS = 4
+RANGE_LIMIT = 10_000
+NUMBER_LIMIT = 10**18
+INCLUDE_COST_CHARS = 4_000
+FILE_LIMIT_BYTES = 65_536
+
+T = TypeVar("T")
+
+
+class LimitError(Exception):
+    """A template asked for too much; the sentence says for what."""
+
+
+@dataclass(slots=True)
+class _Budget:
+    steps: int
+    chars: int
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("template_budget", default=None)
+
+
+@contextmanager
+def one_rendering() -> Iterator[None]:
+    """Give the rendering inside a fresh budget."""
+    token = _BUDGET.set(_Budget(STEP_LIMIT, WORK_LIMIT_CHARS))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def spend(*, steps: int = 0, chars: int = 0) -> None:
+    """Take from the budget of the present rendering; LimitError when it is used up."""
+    budget = _BUDGET.get()
+    if budget is None:
+        return
+    budget.steps -= steps
+    budget.chars -= chars
+    if budget.steps < 0:
+        raise LimitError(f"the template takes more than {STEP_LIMIT:,} steps; loop over less")
+    if budget.chars < 0:
+        raise LimitError(f"the template makes more than {WORK_LIMIT_CHARS:,} characters on its way; print less")
+
+
+def pay(value: object) -> None:
+    """Pay for reading a value: half its length for text, everything in it for a list or mapping."""
+    if isinstance(value, str):
+        spend(chars=len(value) // 2)
+    elif isinstance(value, list | tuple | Mapping):
+        spend(chars=tree_size(value))
+
+
+def made(value: T) -> T:
+    """Return a value that a template made, after paying for its size; LimitError when it is too big."""
+    if isinstance(value, str):
+        check_size(len(value))
+        spend(chars=len(value))
+    elif isinstance(value, list | tuple | Mapping):
+        spend(chars=tree_size(value))
+    return value
+
+
+def tree_size(value: object) -> int:
+    """Return what a tree costs on paper, NODE_CHARS a value and its characters; LimitError when that is too much.
+
+    A list that holds another one many times is small in memory and endless on paper, so shared parts count each time.
+    """
+    size = 0
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        size += NODE_CHARS
+        if isinstance(node, str):
+            size += len(node)
+        elif isinstance(node, Mapping):
+            check_size(size + NODE_CHARS * len(node))
+            stack.extend(node)
+            stack.extend(node.values())
+        elif isinstance(node, list | tuple):
+            check_size(size + NODE_CHARS * len(node))
+            stack.extend(node)
+        if size > OUTPUT_LIMIT_CHARS:
+            check_size(size)
+    return size
+
+
+def check_size(size: int) -> None:
+    """Raise LimitError for a text or list of more than OUTPUT_LIMIT_CHARS characters or items, before it is made."""
+    if size > OUTPUT_LIMIT_CHARS:
+        raise LimitError(f"a value of the template grows past {OUTPUT_LIMIT_CHARS:,} characters or items")
+
+
+def check_power(left: object, right: object) -> None:
+    """Raise LimitError for a power that could be very long."""
+    if isinstance(left, int | float) and isinstance(right, int | float) and abs(left) > 1 and right > 60:
+        raise LimitError("a power in the template is too high")
+
+
+def check_number(value: object) -> None:
+    """Raise LimitError for a whole number beyond NUMBER_LIMIT."""
+    if isinstance(value, int) and abs(value) > NUMBER_LIMIT:
+        raise LimitError("a number in the template grows past 10^18")
+
+
+def bounded_range(*args: int) -> range:
+    """Return a range of at most RANGE_LIMIT numbers."""
+    numbers = range(*args)
+    if len(numbers) > RANGE_LIMIT:
+        raise LimitError(f"a range has at most {RANGE_LIMIT:,} numbers")
+    return numbers

@@ -1,0 +1,134 @@
+"""What a template's `{{ }}` prints, made safe by construction (spec A2).
+
+The room exists so that the law stands in one place: nothing is printed into a prompt but what was escaped here, once. Text
+becomes a one-line YAML scalar; mappings and lists are refused unless a filter says how to show them. The mark of safety is
+markupsafe's `Markup`: it never leaves this room by any other door, and whatever is made of a marked text loses the mark and
+is escaped again. It must not import jinja2.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from filament import display, dump_yaml, escape_attribute, escape_text, scalar
+from jacquard.limits import LimitError, check_number, check_size, made, pay, spend
+from jacquard.quests import is_scalar, plain_value
+
+MAX_INDENT = 64
+
+
+class PrintError(Exception):
+    """A value cannot be printed in this way; the sentence says how it can."""
+
+
+def finalize_prompt(value: Any) -> Markup:
+    """Return what is printed into a prompt: a marked text as it is, a leaf as an escaped YAML scalar."""
+    if isinstance(value, Markup):
+        shown = value
+    else:
+        _check_leaf(value)
+        shown = Markup("" if value is None else escape_text(scalar(value)))
+    spend(chars=len(shown))
+    return shown
+
+
+def finalize_reply(value: Any) -> str:
+    """Return what is printed into a reply for a person: plain text; a value with a description shows its value."""
+    shown = plain_text(value)
+    spend(chars=len(shown))
+    return shown
+
+
+def plain_text(value: Any) -> str:
+    """Return a leaf, or the value of a VWD pair, as text; None is empty."""
+    plain = raw(plain_value(value))
+    _check_leaf(plain)
+    if plain is None:
+        return ""
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
+
+
+def raw(value: Any) -> Any:
+    """Take the mark of safety from a text."""
+    return str.__str__(value) if isinstance(value, Markup) else value
+
+
+def demoting(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a filter or test so that it sees and returns unmarked texts only, and pays for what it reads and makes."""
+    own = 1 if hasattr(function, "jinja_pass_arg") else 0  # then the first argument is the engine's, not the template's
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        bare = {name: raw(value) for name, value in kwargs.items()}
+        for value in (*args[own:], *kwargs.values()):
+            pay(value)
+        return made(raw(function(*(raw(value) for value in args), **bare)))
+
+    return run
+
+
+def sum_numbers(values: Iterable[Any]) -> Any:
+    """Filter `sum`: add up numbers."""
+    total: int | float = 0
+    for value in values:
+        if not isinstance(value, int | float):
+            raise PrintError("`sum` adds numbers; choose the field first with `| map(attribute='…')`")
+        total += value
+    check_number(total)
+    return total
+
+
+def show_yaml(value: Any, indent: int = 0) -> Markup:
+    """Filter `yaml`: show a value as block YAML, descriptions included; every line is indented by `indent` blanks."""
+    if not 0 <= indent <= MAX_INDENT:
+        raise LimitError(f"`yaml` indents by 0 to {MAX_INDENT} blanks")
+    if not isinstance(value, Mapping | list | tuple):
+        _check_leaf(value)
+    pay(value)
+    return Markup(made(escape_text(dump_yaml(display(raw(value)), indent))))
+
+
+def show_text(value: Any) -> Markup:
+    """Filter `text`: show text as prose of one or more lines."""
+    return Markup(made(escape_text(plain_text(value))))
+
+
+def show_attribute(value: Any) -> Markup:
+    """Filter `attr`: show text as the inside of a quoted attribute."""
+    return Markup(made(escape_attribute(plain_text(value))))
+
+
+def join_texts(values: Iterable[Any], separator: str = "") -> str:
+    """Filter `join`, and `~`: the result is marked when a part is, and then the other parts are made safe first."""
+    items = list(values)
+    if any(isinstance(each, Markup) for each in items):
+        glue = raw(separator) if isinstance(separator, Markup) else escape_text(separator)
+        texts = [raw(finalize_prompt(each)) for each in items]
+        check_size(sum(map(len, texts)) + len(glue) * len(texts))
+        return Markup(made(glue.join(texts)))
+    texts = [plain_text(each) for each in items]
+    check_size(sum(map(len, texts)) + len(separator) * len(texts))
+    return str(made(str(raw(separator)).join(texts)))
+
+
+def replace_text(value: Any, old: str, new: str) -> str:
+    """Filter `replace`: put `new` for every `old` in a text."""
+    text, find, put = plain_text(value), plain_text(old), plain_text(new)
+    pay(text)
+    check_size(len(text) + text.count(find) * len(put))
+    return str(made(text.replace(find, put)))
+
+
+def _check_leaf(value: Any) -> None:
+    if is_scalar(value):
+        return
+    if not isinstance(value, Mapping | list | tuple):
+        str(value)  # an undefined name raises here, with its name
+        raise PrintError(f"a {type(value).__name__} cannot be printed; print a value of it")
+    kind = "a mapping" if isinstance(value, Mapping) else "a list"
+    pair = "; `| value` takes the value of a value with a description" if plain_value(value) is not value else ""
+    raise PrintError(f"{kind} cannot be printed as it is; use `| yaml`, or print one of its values{pair}")

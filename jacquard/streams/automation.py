@@ -1,0 +1,216 @@
+"""Stream A (seed 004 section 5; spec 2.2): the skeleton that must be right, rendered from templates and the state.
+
+Pure but for template files, which are read when they are new or changed: same input, same bytes. It must not import a
+store, an index, a model or Stream B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filament import FilamentError, collect_anchors, with_anchors
+from jacquard.config import RuntimeConfig
+from jacquard.errors import JacquardError
+from jacquard.lexicon import mentions, normalise
+from jacquard.manifest import BlockSpec
+from jacquard.plan import PlanContext
+from jacquard.quests import Quest, active_quests
+from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.streams.history import previous_history_start, trim_history
+from jacquard.streams.talk import history_blocks, input_block
+from jacquard.template_set import TemplateSet
+from jacquard.templating import open_templates
+from mnemosyne.chains.lore import entries_by_category
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import WorldPack
+
+DIRECTIVE_SLOT = "directive"
+QUESTS_KEY = "quests"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkeletonInput:
+    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see."""
+
+    plan: PlanContext
+    window: SessionWindow
+    world: WorldPack
+    user_text: str
+    config: RuntimeConfig
+    hidden: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skeleton:
+    """What Stream A gives.
+
+    `blocks` are the template blocks in their order, `history` the talk, oldest first. `anchors` maps each anchor that this
+    prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
+    back with the next turn (`prompt.history_start` of its record) it keeps the window's start.
+    """
+
+    blocks: tuple[PromptBlock, ...]
+    history: tuple[PromptBlock, ...]
+    user_input: PromptBlock
+    anchors: Mapping[str, str]
+    history_start: str | None
+
+
+class AutomationStream:
+    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own folder goes before it."""
+
+    def __init__(self, estimator: TokenEstimator, shipped: Path) -> None:
+        self._estimator = estimator
+        self._shipped = shipped
+
+    def render(self, request: SkeletonInput) -> Skeleton:
+        """Return the skeleton of one turn; TemplateError names file and line of what cannot be rendered.
+
+        Looks at the dates of the template files, so call it off the event loop.
+        """
+        templates = open_templates(self._roots(request.world))
+        template_id = request.config.template_id or request.plan.template_id
+        directives = called_directives(request.world, request.user_text, request.hidden)
+        state = with_anchors(request.window.state)
+        quests = active_quests(state)
+        variables = template_variables(request, state, quests)
+        blocks: list[PromptBlock] = []
+        for spec in templates.blocks(template_id):
+            if spec.each is None:
+                blocks += self._rendered(templates, spec, variables, request.world.locale)
+                continue
+            for rank, entry in enumerate(directives):
+                scoped = {**variables, "item": {"id": entry.entry_id, "title": entry.title, "text": entry.text}}
+                blocks += self._rendered(templates, spec, scoped, request.world.locale, entry, rank)
+        start = previous_history_start(request.window)
+        count = self._estimator.estimate
+        shown = trim_history(request.window.messages, start, request.config.history, count)
+        return Skeleton(
+            blocks=tuple(blocks),
+            history=history_blocks(shown, request.world, count),
+            user_input=input_block(request.user_text, count),
+            anchors=shown_anchors(state, quests),
+            history_start=shown[0].message.message_id if shown else None,
+        )
+
+    def _roots(self, world: WorldPack) -> tuple[Path, ...]:
+        return (self._shipped,) if world.template_root is None else (Path(world.template_root), self._shipped)
+
+    def _rendered(
+        self,
+        templates: TemplateSet,
+        spec: BlockSpec,
+        variables: Mapping[str, Any],
+        locale: str,
+        entry: MemoryEntry | None = None,
+        rank: int = 0,
+    ) -> tuple[PromptBlock, ...]:
+        """Return the block of a spec, or none where its template prints nothing."""
+        content = templates.render(spec.name, variables).strip("\n")
+        if not content.strip():
+            return ()
+        title = spec.titles.get(locale.split("-")[0]) or spec.titles.get("en") or spec.block_id
+        block = PromptBlock(
+            block_id=entry.entry_id if entry else spec.block_id,
+            block_type=spec.type,
+            slot=spec.slot,
+            source=f"automation:{spec.name}",
+            content=content,
+            priority=spec.priority,
+            placement=_placement(spec, entry),
+            layer=spec.layer,
+            section=spec.section,
+            rank=rank,
+            tokens=self._estimator.estimate(content),
+            volatile=spec.volatile,
+            title=(entry.title if entry else "") or title,
+            entities=entry.entities if entry else (),
+            category=LoreCategory.DIRECTIVE if entry else None,
+            trust=entry.trust if entry else Trust.AUTHORED,
+        )
+        return (block,)
+
+
+def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
+    if entry is not None:
+        return Placement(position=Position.USER_ANCHOR, priority=entry.priority)
+    return Placement(position=Position.SYSTEM, order=spec.order)
+
+
+def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
+    """Return what every template may read: plain values only, and never the user's input (spec W5)."""
+    plan, world = request.plan, request.world
+    return {
+        "instruction": world.instruction,
+        "persona": world.persona,
+        "axioms": [
+            {"id": entry.entry_id, "title": entry.title, "text": entry.text}
+            for entry in entries_by_category(world.lore, LoreCategory.AXIOM, request.hidden)
+        ],
+        "state": state,
+        "status": _without_quests(state),
+        "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
+        "goal": plan.current_goal,
+        "summary": request.window.summary or "",
+        "plan": {
+            "active_quest_id": plan.active_quest_id,
+            "template_id": plan.template_id,
+            "temporal_context": plan.search_intent.temporal_context.value,
+        },
+        "world": {"id": world.world_id, "title": world.title},
+        "user_name": world.user_name,
+        "locale": world.locale,
+        "zh": world.locale.lower().startswith("zh"),
+    }
+
+
+def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
+    """Return what a prompt shows of an active quest (seed 004 section 5.2): its open steps, and its values as stored."""
+    row: dict[str, Any] = {"$meta": quest.raw.get("$meta"), "id": quest.quest_id}
+    if focused:
+        row["focus"] = True
+    row["status"] = quest.raw.get("status")
+    row["title"] = quest.raw.get("title")
+    if quest.open_objectives:
+        row["objectives"] = [dict(step.raw) for step in quest.open_objectives]
+    if quest.raw.get("progress") is not None:
+        row["progress"] = quest.raw["progress"]
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def called_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
+    """Return the directives of this turn: those marked `constant`, and those with a key in the input."""
+    text = normalise(user_text)
+    return tuple(
+        entry
+        for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, hidden)
+        if entry.metadata.get("constant") is True or any(mentions(text, key) for key in entry.keys)
+    )
+
+
+def shown_anchors(state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, str]:
+    """Return anchor -> JSON Pointer for what the prompt shows (A4): the status, active quests and their open steps."""
+    try:
+        anchors = collect_anchors(state)
+    except FilamentError as error:
+        raise JacquardError(f"The state has ambiguous anchors. {error}") from error
+    visible = set()
+    for quest in quests:
+        place = f"/{QUESTS_KEY}/{quest.key.replace('~', '~0').replace('/', '~1')}"
+        visible |= {place, *(f"{place}/objectives/{step.index}" for step in quest.open_objectives)}
+    return {
+        anchor: pointer
+        for anchor, pointer in anchors.items()
+        if pointer in visible or not f"{pointer}/".startswith(f"/{QUESTS_KEY}/")
+    }
+
+
+def _without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state as the status shows it; empty when nothing but marks is left."""
+    rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
+    return rest if any(not key.startswith("$") for key in rest) else {}

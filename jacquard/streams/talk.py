@@ -1,0 +1,92 @@
+"""The conversation as prompt blocks: the messages of the history window and the user's input. Pure.
+
+A speaker's name stands before the words only where the role does not tell it: not for the world's own player and narrator,
+nor for the generic names of the two roles, but for the people of an imported talk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from filament import escape_text
+from jacquard.quests import is_scalar, plain_value
+from jacquard.skein import Placement, Position, PromptBlock
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+HISTORY_SLOT = "history"
+INPUT_SLOT = "user_input"
+NEWEST_MESSAGES = 6
+_PLAIN_PARTIES = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "system", "tool"})
+_TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.TOOL, Role.SYSTEM: Trust.AUTHORED}
+
+
+def history_blocks(
+    messages: Sequence[WindowMessage], world: WorldPack, count: Callable[[str], int]
+) -> tuple[PromptBlock, ...]:
+    """Return one block a message, oldest first; `rank` is its age (0 = newest).
+
+    The newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A call and its result live or die together (P5): in a turn with
+    tool messages, everything but the user's words is one group.
+    """
+    known = default_parties(world)
+    with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
+    blocks = []
+    for place, each in enumerate(messages):
+        message, age = each.message, len(messages) - 1 - place
+        speaker = speaker_of(each, known)
+        content = escape_text(f"{speaker}: {message.content}" if speaker else message.content)
+        grouped = each.turn_id in with_tools and message.role is not Role.USER
+        blocks.append(
+            PromptBlock(
+                block_id=message.message_id,
+                block_type=BlockType.CONVERSATION,
+                slot=HISTORY_SLOT,
+                source="history",
+                content=content,
+                role=message.role,
+                priority=Priority.HIGH if age < NEWEST_MESSAGES else Priority.MEDIUM,
+                placement=Placement(position=Position.IN_HISTORY, depth=age),
+                group=f"turn:{each.turn_id}" if grouped else None,
+                rank=age,
+                tokens=count(content),
+                title=speaker or (message.author.id if message.author else message.role.value),
+                trust=_TRUST[message.role],
+            )
+        )
+    return tuple(blocks)
+
+
+def input_block(user_text: str, count: Callable[[str], int]) -> PromptBlock:
+    """Return the user's input, which is never dropped."""
+    content = escape_text(user_text)
+    return PromptBlock(
+        block_id="user_input",
+        block_type=BlockType.CONVERSATION,
+        slot=INPUT_SLOT,
+        source="user",
+        content=content,
+        role=Role.USER,
+        priority=Priority.MUST,
+        placement=Placement(position=Position.USER_ANCHOR),
+        tokens=count(content),
+        volatile=True,
+        title="user input",
+        trust=Trust.USER,
+    )
+
+
+def default_parties(world: WorldPack) -> frozenset[str]:
+    """Return the names, case-folded, that the role of a message tells already: generic ones, the player, the persona."""
+    persona = plain_value(world.persona.get("name"))
+    own = {world.user_name, str(persona) if persona is not None and is_scalar(persona) else ""}
+    return _PLAIN_PARTIES | {name.strip().casefold() for name in own}
+
+
+def speaker_of(each: WindowMessage, known: frozenset[str]) -> str:
+    """Return the name to show before the words, on one line, or an empty text."""
+    author = each.message.author
+    name = " ".join(author.id.split()) if author else ""
+    return "" if name.casefold() in known else name

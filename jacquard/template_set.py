@@ -1,0 +1,98 @@
+"""Sets of templates: what a root holds, kept in memory, opened anew when a file changed, and checked as a whole.
+
+The room exists beside `templating` so that the sandbox stays readable: here is everything about templates that needs no
+template engine. It must not import jinja2; what renders is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from jacquard.errors import TemplateError
+from jacquard.manifest import BlockSpec, block_specs
+from jacquard.template_files import Fingerprint, TemplateFile, fingerprint, read_files, shipped_templates, template_ids
+
+Files = Mapping[str, TemplateFile]
+
+
+class Renderer(Protocol):
+    """Renders the templates of one set of files, by name; every fault is a TemplateError."""
+
+    def compile(self, name: str) -> None:
+        """Compile one template."""
+        ...
+
+    def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Return the text of one template over its variables."""
+        ...
+
+
+class TemplateSet:
+    """The templates of a pack and of the house, in memory, compiled when first used.
+
+    Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too.
+    """
+
+    def __init__(self, files: Files, renderer: Renderer) -> None:
+        self.files = files
+        self._renderer = renderer
+        self._blocks: dict[str, tuple[BlockSpec, ...]] = {}
+
+    @property
+    def template_ids(self) -> tuple[str, ...]:
+        """The ids that a plan may choose, sorted."""
+        return template_ids(self.files)
+
+    def blocks(self, template_id: str) -> tuple[BlockSpec, ...]:
+        """Return what a template is made of, in order; TemplateError for an unknown template or a fault in its manifest."""
+        if template_id not in self._blocks:
+            self._blocks[template_id] = block_specs(self.files, template_id)
+        return self._blocks[template_id]
+
+    def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Return the rendered text; TemplateError names file, line and source line.
+
+        Variables are plain values (as JSON has them); nothing in them is ever read as a template.
+        """
+        return self._renderer.render(name, variables)
+
+    def compile(self, name: str) -> None:
+        """Compile one template; TemplateError when it has a fault."""
+        self._renderer.compile(name)
+
+
+_OPENED: dict[tuple[Path, ...], tuple[Fingerprint, TemplateSet]] = {}
+
+
+def opened(roots: Sequence[Path], make: Callable[[Files], Renderer]) -> TemplateSet:
+    """Return the set below `roots`, read again only when a file was added, changed or removed."""
+    key = tuple(roots)
+    now = fingerprint(key)
+    known = _OPENED.get(key)
+    if known is None or known[0] != now:
+        files = read_files(key)
+        known = _OPENED[key] = (now, TemplateSet(files, make(files)))
+    return known[1]
+
+
+def faults_of(root: Path, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
+    """Return the faults of every template and manifest below `root`, templates first, by name."""
+    try:
+        shipped = shipped_templates()
+        files = read_files([root] if root.resolve() == shipped.resolve() else [root, shipped])
+    except TemplateError as error:
+        return (error,)
+    templates = TemplateSet(files, make(files))
+    own = [name for name, file in sorted(files.items()) if Path(file.shown).is_relative_to(root)]
+    checks: list[Callable[[], object]] = [partial(templates.compile, name) for name in own if name.endswith(".j2")]
+    checks += [partial(templates.blocks, template_id) for template_id in template_ids(own)]
+    faults: dict[str, TemplateError] = {}
+    for check in checks:
+        try:
+            check()
+        except TemplateError as error:
+            faults.setdefault(str(error), error)
+    return tuple(faults.values())

@@ -1,0 +1,398 @@
+"""Jinja2 in a closed room (spec A1, A2): the only file that imports it.
+
+A template sees plain values and can write nothing, reach nothing and go on for ever with nothing. Whatever `{{ }}` prints
+is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a block, as
+prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this room escaped itself passes as
+it is. Templates come from the roots that were read at the start; no name leads out of them. It must not import a stream,
+a planner or a store.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from jinja2 import Environment, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import (
+    SecurityError,
+    TemplateNotFound,
+    TemplateRuntimeError,
+    TemplateSyntaxError,
+    UndefinedError,
+)
+from jinja2.filters import FILTERS
+from jinja2.loaders import BaseLoader
+from jinja2.runtime import BlockReference, Context, LoopContext, StrictUndefined, TemplateReference
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.tests import TESTS
+from jinja2.utils import Cycler, Joiner, Namespace, pass_context
+from markupsafe import Markup
+
+from jacquard.errors import TemplateError
+from jacquard.limits import (
+    CALL_STEPS,
+    INCLUDE_COST_CHARS,
+    OUTPUT_LIMIT_CHARS,
+    LimitError,
+    bounded_range,
+    check_number,
+    check_power,
+    check_size,
+    made,
+    one_rendering,
+    pay,
+    spend,
+)
+from jacquard.printing import (
+    PrintError,
+    demoting,
+    finalize_prompt,
+    finalize_reply,
+    join_texts,
+    raw,
+    replace_text,
+    show_attribute,
+    show_text,
+    show_yaml,
+    sum_numbers,
+)
+from jacquard.quests import plain_value
+from jacquard.template_files import TemplateFile
+from jacquard.template_files import shipped_templates as shipped_templates
+from jacquard.template_set import TemplateSet, faults_of, opened
+
+_BUILTIN_FILTERS = (
+    "abs capitalize count d default dictsort first float groupby int items last length list lower map max min reject "
+    "rejectattr reverse round select selectattr sort string title trim truncate unique upper"
+)
+_TEXT_METHODS = (
+    "capitalize casefold count endswith find isalpha isdigit isnumeric lower lstrip removeprefix removesuffix rstrip split "
+    "splitlines startswith strip swapcase title upper"
+)
+_SAFE_TEXT_METHODS = frozenset(_TEXT_METHODS.split())
+_MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})
+_LIST_METHODS = frozenset({"count", "grouper", "index", "list"})
+_OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)
+
+
+@pass_context
+def _filter_counted(_context: Context, items: Iterable[Any], weight: int) -> Iterator[Any]:
+    for item in items:
+        spend(steps=1, chars=weight)
+        yield item
+
+
+@pass_context
+def _filter_read(_context: Context, value: Any) -> Any:
+    pay(value)
+    return value
+
+
+class _PromptGenerator(CodeGenerator):
+    """Prints nothing but template text without `finalize`, and joins by `~` through the environment."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
+
+    def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
+        """Write the code of a node; a list or mapping that is written out gets measured."""
+        written = isinstance(node, nodes.List | nodes.Tuple | nodes.Dict) and getattr(node, "ctx", "load") == "load"
+        self.write("environment.measured(" if written else "")
+        result = super().visit(node, *args, **kwargs)
+        self.write(")" if written else "")
+        return result
+
+    def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:  # noqa: N802
+        """Note the line first, so that a wrong assignment is found on its own."""
+        self.newline(node)
+        super().visit_Assign(node, frame)
+
+    def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
+        """Let slices go through the environment as every other subscript does."""
+        if not isinstance(node.arg, nodes.Slice):
+            super().visit_Getitem(node, frame)
+            return
+        self.write("environment.getitem(")
+        self.visit(node.node, frame)
+        self.write(", slice(")
+        for bound in (node.arg.start, node.arg.stop, node.arg.step):
+            self.visit(bound if bound is not None else nodes.Const(None), frame)
+            self.write(", ")
+        self.write("))")
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802
+        """Write a call of `Environment.join_values`."""
+        self.write("environment.join_values((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """What both kinds of templates share: no names but ours, no clock, no chance, and limits on everything."""
+
+    code_generator_class = _PromptGenerator
+    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
+
+    def __init__(self, loader: BaseLoader, *, safe_output: bool) -> None:
+        super().__init__(
+            loader=loader,
+            autoescape=safe_output,
+            finalize=finalize_prompt if safe_output else finalize_reply,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=False,
+            auto_reload=False,
+            cache_size=-1,
+        )
+        self.filters = {name: demoting(FILTERS[name]) for name in _BUILTIN_FILTERS.split()}
+        self.tests = cast("Any", {name: demoting(cast("Any", test)) for name, test in TESTS.items()})
+        self.filters |= {"sum": sum_numbers, "_read": _filter_read}
+        self.filters |= {"join": join_texts, "replace": replace_text, "value": plain_value, "_counted": _filter_counted}
+        if safe_output:
+            self.filters |= {"yaml": show_yaml, "text": show_text, "attr": show_attribute}
+        self.globals = {
+            "range": bounded_range,
+            "dict": dict,
+            "namespace": Namespace,
+            "cycler": Cycler,
+            "joiner": Joiner,
+        }
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        for node, why in _refused(tree):
+            raise TemplateSyntaxError(why, node.lineno, name, filename)
+        for loop in list(tree.find_all(nodes.For)):
+            weight = sum(_static_chars(part) for part in loop.body)
+            loop.iter = _filtered(loop.iter, "_counted", nodes.Const(weight))
+        for compare in list(tree.find_all(nodes.Compare)):
+            compare.expr = _filtered(compare.expr, "_read")
+            for operand in compare.ops:
+                operand.expr = _filtered(operand.expr, "_read")
+        tree.set_environment(self)
+        return tree
+
+    def join_path(self, template: str, parent: str) -> str:
+        """Return the name of an included or extended template: a bare file name means the folder of its parent."""
+        folder = parent.rpartition("/")[0]
+        return f"{folder}/{template}" if folder and "/" not in template else template
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Allow the few attributes that templates need; refuse all others."""
+        if isinstance(obj, str):
+            return attr in _SAFE_TEXT_METHODS
+        if isinstance(obj, Mapping):
+            return attr in _MAPPING_METHODS
+        if isinstance(obj, list | tuple):
+            return attr in _LIST_METHODS
+        module = type(obj).__name__ == "TemplateModule"
+        return (module or isinstance(obj, _OPEN_OBJECTS)) and super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> None:
+        """Offer no `str.format`: text is joined by `~`."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Read `obj.attribute`; of a mapping the key comes first (`bag.items` is the key where there is one)."""
+        bare = raw(obj)
+        if isinstance(bare, Mapping) and attribute in bare:
+            return bare[attribute]
+        return super().getattr(bare, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Read `obj[argument]`."""
+        found = super().getitem(raw(obj), argument)
+        return made(found) if isinstance(argument, slice) else found
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        """Call a macro, a block or one of our functions, and count it."""
+        spend(steps=CALL_STEPS)
+        pay(getattr(__obj, "__self__", None))
+        return made(super().call(__context, __obj, *args, **kwargs))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Calculate within limits: no text, list or number grows without end."""
+        if isinstance(left, str) and operator == "%":
+            raise SecurityError("`%` does not format text here; print the parts, or join them by `~`")
+        if isinstance(left, Markup) or isinstance(right, Markup):
+            if operator == "+":
+                return self.join_values((left, right))
+            left, right = raw(left), raw(right)
+        return self._arithmetic(operator, left, right)
+
+    def _arithmetic(self, operator: str, left: Any, right: Any) -> Any:
+        sized, number = (left, right) if isinstance(left, str | list | tuple) else (right, left)
+        if isinstance(sized, str | list | tuple):
+            check_size(len(sized) * max(0, number) if isinstance(number, int) and operator == "*" else len(sized))
+        elif operator == "**":
+            check_power(left, right)
+        result = self.binop_table[operator](left, right)
+        check_number(result)
+        return made(result)
+
+    def join_values(self, values: Sequence[Any]) -> str:
+        """Join values as `~` does."""
+        return join_texts(values)
+
+    def measured(self, value: Any) -> Any:
+        """Return a list or mapping that a template wrote, after paying for it."""
+        return made(value)
+
+
+def _filtered(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _refused(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
+    """Yield what a template may not hold: ways around the escaping, and loops that cannot be counted."""
+    for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
+        yield node, "`autoescape` is not offered: everything is escaped"
+    for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
+        if getattr(block, "filter", None) is not None:
+            yield block, "a filter over a whole block is not offered; put the filter on the values in it"
+    for loop in tree.find_all(nodes.For):
+        if loop.recursive:
+            yield loop, "a recursive loop is not offered; write a macro"
+
+
+def _static_chars(part: nodes.Node) -> int:
+    """Return what one pass through a part of a template writes without any expression."""
+    written = sum(len(data.data) for data in part.find_all(nodes.TemplateData))
+    return written + INCLUDE_COST_CHARS * (isinstance(part, nodes.Include) + len(list(part.find_all(nodes.Include))))
+
+
+class _FileLoader(BaseLoader):
+    """Hands out the files of one TemplateSet; no other name exists."""
+
+    def __init__(self, files: Mapping[str, TemplateFile]) -> None:
+        self._files = files
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        """Return text and path of a template."""
+        if template not in self._files or not template.endswith(".j2"):
+            raise TemplateNotFound(template)
+        file = self._files[template]
+        return file.text, file.shown, lambda: True
+
+
+class _SandboxRenderer:
+    """Renders one set of files into prompts."""
+
+    def __init__(self, files: Mapping[str, TemplateFile]) -> None:
+        self._files = files
+        self._environment = _Sandbox(_FileLoader(files), safe_output=True)
+
+    def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Return the text of a template."""
+        return _render(self._environment, name, variables, self._source_of)
+
+    def compile(self, name: str) -> None:
+        """Compile a template."""
+        try:
+            self._environment.get_template(name)
+        except Exception as error:
+            raise _readable(error, name, {}, self._source_of) from error
+
+    def _source_of(self, shown: str) -> TemplateFile | None:
+        return next((file for file in self._files.values() if shown in (file.shown, file.name)), None)
+
+
+def open_templates(roots: Sequence[Path]) -> TemplateSet:
+    """Return the templates below `roots`, first root first; read again only when a file changed. Looks at the disk."""
+    return opened(roots, _SandboxRenderer)
+
+
+def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
+    """Return a set of templates that are in memory already."""
+    return TemplateSet(files, _SandboxRenderer(files))
+
+
+def validate_templates(root: Path) -> tuple[TemplateError, ...]:
+    """Return the faults of every template and manifest below a root; an empty result means that all of them compile."""
+    return faults_of(root, _SandboxRenderer)
+
+
+def template_faults(root: Path) -> tuple[str, ...]:
+    """Return the faults of `validate_templates` as sentences with file and line."""
+    return tuple(str(fault) for fault in validate_templates(root))
+
+
+@functools.lru_cache(maxsize=512)
+def _reply_environment(name: str, source: str) -> tuple[_Sandbox, TemplateFile]:
+    file = TemplateFile(name=f"{name}.j2", shown=name, text=source)
+    return _Sandbox(_FileLoader({file.name: file}), safe_output=False), file
+
+
+def render_reply(source: str, variables: Mapping[str, Any], *, name: str) -> str:
+    """Return a reply for a person: the template `source` over `variables`, in the same sandbox, without escaping.
+
+    A value with a description shows its value. Values are data: what stands in them is never read as a template.
+    `name` says in errors whose template it is. TemplateError as for every template.
+    """
+    environment, file = _reply_environment(name, source)
+    return _render(environment, file.name, variables, lambda _: file)
+
+
+SourceOf = Callable[[str], TemplateFile | None]
+
+
+def _render(environment: _Sandbox, name: str, variables: Mapping[str, Any], source_of: SourceOf) -> str:
+    parts: list[str] = []
+    length = 0
+    try:
+        with one_rendering():
+            for part in environment.get_template(name).generate(variables):
+                length += len(part)
+                if length > OUTPUT_LIMIT_CHARS:
+                    raise LimitError(f"the template prints more than {OUTPUT_LIMIT_CHARS:,} characters")
+                parts.append(part)
+    except Exception as error:
+        raise _readable(error, name, variables, source_of) from error
+    return "".join(parts)
+
+
+def _readable(error: Exception, name: str, variables: Mapping[str, Any], source_of: SourceOf) -> TemplateError:
+    """Return what went wrong, where, and what to do."""
+    if isinstance(error, TemplateSyntaxError):
+        file = source_of(error.filename or error.name or name)
+        line: int | None = error.lineno
+    else:
+        file, line = _place(error.__traceback__, source_of)
+        file = file or source_of(name)
+    shown = file.shown if file else name
+    return TemplateError(shown, line, _reason(error, variables), file.line(line) if file else "")
+
+
+def _place(traceback: TracebackType | None, source_of: SourceOf) -> tuple[TemplateFile | None, int | None]:
+    """Return the innermost line of a template in a traceback."""
+    file, line = None, None
+    while traceback is not None:
+        if "__jinja_exception__" in traceback.tb_frame.f_globals:
+            found = source_of(traceback.tb_frame.f_code.co_filename)
+            file, line = (found, traceback.tb_lineno) if found else (file, line)
+        traceback = traceback.tb_next
+    return file, line
+
+
+def _reason(error: Exception, variables: Mapping[str, Any]) -> str:
+    if isinstance(error, TemplateNotFound):
+        return f"there is no template {error.name!r} in the template folders; write a path below them, such as chat/status.j2"
+    if isinstance(error, SecurityError):
+        return f"{error.message}; a template may only read its values"
+    if isinstance(error, UndefinedError):
+        message = (error.message or "a name is undefined").replace("'dict object'", "this mapping")
+        known = f"; here are: {', '.join(sorted(variables))}" if message.endswith(" is undefined") and variables else ""
+        return f"{message}{known}"
+    if isinstance(error, RecursionError):
+        return "templates include or call one another without end; break the circle"
+    if isinstance(error, TemplateSyntaxError | TemplateRuntimeError):
+        return error.message or "cannot be read"
+    return str(error) if isinstance(error, LimitError | PrintError) else f"{type(error).__name__}: {error}"
