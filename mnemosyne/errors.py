@@ -16,6 +16,7 @@ MnemosyneError
 ├── CodecError
 ├── WorldPackError
 ├── CorpusError
+├── IndexUnavailableError
 └── EmbedderUnavailableError
 """
 
@@ -142,6 +143,17 @@ class WorldPackError(MnemosyneError):
 
 class CorpusError(MnemosyneError):
     """A corpus file has a fault; the sentence names file and line."""
+
+
+class IndexUnavailableError(MnemosyneError):
+    """The index folder cannot be read or written for one scope."""
+
+    def __init__(self, folder: str, scope: str, reason: str) -> None:
+        self.folder, self.scope, self.reason = folder, scope, reason
+        super().__init__(
+            f"The index of {scope!r} in {folder} cannot be used: {reason}. Nothing of the session is lost: it is kept in "
+            "the store. Remove the index folder to have it built again."
+        )
 
 
 class EmbedderUnavailableError(MnemosyneError):

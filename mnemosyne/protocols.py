@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -259,22 +259,6 @@ class Retriever(Protocol):
     3. Work that cannot be done (no model, no index) is left out and named in `degradations`; it never raises for it.
     """
 
-    async def warm(self) -> None:
-        """Load what is slow to load; what cannot be loaded is done without."""
-        ...
-
-    async def sync(self, scope: str, progress: Callable[[int, int], None] | None = None) -> int:
-        """Index what was written since, vectors too; returns how many entries were new.
-
-        `progress` is called with (done, known so far). Recall indexes new entries by itself, but leaves all but a few
-        vectors to this call, which belongs outside a turn.
-        """
-        ...
-
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of one query."""
-        ...
-
-    async def close(self) -> None:
-        """Write out what the index holds back and release it."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mnemosyne.schema.memory import Chain, Trust
+from mnemosyne.schema.memory import Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
 
@@ -25,10 +25,11 @@ class IndexFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1."""
+    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1. `depth`: where it was said."""
 
     entry_id: str
     score: float
+    depth: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +38,9 @@ class RetrievalQuery:
 
     `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
     oldest first, for queries that lean on them. `exclude` holds entry ids already in the prompt (the history window) or
-    hidden from `viewer`.
+    hidden from `viewer`. `entities` are ids of world entities found in the input. `quest_distances` counts the steps on
+    the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index holds, such as
+    finished quests made from the state; they are recalled beside the rest and gated by `exclude` only.
     """
 
     text: str
@@ -52,6 +55,9 @@ class RetrievalQuery:
     focus_quest_id: str | None = None
     exclude: frozenset[str] = frozenset()
     limit: int = 50
+    entities: tuple[str, ...] = ()
+    quest_distances: Mapping[str, int] = field(default_factory=dict)
+    extra: tuple[MemoryEntry, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,163 @@
+"""Embeddings from a model that is on this machine already: in a Python package, or in a folder.
+
+`tokenizers` is imported here, because it answers cheaply whether a model knows a text; torch is imported by
+`embed_torch`, on the worker thread, when the first text is embedded. No network, no environment variables.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import numpy as np
+from anyio import to_thread
+from tokenizers import Tokenizer
+
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.words import has_cjk
+from mnemosyne.protocols import Vectors
+
+_FITNESS_CHARS = 4_000
+_MODEL_FILE = "modules.json"
+_SCRIPT_SHARE = 0.9
+_COMMON_HAN = (
+    "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然"
+    "作方成者多日都三小军二无同么经法当起与好看学进种将还分此心前面又定见只主没公从"
+)
+
+
+class LocalEmbedder:
+    """An `Embedder` over sentence-transformers.
+
+    `name`: a Python package that carries a model (its folder, or a folder in it, holds `modules.json`), or a folder.
+    `batch_size`: texts a forward pass. Documents give way to a query between batches.
+    """
+
+    def __init__(self, name: str, *, batch_size: int = 32, device: str | None = None) -> None:
+        self.name = name
+        self._batch_size, self._device = batch_size, device
+        self._model: Any = None
+        self._words: _Vocabulary | None = None
+        # One lane: the model's tokenizer must not be used by two threads, and two forward passes only slow each other. It
+        # is a lock of the worker threads, because a caller that stops waiting leaves its pass running.
+        self._lane = threading.Lock()
+        self._workers = anyio.CapacityLimiter(4)
+
+    async def warm(self) -> None:
+        """Load model and tokenizer; EmbedderUnavailableError says what is missing."""
+        await self._run(self._vocabulary)
+        await self._run(partial(self._encode, ["warm"], "query"))
+
+    async def fitness(self, text: str) -> float:
+        """Return the share of `text`, by tokens, that the model knows, 0..1 (1 for a text without tokens).
+
+        Chinese, Japanese and Korean characters count as known only if the vocabulary covers the script: of an English
+        model's few such characters none was learnt, though a sentence may happen to be made of them.
+        """
+        return await to_thread.run_sync(self._fitness, text)
+
+    async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
+        """Return an array of shape (len(texts), dimensions); an empty sequence gives shape (0, 0)."""
+        parts = []
+        for start in range(0, len(texts), self._batch_size):
+            part = list(texts[start : start + self._batch_size])
+            parts.append(await self._run(partial(self._encode, part, purpose)))
+        return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
+
+    async def _run(self, work: Any) -> Any:
+        return await to_thread.run_sync(work, limiter=self._workers, abandon_on_cancel=True)
+
+    def _fitness(self, text: str) -> float:
+        return self._vocabulary().known_share(text[:_FITNESS_CHARS])
+
+    def _vocabulary(self) -> _Vocabulary:
+        if self._words is None:
+            self._words = _Vocabulary(self.name, model_folder(self.name))
+        return self._words
+
+    def _encode(self, texts: list[str], purpose: str) -> Vectors:
+        with self._lane:
+            if self._model is None:
+                self._load()
+            vectors: Vectors = self._model.encode(texts, purpose)
+            return vectors
+
+    def _load(self) -> None:
+        folder = model_folder(self.name)
+        try:
+            module = import_module("mnemosyne.index.embed_torch")
+            self._model = module.TorchModel(str(folder), batch_size=self._batch_size, device=self._device)
+        except ImportError as error:
+            raise EmbedderUnavailableError(
+                f"The embedding model {self.name!r} needs sentence-transformers, which cannot be imported: {error}. "
+                "pip install 'jacquard-context[embed]'."
+            ) from error
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EmbedderUnavailableError(
+                f"The embedding model {self.name!r} in {folder} cannot be loaded: {reason}."
+            ) from error
+
+
+def model_folder(name: str) -> Path:
+    """Return the folder of a model named by a folder or by a Python package, without importing the package.
+
+    EmbedderUnavailableError when there is neither, or no `modules.json` in it.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _with_modules(folder, name)
+    if name.isidentifier():
+        spec = find_spec(name)
+        if spec is not None and spec.origin is not None:
+            return _with_modules(Path(spec.origin).parent, name)
+    raise EmbedderUnavailableError(
+        f"There is no embedding model {name!r}: it is neither a folder nor an installed Python package."
+    )
+
+
+def _with_modules(folder: Path, name: str) -> Path:
+    for place in (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir())):
+        if (place / _MODEL_FILE).is_file():
+            return place
+    raise EmbedderUnavailableError(
+        f"{name!r} holds no sentence-transformers model: there is no {_MODEL_FILE} in {folder}."
+    )
+
+
+class _Vocabulary:
+    """What a model's tokenizer knows."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        file = folder / "tokenizer.json"
+        try:
+            self._tokenizer: Any = Tokenizer.from_file(str(file))
+        except Exception as error:
+            raise EmbedderUnavailableError(
+                f"The tokenizer of the embedding model {name!r} cannot be read from {file}: {error}."
+            ) from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._unknown = next(
+            (place for token in ("[UNK]", "<unk>") if (place := self._tokenizer.token_to_id(token)) is not None), None
+        )
+        self._knows_cjk = self._share(_COMMON_HAN, cjk_too=True) >= _SCRIPT_SHARE
+
+    def known_share(self, text: str) -> float:
+        return self._share(text, cjk_too=self._knows_cjk)
+
+    def _share(self, text: str, *, cjk_too: bool) -> float:
+        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        if not encoded.ids:
+            return 1.0
+        unknown = sum(
+            token == self._unknown or (not cjk_too and has_cjk(text[start:end]))
+            for token, (start, end) in zip(encoded.ids, encoded.offsets, strict=True)
+        )
+        return float(1.0 - unknown / len(encoded.ids))

@@ -1,0 +1,84 @@
+"""Embeddings from a model behind an API, through litellm. The only file of mnemosyne that imports litellm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.protocols import Vectors
+
+# litellm fetches a price list over the network while it is imported, unless this is set before.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+import litellm
+
+
+class RemoteEmbedder:
+    """An `Embedder` over `litellm.aembedding`.
+
+    `name` is the model as litellm spells it (`openai/text-embedding-3-small`). `timeout_seconds` bounds every call;
+    nothing is tried twice.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        timeout_seconds: float = 10.0,
+        batch_size: int = 64,
+    ) -> None:
+        self.name = name
+        self._api_base, self._api_key = api_base, api_key
+        self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
+
+    async def warm(self) -> None:
+        """Do nothing: the model is elsewhere, and a call would cost."""
+
+    async def fitness(self, text: str) -> float:
+        """Return 1: hosted models are taken to know every language."""
+        return 1.0
+
+    async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
+        """Return unit vectors of shape (len(texts), dimensions); any failure is EmbedderUnavailableError."""
+        rows: list[list[float]] = []
+        for start in range(0, len(texts), self._batch_size):
+            rows.extend(await self._call(list(texts[start : start + self._batch_size])))
+        if not rows:
+            return np.zeros((0, 0), dtype=np.float32)
+        vectors = np.asarray(rows, dtype=np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(vectors).all() or not lengths.all():
+            raise EmbedderUnavailableError(
+                f"The embedding model {self.name!r} answered with vectors that have no length."
+            )
+        return np.asarray(vectors / lengths, dtype=np.float32)
+
+    async def _call(self, texts: list[str]) -> list[list[float]]:
+        try:
+            answer: Any = await litellm.aembedding(
+                model=self.name,
+                input=texts,
+                api_base=self._api_base,
+                api_key=self._api_key,
+                timeout=self._timeout_seconds,
+                max_retries=0,
+                encoding_format="float",
+            )
+            rows = sorted(answer.data, key=lambda row: int(row["index"]))
+            found = [[float(part) for part in row["embedding"]] for row in rows]
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EmbedderUnavailableError(
+                f"The embedding model {self.name!r} could not be called: {reason}"
+            ) from error
+        if len(found) != len(texts) or len({len(row) for row in found}) > 1:
+            raise EmbedderUnavailableError(
+                f"The embedding model {self.name!r} answered {len(found)} vectors to {len(texts)} texts."
+            )
+        return found

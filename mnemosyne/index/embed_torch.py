@@ -1,0 +1,40 @@
+"""Where torch and sentence-transformers are imported, and nowhere else.
+
+Importing them takes seconds and half a gigabyte, so `embed_local` imports this module on its worker thread at the first
+text that the model is fit for. A text that it is not fit for never gets here. Must not be imported by name elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+
+from mnemosyne.protocols import Vectors
+
+
+class TorchModel:
+    """A sentence-transformers model from a local folder; it never asks a network for anything."""
+
+    def __init__(self, folder: str, *, batch_size: int, device: str | None) -> None:
+        self._batch_size = batch_size
+        self._model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
+        self._prompts = frozenset(getattr(self._model, "prompts", None) or ())
+
+    def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
+        """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
+        # One thread: beside other work two threads are many times slower than one.
+        torch.set_num_threads(1)
+        prompt = purpose if purpose in self._prompts else None
+        rows = self._model.encode(
+            list(texts),
+            batch_size=self._batch_size,
+            prompt_name=prompt,
+            normalize_embeddings=True,
+            convert_to_numpy=True,
+            show_progress_bar=False,
+        )
+        return np.asarray(rows, dtype=np.float32)

@@ -1,0 +1,19 @@
+"""Scores entries that no index holds, such as finished quests made from the state. Calculation only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mnemosyne.index.lexical import Postings
+from mnemosyne.index.rows import own_words
+from mnemosyne.index.words import tokens
+from mnemosyne.schema.memory import MemoryEntry
+
+
+def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
+    """Return a BM25 score (>= 0) for each of a few entries, in order, among themselves."""
+    postings = Postings()
+    postings.append([tokens(own_words(entry)) for entry in entries])
+    return [float(score) for score in postings.scores(terms, np.ones(len(entries), dtype=np.bool_))]

@@ -1,0 +1,192 @@
+"""Keeps an index in step with the store: new entries in, deleted ones out, vectors where a model knows the text.
+
+The room exists because what an entry is found by depends on its neighbours, which neither store nor index knows. It must
+not import a concrete store, index or embedder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import anyio
+import numpy as np
+
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.ask import RECALLED
+from mnemosyne.index.rows import neighbour_key, own_words, spoken_words
+from mnemosyne.index.talk import Linked, Talk
+from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.record import SequencedEntry
+
+FIT = 0.5
+OWN_WEIGHT = 3.0
+_PAGE = 1_000
+_VECTOR_PAGE = 128
+_CACHED_VECTORS = 4_096
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fed:
+    """What one feeding did: entries that were new, and why vectors were not made (empty when they were)."""
+
+    entries: int
+    fault: str = ""
+
+
+class IndexFeeder:
+    """Feeds scopes of one index from one source. Calls for one scope wait for each other; scopes do not."""
+
+    def __init__(self, source: EntrySource, index: Index, embedder: Embedder | None) -> None:
+        self._source, self._index, self._embedder = source, index, embedder
+        self._locks: dict[str, anyio.Lock] = {}
+        self._talks: dict[str, Talk] = {}
+        self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
+
+    async def feed(self, scope: str, *, vector_limit: int | None = None, progress: Progress | None = None) -> Fed:
+        """Index what was written since the watermark.
+
+        `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
+        leaves entries without vectors, to be made by `fill_vectors` some other time.
+        """
+        async with self._lock(scope):
+            total = await self._count_new(scope) if progress else 0
+            done, fault = 0, ""
+            for chain in _chains(scope):
+                after = await self._index.watermark(scope, chain)
+                size = _PAGE if vector_limit is not None else _VECTOR_PAGE
+                while page := await self._source.entries_after(scope, chain, after, size):
+                    wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
+                    fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
+                    after, done = page[-1].sequence, done + len(page)
+                    if progress:
+                        progress(done, max(total, done))
+                    if len(page) < size:
+                        break
+            return Fed(entries=done, fault=fault)
+
+    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> Fed:
+        """Make the vectors that entries lack because no model, or another one, looked at them; resumable."""
+        if self._embedder is None:
+            return Fed(entries=0)
+        async with self._lock(scope):
+            unseen = set(await self._index.unseen(scope, self._embedder.name, 2**31 - 1))
+            total = len(unseen)
+            for chain in _chains(scope):
+                talk, after = Talk(), 0
+                while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
+                    linked = _linked(chain, page, talk)
+                    lacking = [each for each in linked if each.item.entry.entry_id in unseen]
+                    fault = await self._write(scope, lacking, with_vectors=True)
+                    if fault:
+                        return Fed(entries=total - len(unseen), fault=fault)
+                    unseen.difference_update(each.item.entry.entry_id for each in lacking)
+                    after = page[-1].sequence
+                    if progress and lacking:
+                        progress(total - len(unseen), total)
+            return Fed(entries=total - len(unseen))
+
+    def _lock(self, scope: str) -> anyio.Lock:
+        return self._locks.setdefault(scope, anyio.Lock())
+
+    async def _count_new(self, scope: str) -> int:
+        total = 0
+        for chain in _chains(scope):
+            after = await self._index.watermark(scope, chain)
+            while page := await self._source.entries_after(scope, chain, after, _PAGE):
+                total, after = total + len(page), page[-1].sequence
+        return total
+
+    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
+        talk = Talk()
+        if chain is Chain.HISTORY:
+            if scope not in self._talks:
+                self._talks[scope] = await self._resume(scope)
+            talk = self._talks[scope]
+        return await self._write(scope, _linked(chain, page, talk), with_vectors=with_vectors)
+
+    async def _resume(self, scope: str) -> Talk:
+        """Return the talk as the index left it, so that the next message finds its neighbours after a restart."""
+        ids = await self._index.newest(scope, Chain.HISTORY, 16)
+        talk = Talk()
+        entries = await self._source.entries(scope, ids)
+        before = await self._index.watermark(scope, Chain.HISTORY)
+        # Places among the old ones only need their order; they are written again under the watermark.
+        first = before - len(entries) + 1
+        talk.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
+        return talk
+
+    async def _write(self, scope: str, linked: Sequence[Linked], *, with_vectors: bool) -> str:
+        """Index entries under their keys; returns what kept vectors from being made."""
+        if not linked:
+            return ""
+        vectors, model, fault = None, "", ""
+        if with_vectors and self._embedder is not None:
+            try:
+                vectors, model = await self._vectors(scope, linked), self._embedder.name
+            except EmbedderUnavailableError as error:
+                fault = str(error)
+        keys = [
+            own_words(each.item.entry) if each.neighbours is None else neighbour_key(each.item.entry, each.neighbours)
+            for each in linked
+        ]
+        await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
+        return fault
+
+    async def _vectors(self, scope: str, linked: Sequence[Linked]) -> Vectors | None:
+        """Return one row an entry, NaN where the model does not know the text; None when it knows none.
+
+        A message's row is three parts its own vector and one part each neighbour's (on LoCoMo dev this takes the vector
+        arm's recall@5 from 37 to 43 percent).
+        """
+        wanted: dict[str, MemoryEntry] = {}
+        for each in linked:
+            if not each.item.deleted:
+                for entry in (each.item.entry, *(each.neighbours or ())):
+                    wanted[entry.entry_id] = entry
+        await self._embed_raw(scope, wanted.values())
+        raw = {entry_id: self._raw[scope, entry_id][1] for entry_id in wanted}
+        width = next((len(vector) for vector in raw.values() if vector is not None), 0)
+        if not width:
+            return None
+        rows = np.full((len(linked), width), np.nan, dtype=np.float32)
+        for place, each in enumerate(linked):
+            own = raw.get(each.item.entry.entry_id)
+            if own is None:
+                continue
+            near = [vector for entry in each.neighbours or () if (vector := raw.get(entry.entry_id)) is not None]
+            row = OWN_WEIGHT * own + np.sum(near, axis=0) if near else own
+            rows[place] = row / np.linalg.norm(row)
+        return rows
+
+    async def _embed_raw(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
+        if self._embedder is None:
+            return
+        if len(self._raw) > _CACHED_VECTORS:
+            self._raw.clear()
+        fit: list[MemoryEntry] = []
+        for entry in entries:
+            known = self._raw.get((scope, entry.entry_id))
+            if known is not None and known[0] == entry.text:
+                continue
+            if entry.text.strip() and await self._embedder.fitness(entry.text) >= FIT:
+                fit.append(entry)
+            else:
+                self._raw[scope, entry.entry_id] = (entry.text, None)
+        if fit:
+            made = await self._embedder.embed([spoken_words(entry) for entry in fit], "document")
+            for entry, vector in zip(fit, made, strict=True):
+                self._raw[scope, entry.entry_id] = (entry.text, vector)
+
+
+def _chains(scope: str) -> tuple[Chain, ...]:
+    return (Chain.LORE,) if scope.startswith("world:") else RECALLED
+
+
+def _linked(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
+    if chain is Chain.HISTORY:
+        return talk.follow(page)
+    return [Linked(item=item) for item in page]

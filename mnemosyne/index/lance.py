@@ -1,0 +1,374 @@
+"""The durable index: a LanceDB table a scope, words already cut into tokens, vectors where there are any.
+
+The only file that imports lancedb and pyarrow; it is imported when a configuration names it. A table a scope, because
+document counts and mean lengths are then those of the scope, so scores equal those of the index in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from anyio import to_thread
+from lancedb.index import FTS, Bitmap, BTree, HnswSq
+from lancedb.query import BooleanQuery, MatchQuery, Occur
+
+from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.lexical import term_weights
+from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope, row_batch
+from mnemosyne.protocols import Vectors
+from mnemosyne.query import Hit, IndexFilter
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+_WORDS = "tokens"
+_VECTOR = "vector"
+_HNSW_ROWS = 100_000
+_SCHEMA = pa.schema(
+    [
+        pa.field("entry_id", pa.string(), nullable=False),
+        pa.field("chain", pa.string(), nullable=False),
+        pa.field("branch_id", pa.string()),
+        pa.field("depth", pa.int32()),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field(_WORDS, pa.string(), nullable=False),
+        pa.field("embedder", pa.string(), nullable=False),
+    ]
+)
+
+
+class LanceIndex:
+    """The `Index` of scopes too big for memory, and the place where smaller ones survive the process.
+
+    Every failure of LanceDB leaves as IndexUnavailableError. `tidy_writes`: `settle` compacts a table after that many
+    writes. Scores are LanceDB's BM25 (k1 1.2, b 0.75), whose document counts follow deletions at the next tidying.
+    """
+
+    def __init__(self, folder: str, *, tidy_writes: int = 32) -> None:
+        self.folder = folder
+        self._tidy_writes = tidy_writes
+        self._connection: Any = None
+        self._tables: dict[str, Any] = {}
+        self._writes: defaultdict[str, int] = defaultdict(int)
+        self._searched: set[str] = set()
+        self._watermarks: dict[tuple[str, Chain], int] = {}
+        self._writing = anyio.Lock()
+
+    async def add(
+        self,
+        scope: str,
+        entries: Sequence[SequencedEntry],
+        vectors: Vectors | None,
+        *,
+        keys: Sequence[str] | None = None,
+        model: str = "",
+    ) -> None:
+        """Add, replace or remove entries; see `Index.add`."""
+        await self.write(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
+
+    async def write(self, scope: str, batch: RowBatch) -> None:
+        """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
+        async with self._writing:
+            try:
+                await self._write(scope, batch)
+            except Exception as error:
+                raise self._unavailable(scope, error) from error
+        for chain, sequence in batch.watermarks.items():
+            self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
+
+    async def load(self, scope: str) -> StoredScope | None:
+        """Read a whole scope back, vectors too, in the order of writing; None when nothing is stored."""
+        try:
+            table = await self._open(scope)
+            if table is None:
+                return None
+            stored = await table.query().to_arrow()
+            return await to_thread.run_sync(_stored_scope, stored)
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+
+    async def watermark(self, scope: str, chain: Chain) -> int:
+        """Return the highest sequence stored for this chain of the scope (0 = none)."""
+        if (scope, chain) not in self._watermarks:
+            rows = await self._select(scope, f"chain = {_literal(chain.value)}", ["sequence"])
+            found = pc.max(rows["sequence"]).as_py() if rows is not None else None
+            self._watermarks[scope, chain] = int(found or 0)
+        return self._watermarks[scope, chain]
+
+    async def count(self, scope: str) -> int:
+        """Return how many entries the scope holds."""
+        try:
+            table = await self._open(scope)
+            return 0 if table is None else int(await table.count_rows())
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+
+    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+        """Return the ids of the chain's entries written last, oldest first."""
+        rows = await self._select(scope, f"chain = {_literal(chain.value)}", ["entry_id", "sequence"])
+        return () if rows is None else _in_order(rows)[-limit:]
+
+    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+        """Return ids of entries that this model has not looked at, in the order of writing."""
+        rows = await self._select(scope, f"embedder <> {_literal(model)}", ["entry_id", "sequence"])
+        return () if rows is None else _in_order(rows)[:limit]
+
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25; ties at the cut are broken by LanceDB, above it by entry id."""
+        terms = term_weights(text) if isinstance(text, str) else text
+        by_weight: dict[float, list[str]] = {}
+        for term, weight in terms.items():
+            if weight > 0.0:
+                by_weight.setdefault(weight, []).append(term)
+        if not by_weight:
+            return ()
+        try:
+            table = await self._open(where.scope)
+            if table is None or not await table.count_rows():
+                return ()
+            await self._index_words(where.scope, table)
+            query = table.query().nearest_to_text(_any_of(by_weight)).where(_condition(where))
+            rows = await query.select(["entry_id", "depth", "_score"]).limit(limit).to_arrow()
+        except Exception as error:
+            raise self._unavailable(where.scope, error) from error
+        return _hits(rows, rows["_score"].to_numpy())
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine; approximate (HNSW) once `settle` has indexed 100,000 rows or more."""
+        try:
+            table = await self._open(where.scope)
+            if table is None or await _width(table) != len(vector):
+                return ()
+            condition = f"({_condition(where)}) AND embedder = {_literal(model)} AND {_VECTOR} IS NOT NULL"
+            query = table.query().nearest_to(vector).column(_VECTOR).distance_type("cosine").ef(max(128, 2 * limit))
+            query = query.where(condition).select(["entry_id", "depth", "_distance"]).limit(limit)
+            rows = await query.to_arrow()
+        except Exception as error:
+            raise self._unavailable(where.scope, error) from error
+        return _hits(rows, 1.0 - rows["_distance"].to_numpy())
+
+    def faults(self) -> tuple[str, ...]:
+        """Return nothing: what goes wrong here is raised."""
+        return ()
+
+    async def settle(self) -> None:
+        """Compact tables that have had many writes, and bring the indexes of searched ones up to date."""
+        async with self._writing:
+            for scope, writes in list(self._writes.items()):
+                if writes < self._tidy_writes:
+                    continue
+                try:
+                    await self._tidy(scope)
+                except Exception as error:
+                    raise self._unavailable(scope, error) from error
+                self._writes[scope] = 0
+
+    async def close(self) -> None:
+        """Release all handles."""
+        for table in self._tables.values():
+            table.close()
+        self._tables.clear()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _write(self, scope: str, batch: RowBatch) -> None:
+        table = await self._open(scope)
+        if table is None:
+            if not batch.rows:
+                return
+            table = await self._connection.create_table(_table_name(scope), schema=_SCHEMA, exist_ok=True)
+            self._tables[scope] = table
+        if batch.removed:
+            await table.delete(f"entry_id IN ({_literals(batch.removed)})")
+        if batch.rows:
+            width = await self._fit_width(table, batch.rows)
+            data = await to_thread.run_sync(_arrow, batch.rows, width)
+            upsert = table.merge_insert("entry_id").when_matched_update_all().when_not_matched_insert_all()
+            await upsert.execute(data, on_bad_vectors="null")
+        self._writes[scope] += 1
+
+    async def _fit_width(self, table: Any, rows: Sequence[IndexRow]) -> int | None:
+        """Make the vector column as wide as the batch's vectors; a column of another width belonged to another model."""
+        width = await _width(table)
+        wanted = next((len(row.vector) for row in rows if row.vector is not None), None)
+        if wanted is None or wanted == width:
+            return width
+        if width is not None:
+            await table.drop_columns([_VECTOR])
+            await table.update({"embedder": ""})
+        await table.add_columns(pa.field(_VECTOR, pa.list_(pa.float32(), wanted)))
+        return wanted
+
+    async def _open(self, scope: str) -> Any:
+        if scope in self._tables:
+            return self._tables[scope]
+        if self._connection is None:
+            # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
+            self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
+        try:
+            self._tables[scope] = await self._connection.open_table(_table_name(scope))
+        except ValueError as error:
+            if "was not found" in str(error) and not _has_files(self.folder, scope):
+                return None
+            raise
+        return self._tables[scope]
+
+    async def _select(self, scope: str, condition: str, columns: list[str]) -> Any:
+        try:
+            table = await self._open(scope)
+            return None if table is None else await table.query().where(condition).select(columns).to_arrow()
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+
+    async def _index_words(self, scope: str, table: Any) -> None:
+        if scope in self._searched:
+            return
+        if not any(_WORDS in index.columns for index in await table.list_indices()):
+            words = FTS(
+                base_tokenizer="whitespace",
+                lower_case=False,
+                stem=False,
+                remove_stop_words=False,
+                ascii_folding=False,
+                with_position=False,
+                max_token_length=None,
+            )
+            await table.create_index(_WORDS, config=words)
+            await table.create_index("entry_id", config=BTree())
+            await table.create_index("chain", config=Bitmap())
+            await table.create_index("branch_id", config=Bitmap())
+        self._searched.add(scope)
+
+    async def _tidy(self, scope: str) -> None:
+        table = await self._open(scope)
+        if table is None:
+            return
+        indices = await table.list_indices()
+        if scope in self._searched and await _width(table) is not None:
+            rows = int(await table.count_rows(f"{_VECTOR} IS NOT NULL"))
+            if rows >= _HNSW_ROWS and not any(_VECTOR in index.columns for index in indices):
+                graph = HnswSq(distance_type="cosine", num_partitions=max(1, rows // 1_000_000))
+                await table.create_index(_VECTOR, config=graph)
+        await table.optimize(cleanup_older_than=timedelta(hours=1))
+
+    def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
+        self._tables.pop(scope, None)
+        return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+
+
+def _any_of(by_weight: Mapping[float, Sequence[str]]) -> Any:
+    """Return the query that adds up the scores of all terms, each times its weight."""
+    match: Any = MatchQuery
+    parts: Any = [(Occur.SHOULD, match(" ".join(terms), _WORDS, boost=weight)) for weight, terms in by_weight.items()]
+    return BooleanQuery(parts)
+
+
+def _table_name(scope: str) -> str:
+    """Return a file name for a scope: readable, and unlike that of any other scope."""
+    readable = re.sub(r"[^a-z0-9]+", "_", scope.lower()).strip("_")[:40] or "scope"
+    return f"{readable}_{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def _has_files(folder: str, scope: str) -> bool:
+    return "://" not in folder and (Path(folder) / f"{_table_name(scope)}.lance").exists()
+
+
+def _literal(text: str) -> str:
+    """Quote a text for LanceDB's filter language, which has no bound parameters."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _literals(texts: Iterable[str]) -> str:
+    return ", ".join(map(_literal, sorted(texts)))
+
+
+def _condition(where: IndexFilter) -> str:
+    chains = sorted(chain.value for chain in where.chains)
+    parts = [f"chain IN ({_literals(chains)})" if chains else "false"]
+    if where.lineage is not None:
+        spans = [
+            f"(branch_id = {_literal(span.branch_id)} AND COALESCE(depth, 0) <= {int(span.upto_depth)})"
+            for span in where.lineage
+        ]
+        parts.append("(" + " OR ".join(["branch_id IS NULL", *spans]) + ")")
+    if where.exclude:
+        parts.append(f"entry_id NOT IN ({_literals(where.exclude)})")
+    return " AND ".join(parts)
+
+
+async def _width(table: Any) -> int | None:
+    schema = await table.schema()
+    return int(schema.field(_VECTOR).type.list_size) if _VECTOR in schema.names else None
+
+
+def _in_order(rows: Any) -> tuple[str, ...]:
+    return tuple(rows.sort_by("sequence")["entry_id"].to_pylist())
+
+
+def _hits(rows: Any, scores: Any) -> tuple[Hit, ...]:
+    found = zip(rows["entry_id"].to_pylist(), scores.tolist(), rows["depth"].to_pylist(), strict=True)
+    hits = [Hit(entry_id=entry_id, score=float(score), depth=depth) for entry_id, score, depth in found]
+    return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.entry_id)))
+
+
+def _arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
+    columns: dict[str, Any] = {
+        "entry_id": [row.entry_id for row in rows],
+        "chain": [row.chain.value for row in rows],
+        "branch_id": [row.branch_id for row in rows],
+        "depth": [row.depth for row in rows],
+        "sequence": [row.sequence for row in rows],
+        _WORDS: [" ".join(row.tokens) for row in rows],
+        "embedder": [row.model for row in rows],
+    }
+    schema = _SCHEMA
+    if width is not None:
+        schema = schema.append(pa.field(_VECTOR, pa.list_(pa.float32(), width)))
+        known = np.asarray([row.vector is not None for row in rows], dtype=np.bool_)
+        blank = np.zeros(width, dtype=np.float32)
+        flat = np.concatenate([blank if row.vector is None else row.vector for row in rows]).astype(np.float32)
+        columns[_VECTOR] = pa.FixedSizeListArray.from_arrays(pa.array(flat), width, mask=pa.array(~known))
+    return pa.table(columns, schema=schema)
+
+
+def _stored_scope(table: Any) -> StoredScope:
+    table = table.sort_by("sequence").combine_chunks()
+    rows = zip(*(table[name].to_pylist() for name in _SCHEMA.names if name != _WORDS), strict=True)
+    make = partial(IndexRow, tokens=())
+    found = tuple(
+        make(entry_id=entry_id, chain=Chain(chain), branch_id=branch, depth=depth, sequence=sequence, model=model)
+        for entry_id, chain, branch, depth, sequence, model in rows
+    )
+    lists = pc.split_pattern(table[_WORDS], " ")
+    words = pc.list_flatten(lists).combine_chunks()
+    empty = pc.equal(table[_WORDS], "")
+    lengths = pc.if_else(empty, 0, pc.list_value_length(lists)).to_numpy().astype(np.int64)
+    coded = words.filter(pc.not_equal(words, "")).dictionary_encode()
+    vectors = None
+    if _VECTOR in table.column_names and len(table):
+        column = table[_VECTOR].combine_chunks()
+        width = column.type.list_size
+        vectors = np.full((len(column), width), np.nan, dtype=np.float32)
+        known = column.is_valid().to_numpy(zero_copy_only=False)
+        vectors[known] = column.drop_null().flatten().to_numpy().reshape(-1, width)
+    return StoredScope(
+        rows=found,
+        words=tuple(coded.dictionary.to_pylist()),
+        codes=coded.indices.to_numpy().astype(np.int32),
+        lengths=lengths,
+        vectors=vectors,
+    )

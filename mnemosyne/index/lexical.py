@@ -1,0 +1,171 @@
+"""BM25 over documents in memory: postings in numpy that grow a document at a time and are never rebuilt for one.
+
+A document is a slot: the n-th document added has slot n-1 for ever. Which slots count is the caller's mask, so removing,
+branching and hiding need nothing here, and what may not be seen changes no score. Must not import an engine or an embedder.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mnemosyne.index.words import tokens
+
+__all__ = ["K1", "B", "Postings", "inverse_frequency", "term_weights", "tokens"]
+
+K1 = 1.2
+B = 0.75
+_TAIL_DOCUMENTS = 1024
+
+Slots = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
+
+
+def inverse_frequency(documents: int, holding: int) -> float:
+    """Return Lucene's idf, log(1 + (N - n + .5) / (n + .5)): BM25's, kept above 0 for terms that most documents hold."""
+    return math.log(1.0 + (documents - holding + 0.5) / (holding + 0.5))
+
+
+def term_weights(text: str) -> dict[str, float]:
+    """Return the terms of `text` with their counts as weights, in order of first appearance."""
+    return {term: float(count) for term, count in Counter(tokens(text)).items()}
+
+
+class Postings:
+    """Which slots hold which term, how often: a frozen segment (term-sorted arrays) and a small tail of late documents.
+
+    The tail is folded into the segment when it holds more than 1,024 documents and an eighth of the segment.
+    Not safe for two threads at once.
+    """
+
+    def __init__(self) -> None:
+        self._vocabulary: dict[str, int] = {}
+        self._starts: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self._slots: Slots = np.zeros(0, dtype=np.int32)
+        self._counts: Slots = np.zeros(0, dtype=np.int32)
+        self._lengths: Slots = np.zeros(16, dtype=np.int32)
+        self._frozen = 0
+        self._tail: dict[int, tuple[list[int], list[int]]] = {}
+        self.documents = 0
+
+    @property
+    def lengths(self) -> Slots:
+        """Tokens of each document, by slot."""
+        return self._lengths[: self.documents]
+
+    def append(self, documents: Sequence[Sequence[str]]) -> None:
+        """Add documents, each the tokens of one, at the next slots."""
+        if len(documents) > _TAIL_DOCUMENTS:
+            codes = [self._code(term) for document in documents for term in document]
+            lengths = np.fromiter(map(len, documents), dtype=np.int64, count=len(documents))
+            self._freeze(np.asarray(codes, dtype=np.int32), lengths)
+            return
+        first = self._grow(np.fromiter(map(len, documents), dtype=np.int64, count=len(documents)))
+        for slot, document in enumerate(documents, first):
+            for term, count in Counter(document).items():
+                slots, counts = self._tail.setdefault(self._code(term), ([], []))
+                slots.append(slot)
+                counts.append(count)
+        late = self.documents - self._frozen
+        if late > _TAIL_DOCUMENTS and late * 8 > self._frozen:
+            self._merge(*self._tail_triples())
+
+    def append_codes(self, words: Sequence[str], codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
+        """Add documents given as dictionary codes.
+
+        `codes` are places in `words`, all documents after one another; `lengths` says how many belong to each.
+        """
+        known = np.fromiter((self._code(word) for word in words), dtype=np.int32, count=len(words))
+        self._freeze(known[codes] if len(codes) else codes, lengths)
+
+    def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
+        """Return a BM25 score (>= 0) for each slot; the terms' weights multiply their parts.
+
+        Document counts and the mean length are those of the admitted slots alone; the others score 0.
+        """
+        found = np.zeros(self.documents, dtype=np.float64)
+        documents = int(np.count_nonzero(admitted))
+        if not documents or not terms:
+            return found
+        mean = float(self.lengths[admitted].mean()) or 1.0
+        for term, weight in terms.items():
+            slots, counts = self._find(term)
+            keep = admitted[slots]
+            slots, often = slots[keep], counts[keep].astype(np.float64)
+            if not len(slots):
+                continue
+            norm = k1 * (1.0 - b + b * self._lengths[slots] / mean)
+            found[slots] += weight * inverse_frequency(documents, len(slots)) * often * (k1 + 1.0) / (often + norm)
+        return found
+
+    def compact(self, keep: Mask) -> None:
+        """Drop the slots that `keep` rules out; the others move together in their order."""
+        terms, slots, counts = self._tail_triples()
+        self._merge(terms, slots, counts)
+        places = np.cumsum(keep, dtype=np.int32) - 1
+        live = keep[self._slots]
+        owners = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))[live]
+        sizes = np.bincount(owners, minlength=len(self._vocabulary))
+        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+        self._slots, self._counts = places[self._slots[live]], self._counts[live]
+        self._lengths = self.lengths[keep].copy()
+        self.documents = self._frozen = len(self._lengths)
+
+    def _code(self, term: str) -> int:
+        return self._vocabulary.setdefault(term, len(self._vocabulary))
+
+    def _grow(self, lengths: npt.NDArray[np.int64]) -> int:
+        first, self.documents = self.documents, self.documents + len(lengths)
+        if self.documents > len(self._lengths):
+            wider = np.zeros(max(self.documents, 2 * len(self._lengths)), dtype=np.int32)
+            wider[:first] = self._lengths[:first]
+            self._lengths = wider
+        self._lengths[first : self.documents] = lengths
+        return first
+
+    def _find(self, term: str) -> tuple[Slots, Slots]:
+        code = self._vocabulary.get(term)
+        if code is None:
+            return self._slots[:0], self._counts[:0]
+        start, end = (self._starts[code], self._starts[code + 1]) if code + 1 < len(self._starts) else (0, 0)
+        slots, counts = self._slots[start:end], self._counts[start:end]
+        late = self._tail.get(code)
+        if late is None:
+            return slots, counts
+        return (
+            np.concatenate([slots, np.asarray(late[0], dtype=np.int32)]),
+            np.concatenate([counts, np.asarray(late[1], dtype=np.int32)]),
+        )
+
+    def _freeze(self, codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
+        if self._tail:
+            self._merge(*self._tail_triples())
+        first = self._grow(lengths)
+        owner = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+        pairs, counts = np.unique(codes.astype(np.int64) * max(len(lengths), 1) + owner, return_counts=True)
+        terms, slots = np.divmod(pairs, max(len(lengths), 1))
+        self._merge(terms, (slots + first).astype(np.int32), counts.astype(np.int32))
+
+    def _tail_triples(self) -> tuple[npt.NDArray[np.int64], Slots, Slots]:
+        sizes = [len(slots) for slots, _ in self._tail.values()]
+        terms = np.repeat(np.fromiter(self._tail, dtype=np.int64, count=len(self._tail)), sizes)
+        slots = np.fromiter((slot for found, _ in self._tail.values() for slot in found), dtype=np.int32)
+        counts = np.fromiter((count for _, found in self._tail.values() for count in found), dtype=np.int32)
+        return terms, slots, counts
+
+    def _merge(self, terms: npt.NDArray[np.int64], slots: Slots, counts: Slots) -> None:
+        frozen_terms = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))
+        all_terms = np.concatenate([frozen_terms, terms])
+        # Later slots come later in the input, so a stable sort by term keeps each list in slot order.
+        order = np.argsort(all_terms, kind="stable")
+        self._slots = np.concatenate([self._slots, slots])[order]
+        self._counts = np.concatenate([self._counts, counts])[order]
+        sizes = np.bincount(all_terms, minlength=len(self._vocabulary))
+        self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])
+        self._tail = {}
+        self._frozen = self.documents

@@ -1,0 +1,98 @@
+"""An index that lives in memory alone: exact, quick to change, filled from a store or from a durable index.
+
+Must not import an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anyio import to_thread
+
+from mnemosyne.index.lexical import term_weights
+from mnemosyne.index.rows import row_batch
+from mnemosyne.index.table import ScopeTable
+from mnemosyne.protocols import Vectors
+from mnemosyne.query import Hit, IndexFilter
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+
+class MemoryIndex:
+    """The `Index` of small scopes: postings and exact vectors a scope. Nothing outlives the process."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, ScopeTable] = {}
+
+    def table(self, scope: str) -> ScopeTable:
+        """Return the rows of a scope, empty at first use."""
+        return self._tables.setdefault(scope, ScopeTable())
+
+    def holds(self, scope: str) -> bool:
+        """Say whether the scope has been used."""
+        return scope in self._tables
+
+    def touch(self, scope: str) -> None:
+        """Make a scope the one used last."""
+        self._tables[scope] = self._tables.pop(scope)
+
+    def scopes(self) -> list[str]:
+        """Return the scopes in memory, the one used last at the end."""
+        return list(self._tables)
+
+    def forget(self, scope: str) -> None:
+        """Drop a scope from memory."""
+        self._tables.pop(scope, None)
+
+    async def add(
+        self,
+        scope: str,
+        entries: Sequence[SequencedEntry],
+        vectors: Vectors | None,
+        *,
+        keys: Sequence[str] | None = None,
+        model: str = "",
+    ) -> None:
+        """Add, replace or remove entries; see `Index.add`."""
+        table = self.table(scope)
+        await to_thread.run_sync(lambda: table.put(row_batch(entries, vectors, keys, model)))
+
+    async def watermark(self, scope: str, chain: Chain) -> int:
+        """Return the highest sequence seen for this chain of the scope (0 = none)."""
+        return self.table(scope).watermark(chain)
+
+    async def count(self, scope: str) -> int:
+        """Return how many entries the scope holds."""
+        return self.table(scope).count()
+
+    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+        """Return the ids of the chain's entries written last, oldest first."""
+        return await to_thread.run_sync(self.table(scope).newest, chain, limit)
+
+    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+        """Return ids of entries that this model has not looked at, in the order of writing."""
+        return await to_thread.run_sync(self.table(scope).unseen, model, limit)
+
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
+        table = self.table(where.scope)
+        return await to_thread.run_sync(
+            lambda: table.search_text(term_weights(text) if isinstance(text, str) else text, where, limit)
+        )
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine; exact up to 10,000 admitted vectors, above that exact among the best 40 x limit by sign."""
+        return await to_thread.run_sync(self.table(where.scope).search_vector, vector, model, where, limit)
+
+    def faults(self) -> tuple[str, ...]:
+        """Return nothing: memory has no files to go wrong."""
+        return ()
+
+    async def settle(self) -> None:
+        """Do nothing: there are no files."""
+
+    async def close(self) -> None:
+        """Forget everything."""
+        self._tables.clear()

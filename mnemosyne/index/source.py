@@ -1,0 +1,45 @@
+"""Entries without a store: a list that recall can read from, for corpora, tools and tests. Must not import an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.record import SequencedEntry
+
+
+class EntryList:
+    """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append`; one id a scope, the last counts."""
+
+    def __init__(self, entries: Iterable[MemoryEntry] = ()) -> None:
+        self._written: dict[tuple[str, Chain], list[SequencedEntry]] = {}
+        self._by_id: dict[tuple[str, str], MemoryEntry] = {}
+        self._sequence = 0
+        self.append(entries)
+
+    def append(self, entries: Iterable[MemoryEntry]) -> None:
+        """Write entries after those that are there."""
+        for entry in entries:
+            self._write(entry, deleted=False)
+            self._by_id[entry.scope, entry.entry_id] = entry
+
+    def remove(self, entries: Iterable[MemoryEntry]) -> None:
+        """Write that entries are gone."""
+        for entry in entries:
+            self._write(entry, deleted=True)
+            self._by_id.pop((entry.scope, entry.entry_id), None)
+
+    async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return full entries in the order asked; unknown ids are left out."""
+        found = (self._by_id.get((scope, entry_id)) for entry_id in entry_ids)
+        return tuple(entry for entry in found if entry is not None)
+
+    async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
+        """Return entries written after `sequence`, in the order of writing."""
+        written = self._written.get((scope, chain), [])
+        return tuple(item for item in written if item.sequence > sequence)[:limit]
+
+    def _write(self, entry: MemoryEntry, *, deleted: bool) -> None:
+        self._sequence += 1
+        item = SequencedEntry(sequence=self._sequence, entry=entry, deleted=deleted)
+        self._written.setdefault((entry.scope, entry.chain), []).append(item)

@@ -1,0 +1,288 @@
+"""The rows of one scope in memory: arrays that grow, masks laid before ranking, exact text and vector search.
+
+Calculation only: no async, no files. Its owner (`memory.py`) runs it on worker threads. Must not import an engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mnemosyne.index.lexical import Mask, Postings
+from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
+from mnemosyne.protocols import Vectors
+from mnemosyne.query import Hit, IndexFilter
+from mnemosyne.schema.memory import Chain
+
+_SIGN_ROWS = 10_000
+_SIGN_OVERSAMPLE = 40
+_COMPACT_ROWS = 1_024
+_CHAINS = {chain: code for code, chain in enumerate(Chain)}
+_NO_BRANCH = 0
+_ANY_DEPTH = np.iinfo(np.int32).max
+
+
+class ScopeTable:
+    """One scope's entries by slot. Every method takes the table's lock, so threads may share it.
+
+    Replacing an entry leaves a dead slot behind; slots are packed when more than half of them (and 1,024) are dead.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._postings = Postings()
+        self._ids: list[str] = []
+        self._places: dict[str, int] = {}
+        self._branches: dict[str | None, int] = {None: _NO_BRANCH}
+        self._watermarks: dict[Chain, int] = {}
+        self._model = ""
+        self._columns = _Columns()
+        self._vectors: Vectors | None = None
+        self._signs: npt.NDArray[np.uint64] | None = None
+        self._signed = 0
+
+    def put(self, batch: RowBatch) -> None:
+        """Add, replace and remove rows."""
+        with self._lock:
+            for entry_id in batch.removed:
+                self._kill(entry_id)
+            self._append(batch.rows, None)
+            for chain, sequence in batch.watermarks.items():
+                self._watermarks[chain] = max(sequence, self._watermarks.get(chain, 0))
+            dead = len(self._ids) - len(self._places)
+            if dead > _COMPACT_ROWS and dead * 2 > len(self._ids):
+                self._pack()
+
+    def fill(self, stored: StoredScope) -> None:
+        """Take over a whole stored scope at once; the table must be empty."""
+        rows, vectors = stored.rows, stored.vectors
+        with self._lock:
+            self._append(rows, stored)
+            if vectors is not None and len(rows):
+                known = ~np.isnan(vectors[:, 0])
+                known &= np.fromiter((row.model == self._model for row in rows), dtype=np.bool_, count=len(rows))
+                if known.any():
+                    self._vectors = np.where(known[:, None], vectors, np.float32(0.0)).astype(np.float32, copy=False)
+                    self._columns.has_vector[: len(rows)] = known
+            for row in rows:
+                self._watermarks[row.chain] = max(row.sequence, self._watermarks.get(row.chain, 0))
+
+    def watermark(self, chain: Chain) -> int:
+        """Return the highest sequence seen for a chain."""
+        with self._lock:
+            return self._watermarks.get(chain, 0)
+
+    def count(self) -> int:
+        """Return how many entries are alive."""
+        with self._lock:
+            return len(self._places)
+
+    def newest(self, chain: Chain, limit: int) -> tuple[str, ...]:
+        """Return the ids of the chain's entries written last, oldest first."""
+        with self._lock:
+            view = self._columns.view(len(self._ids))
+            slots = np.flatnonzero(view.alive & (view.chain == _CHAINS[chain]))
+            order = slots[np.argsort(view.sequence[slots], kind="stable")]
+            return tuple(self._ids[slot] for slot in order[-limit:])
+
+    def unseen(self, model: str, limit: int) -> tuple[str, ...]:
+        """Return ids of entries that `model` has not looked at, in the order of writing."""
+        with self._lock:
+            view = self._columns.view(len(self._ids))
+            slots = np.flatnonzero(view.alive & ~view.seen if model == self._model else view.alive)
+            order = slots[np.argsort(view.sequence[slots], kind="stable")]
+            return tuple(self._ids[slot] for slot in order[:limit])
+
+    def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25 among the admitted rows; only rows that hold a term."""
+        with self._lock:
+            admitted = self._admitted(where)
+            scores = self._postings.scores(terms, admitted)
+            return self._best(np.flatnonzero(scores > 0.0), scores[scores > 0.0], limit)
+
+    def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by cosine among the admitted rows that have a vector of `model`."""
+        with self._lock:
+            if self._vectors is None or model != self._model or len(vector) != self._vectors.shape[1]:
+                return ()
+            rows = len(self._ids)
+            admitted = self._admitted(where) & self._columns.has_vector[:rows]
+            slots = np.flatnonzero(admitted)
+            if len(slots) > max(_SIGN_ROWS, limit * _SIGN_OVERSAMPLE):
+                slots = self._nearest_signs(vector, slots, limit * _SIGN_OVERSAMPLE)
+            known = self._vectors[:rows]
+            # Gathering half of the rows costs as much as multiplying all of them.
+            cosines = (known @ vector)[slots] if len(slots) * 2 > rows else known[slots] @ vector
+            return self._best(slots, cosines.astype(np.float64), limit)
+
+    def _admitted(self, where: IndexFilter) -> Mask:
+        view = self._columns.view(len(self._ids))
+        chains = np.zeros(len(_CHAINS), dtype=np.bool_)
+        chains[[_CHAINS[chain] for chain in where.chains]] = True
+        admitted: Mask = view.alive & chains[view.chain]
+        if where.lineage is not None:
+            upto = np.full(len(self._branches), -1, dtype=np.int64)
+            upto[_NO_BRANCH] = _ANY_DEPTH
+            for span in where.lineage:
+                code = self._branches.get(span.branch_id)
+                if code is not None:
+                    upto[code] = max(int(upto[code]), span.upto_depth)
+            admitted &= view.depth <= upto[view.branch]
+        hidden = [self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]
+        admitted[hidden] = False
+        return admitted
+
+    def _best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
+        if len(slots) > limit:
+            least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            keep = scores >= least
+            slots, scores = slots[keep], scores[keep]
+        hits = [self._hit(int(slot), float(score)) for slot, score in zip(slots, scores, strict=True)]
+        return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
+
+    def _hit(self, slot: int, score: float) -> Hit:
+        depth = int(self._columns.depth[slot]) if self._columns.placed[slot] else None
+        return Hit(entry_id=self._ids[slot], score=score, depth=depth)
+
+    def _append(self, rows: Sequence[IndexRow], stored: StoredScope | None) -> None:
+        first = len(self._ids)
+        for row in rows:
+            self._kill(row.entry_id)
+            self._places[row.entry_id] = len(self._ids)
+            self._ids.append(row.entry_id)
+        self._look(rows)
+        self._columns.write(
+            first,
+            [_CHAINS[row.chain] for row in rows],
+            [self._branches.setdefault(row.branch_id, len(self._branches)) for row in rows],
+            [row.depth for row in rows],
+            [row.sequence for row in rows],
+            [bool(row.model) and row.model == self._model for row in rows],
+        )
+        if stored is None:
+            self._postings.append([row.tokens for row in rows])
+            self._keep_vectors(first, rows)
+        else:
+            self._postings.append_codes(stored.words, stored.codes, stored.lengths)
+
+    def _look(self, rows: Sequence[IndexRow]) -> None:
+        model = next((row.model for row in reversed(rows) if row.model), self._model)
+        if model != self._model:
+            # Another model's vectors live in another space: they are forgotten, and made again by degrees.
+            self._model, self._vectors, self._signs, self._signed = model, None, None, 0
+            self._columns.seen[:] = False
+            self._columns.has_vector[:] = False
+
+    def _keep_vectors(self, first: int, rows: Sequence[IndexRow]) -> None:
+        given = [(first + place, row.vector) for place, row in enumerate(rows) if row.vector is not None]
+        given = [(slot, vector) for slot, vector in given if rows[slot - first].model == self._model]
+        if not given:
+            return
+        width = len(given[0][1]) if given[0][1] is not None else 0
+        if self._vectors is None or len(self._vectors) < len(self._ids):
+            wider = np.zeros((max(len(self._ids), 2 * first, 16), width), dtype=np.float32)
+            if self._vectors is not None:
+                wider[: len(self._vectors)] = self._vectors
+            self._vectors = wider
+        for slot, vector in given:
+            self._vectors[slot] = vector
+            self._columns.has_vector[slot] = True
+
+    def _kill(self, entry_id: str) -> None:
+        slot = self._places.pop(entry_id, None)
+        if slot is not None:
+            self._columns.alive[slot] = False
+
+    def _pack(self) -> None:
+        rows = len(self._ids)
+        keep = self._columns.alive[:rows].copy()
+        self._postings.compact(keep)
+        self._ids = [entry_id for entry_id, alive in zip(self._ids, keep, strict=True) if alive]
+        self._places = {entry_id: slot for slot, entry_id in enumerate(self._ids)}
+        self._columns.pack(keep)
+        if self._vectors is not None:
+            self._vectors = self._vectors[: len(keep)][keep[: len(self._vectors)]]
+        self._signs, self._signed = None, 0
+
+    def _nearest_signs(self, vector: Vectors, slots: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
+        """Return the `limit` slots whose signs differ least from the vector's: a cut that costs a 32nd of the scan."""
+        if self._vectors is None:
+            return slots
+        rows = min(len(self._ids), len(self._vectors))
+        if self._signs is None or len(self._signs) < rows:
+            wider = np.zeros((len(self._vectors), -(-self._vectors.shape[1] // 64)), dtype=np.uint64)
+            if self._signs is not None:
+                wider[: self._signed] = self._signs[: self._signed]
+            self._signs = wider
+        if self._signed < rows:
+            self._signs[self._signed : rows] = _sign_codes(self._vectors[self._signed : rows])
+            self._signed = rows
+        apart = np.bitwise_count(self._signs[slots] ^ _sign_codes(vector[None, :])).sum(axis=1, dtype=np.int32)
+        return slots[np.sort(np.argpartition(apart, limit)[:limit])]
+
+
+def _sign_codes(vectors: Vectors) -> npt.NDArray[np.uint64]:
+    bits = np.packbits(vectors > 0.0, axis=1)
+    short = -bits.shape[1] % 8
+    whole = np.pad(bits, ((0, 0), (0, short))) if short else bits
+    return np.ascontiguousarray(whole).view(np.uint64)
+
+
+class _View:
+    """The used part of the columns."""
+
+    __slots__ = ("alive", "branch", "chain", "depth", "seen", "sequence")
+
+    def __init__(self, columns: _Columns, rows: int) -> None:
+        self.alive = columns.alive[:rows]
+        self.branch = columns.branch[:rows]
+        self.chain = columns.chain[:rows]
+        self.depth = columns.depth[:rows]
+        self.seen = columns.seen[:rows]
+        self.sequence = columns.sequence[:rows]
+
+
+class _Columns:
+    """Parallel arrays with room to grow. A row without a depth stands at depth 0 and is not `placed`."""
+
+    def __init__(self) -> None:
+        self.alive: Mask = np.zeros(16, dtype=np.bool_)
+        self.seen: Mask = np.zeros(16, dtype=np.bool_)
+        self.has_vector: Mask = np.zeros(16, dtype=np.bool_)
+        self.placed: Mask = np.zeros(16, dtype=np.bool_)
+        self.chain = np.zeros(16, dtype=np.int8)
+        self.branch = np.zeros(16, dtype=np.int32)
+        self.depth = np.zeros(16, dtype=np.int32)
+        self.sequence = np.zeros(16, dtype=np.int64)
+
+    def view(self, rows: int) -> _View:
+        return _View(self, rows)
+
+    def write(
+        self,
+        first: int,
+        chains: Sequence[int],
+        branches: Sequence[int],
+        depths: Sequence[int | None],
+        sequences: Sequence[int],
+        seen: Sequence[bool],
+    ) -> None:
+        end = first + len(chains)
+        if end > len(self.alive):
+            for name in ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence"):
+                old = getattr(self, name)
+                wider = np.zeros(max(end, 2 * len(old)), dtype=old.dtype)
+                wider[:first] = old[:first]
+                setattr(self, name, wider)
+        self.chain[first:end], self.branch[first:end] = chains, branches
+        self.depth[first:end] = [depth or 0 for depth in depths]
+        self.placed[first:end] = [depth is not None for depth in depths]
+        self.sequence[first:end], self.seen[first:end] = sequences, seen
+        self.alive[first:end], self.has_vector[first:end] = True, False
+
+    def pack(self, keep: Mask) -> None:
+        for name in ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence"):
+            setattr(self, name, getattr(self, name)[: len(keep)][keep].copy())

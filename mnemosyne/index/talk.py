@@ -1,0 +1,59 @@
+"""Which messages stand beside which: the talk of each branch, followed as it is written. Calculation only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.record import SequencedEntry
+
+_SAME_TALK = timedelta(hours=6)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Linked:
+    """An entry to index, with the messages right before and after it; None where neighbours mean nothing."""
+
+    item: SequencedEntry
+    neighbours: tuple[MemoryEntry, ...] | None = None
+
+
+class Talk:
+    """The end of the talk on every branch.
+
+    Neighbours are of one branch, so that no branch lends words to another, and of one sitting: messages more than six
+    hours apart are strangers.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str | None, list[SequencedEntry]] = {}
+
+    def follow(self, page: Sequence[SequencedEntry]) -> list[Linked]:
+        """Take in what was written next; returns it with its neighbours, and before it the messages it adds one to."""
+        removed = [item for item in page if item.deleted]
+        written: dict[str | None, list[SequencedEntry]] = {}
+        for item in page:
+            if not item.deleted:
+                written.setdefault(item.entry.branch_id, []).append(item)
+        found = [Linked(item=item) for item in removed]
+        for branch_id, items in written.items():
+            before = self._ends.get(branch_id, [])
+            line = [*before, *items]
+            first = len(before)
+            if before and _together(before[-1], items[0]):
+                first -= 1
+            found.extend(Linked(item=line[place], neighbours=_beside(line, place)) for place in range(first, len(line)))
+            self._ends[branch_id] = line[-2:]
+        return found
+
+
+def _beside(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
+    near = (line[other] for other in (place - 1, place + 1) if 0 <= other < len(line))
+    return tuple(item.entry for item in near if _together(line[place], item))
+
+
+def _together(one: SequencedEntry, other: SequencedEntry) -> bool:
+    at, later = one.entry.at, other.entry.at
+    return at is None or later is None or abs(later - at) <= _SAME_TALK

@@ -1,0 +1,69 @@
+"""The one token function of recall: what a text is found by, the same for query and index and for both engines.
+
+This room knows text only. It must not import an engine, an embedder or numpy.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from functools import lru_cache
+
+import snowballstemmer
+
+_CJK = (
+    "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:'[a-z]+)?")
+_ANY_CJK = re.compile(rf"[{_CJK}]")
+_FIRST_CJK = "\u3005"
+
+_STOP_TEXT = """a about above after again against all am an and any are as at be because been before being below between both
+    but by can could did do does doing done down during each few for from further had has have having he her here hers
+    herself him himself his how i if in into is it its itself just let me more most my myself no nor not now of off on
+    once only or other ought our ours ourselves out over own same shall she should so some such than that the their
+    theirs them themselves then there these they this those through to too under until up upon us very was we were what
+    when where which while who whom whose why will with would you your yours yourself yourselves im ive id ill youre
+    youve hes shes theyre weve dont doesnt didnt isnt arent wasnt werent cant couldnt wont wouldnt shouldnt hasnt havent
+    hadnt ain't i'm i've i'd i'll you're you've you'd you'll he's she's it's we're we've we'd we'll they're they've
+    they'd they'll that's there's what's who's where's how's here's let's don't doesn't didn't isn't aren't wasn't
+    weren't can't couldn't won't wouldn't shouldn't hasn't haven't hadn't mustn't needn't"""
+STOP_WORDS = frozenset(_STOP_TEXT.split())
+
+_stemmer = snowballstemmer.stemmer("english")
+_stemming = threading.Lock()
+
+
+@lru_cache(maxsize=1 << 17)
+def _stem(word: str) -> str:
+    # The stemmer keeps its word in itself; tokenising runs on several worker threads.
+    with _stemming:
+        return str(_stemmer.stemWord(word))
+
+
+def tokens(text: str) -> list[str]:
+    """Return the lexical tokens of `text`, in order, repeats kept.
+
+    NFKC and lower case; words stemmed by Snowball English, English stop words dropped; runs of CJK characters as
+    overlapping pairs, a lone CJK character as itself. No token holds white space.
+    """
+    plain = unicodedata.normalize("NFKC", text).lower().replace("\u2019", "'")
+    found: list[str] = []
+    for run in _TOKEN.findall(plain):
+        if run[0] >= _FIRST_CJK and _is_cjk(run[0]):
+            found.extend([run] if len(run) == 1 else [run[at : at + 2] for at in range(len(run) - 1)])
+        elif run not in STOP_WORDS:
+            found.append(_stem(run) if run[0].isascii() else run)
+    return found
+
+
+def has_cjk(text: str) -> bool:
+    """Say whether `text` holds a Chinese, Japanese or Korean character."""
+    return _ANY_CJK.search(text) is not None
+
+
+@lru_cache(maxsize=1 << 14)
+def _is_cjk(character: str) -> bool:
+    return _ANY_CJK.match(character) is not None

@@ -1,0 +1,66 @@
+"""Exact token counts for OpenAI's encodings, offline. The only file that imports tiktoken.
+
+tiktoken downloads its encodings at first use. litellm's wheel carries some of them as cache files; they are found through
+the wheel's own list of files, so litellm is not imported.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from importlib import metadata
+from pathlib import Path
+
+import tiktoken
+
+CARRIED_ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", "o200k_harmony")
+_CACHE_VARIABLE = "TIKTOKEN_CACHE_DIR"
+_loading = threading.Lock()
+
+
+class TiktokenEstimator:
+    """A `TokenEstimator` that counts exactly; texts that look like control tokens count as plain text."""
+
+    def __init__(self, encoding: str = "o200k_base") -> None:
+        """Load an encoding; LookupError when it is not to be had without a network."""
+        self.name = encoding
+        self._encoding = load_encoding(encoding)
+
+    def estimate(self, text: str) -> int:
+        """Return the tokens of `text` (0 for the empty text)."""
+        return len(self._encoding.encode_ordinary(text))
+
+
+def load_encoding(name: str) -> tiktoken.Encoding:
+    """Return an encoding out of the cache files of litellm's wheel, or of TIKTOKEN_CACHE_DIR where that is set.
+
+    The environment variable is set only while the encoding is read. LookupError says what can be had.
+    """
+    with _loading:
+        before = os.environ.get(_CACHE_VARIABLE)
+        folder = before or _carried_folder()
+        if folder is None or (before is None and name not in CARRIED_ENCODINGS):
+            raise LookupError(
+                f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; "
+                f"set {_CACHE_VARIABLE} to a folder that holds others."
+            )
+        os.environ[_CACHE_VARIABLE] = folder
+        try:
+            return tiktoken.get_encoding(name)
+        except Exception as error:
+            raise LookupError(f"The encoding {name!r} cannot be read from {folder}: {error}") from error
+        finally:
+            if before is None:
+                del os.environ[_CACHE_VARIABLE]
+
+
+def _carried_folder() -> str | None:
+    try:
+        files = metadata.files("litellm") or []
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if file.match("litellm_core_utils/tokenizers/anthropic_tokenizer.json"):
+            folder = Path(str(file.locate())).parent
+            return str(folder) if folder.is_dir() else None
+    return None
