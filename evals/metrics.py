@@ -73,13 +73,6 @@ def by_category(outcomes: Sequence[Outcome], scores: Mapping[str, Scores]) -> di
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def percentiles(values: Sequence[float], *ranks: float) -> tuple[float, ...]:
-    """Return percentiles (0..100) by linear interpolation; 0 for no values."""
-    if not values:
-        return tuple(0.0 for _ in ranks)
-    return tuple(float(value) for value in np.percentile(np.asarray(values, dtype=np.float64), ranks))
-
-
 def _run(rankings: Iterable[tuple[str, Sequence[str]]]) -> list[ir_measures.ScoredDoc]:
     """Return rankings as scored documents: the library orders by score, so a score is the place counted from the end."""
     return [

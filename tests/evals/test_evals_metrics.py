@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.metrics import METRICS, Outcome, by_category, judge, mean, percentiles
+from evals.figures import percentiles
+from evals.metrics import METRICS, Outcome, by_category, judge, mean
 from evals.oracle import OracleSelector
 from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.protocols import SelectionRequest

@@ -1,0 +1,137 @@
+"""`python -m evals`: score retrieval and selection on labelled data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from evals.dataset import read_set
+from evals.errors import EvalError
+from evals.parts import Arm, Choice
+from evals.progress import bars
+from evals.report import print_report, result_json
+from evals.run import DEFAULT_CACHE, Options, run_set
+from jacquard.errors import JacquardError
+from mnemosyne.errors import MnemosyneError
+from mnemosyne.importers.corpus import CORPUS_FILE
+
+app = typer.Typer(
+    name="evals",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Score retrieval and selection on labelled data: a folder with corpus.jsonl and queries.jsonl.",
+)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+STANDARD_OUTPUT = Path("-")
+
+
+@app.callback()
+def evals() -> None:
+    """Score retrieval and selection on labelled data."""
+
+
+@app.command()
+def run(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The set: corpus.jsonl and queries.jsonl.")],
+    retriever: Annotated[
+        Arm, typer.Option("--retriever", help="All arms of recall together, or one of them alone.")
+    ] = Arm.HYBRID,
+    selector: Annotated[
+        Choice,
+        typer.Option("--selector", help="Who chooses; `oracle` knows the labels and bounds what any selector can do."),
+    ] = Choice.HEURISTIC,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", metavar="NAME", help="The model of `--selector flash`, as litellm names it (`openai/…`)."
+        ),
+    ] = None,
+    api_base: Annotated[
+        str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
+    ] = None,
+    embedder: Annotated[
+        str,
+        typer.Option(
+            "--embedder", metavar="NAME", help="`auto`, `none`, a package or folder with a model, or a remote one."
+        ),
+    ] = "auto",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries, spread evenly over the file.")
+    ] = None,
+    recall_limit: Annotated[
+        int, typer.Option("--k", min=1, metavar="N", help="How many candidates recall may bring.")
+    ] = 50,
+    by: Annotated[
+        str, typer.Option("--by", metavar="FIELD", help="The field of a query that names its category.")
+    ] = "category",
+    corpus: Annotated[
+        list[str] | None, typer.Option("--corpus", metavar="FILE", help="Corpus file(s) of the set; may be repeated.")
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FIELD", help="Field(s) of a query with its labels; may be repeated."),
+    ] = None,
+    cache: Annotated[
+        Path, typer.Option("--cache", metavar="DIR", help="Where vectors are kept from run to run.")
+    ] = DEFAULT_CACHE,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: to standard output, alone)."),
+    ] = None,
+) -> None:
+    """Score one configuration on one set.
+
+    Each session of a set is an index of its own; documents without a session belong to all. recall@k, all@k and ndcg@5 are
+    of the ranking, precision@5 of the selection (always divided by 5).
+    """
+    options = Options(
+        retriever=retriever,
+        selector=selector,
+        embedder=embedder,
+        model=model,
+        api_base=api_base,
+        recall_limit=recall_limit,
+        limit=limit,
+        cache=cache,
+    )
+    try:
+        labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
+        with bars(_err) as told:
+            result = anyio.run(run_set, labelled, options, told)
+        report = result_json(result)
+        _write(report, json_file)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    except OSError as error:
+        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise _fail("Stopped. Vectors made so far are kept; the same command goes on with them.", code=130) from None
+
+
+def _write(report: dict[str, Any], file: Path | None) -> None:
+    text = json.dumps(report, ensure_ascii=False, indent=1) + "\n"
+    if file == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        return
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", errors="replace")
+    width = None if sys.stdout.isatty() else 140
+    print_report(report, Console(highlight=False, soft_wrap=True, width=width))
+
+
+def _fail(message: str, code: int = 1) -> typer.Exit:
+    _err.print(Text(f"error: {message}", style="bold red"))
+    return typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m evals")

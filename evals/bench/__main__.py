@@ -1,0 +1,105 @@
+"""`python -m evals.bench`: what turns cost, on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from evals.bench import deadline as deadline_bench
+from evals.bench import turn_length as turn_length_bench
+from evals.errors import EvalError
+from evals.progress import Told, bars
+from jacquard.errors import JacquardError
+from mnemosyne.errors import MnemosyneError
+
+app = typer.Typer(
+    name="bench",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Measure what turns cost. Without a name, every benchmark runs as it stands.",
+)
+_out = Console(highlight=False, soft_wrap=True, width=None)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+EmbedderOption = Annotated[
+    str, typer.Option("--embedder", metavar="NAME", help="`none`, `auto`, or a model as everywhere.")
+]
+JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON too.")]
+Measured = Callable[[Callable[[str], None], Told], Awaitable[dict[str, Any]]]
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and what they measure.")] = False,
+) -> None:
+    """List the benchmarks, or run them all."""
+    if listed:
+        for name, module in (("turn_length", turn_length_bench), ("deadline", deadline_bench)):
+            first = (module.__doc__ or "").strip().splitlines()[0]
+            _out.print(Text(f"{name:12} {first}"))
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        turn_length()
+        deadline()
+
+
+@app.command("turn_length")
+def turn_length(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions to compare.")
+    ] = "1000,100000",
+    turns: Annotated[int, typer.Option("--turns", min=2, help="Turns on each.")] = 60,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Prepare and commit turns on a short and on a long session, in turn, and print the ratio."""
+    try:
+        counts = [int(size) for size in sizes.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{sizes!r} is no list of whole numbers", param_hint="--sizes") from error
+    if len(counts) < 2 or min(counts) < 2:
+        raise typer.BadParameter("give two sizes or more, each of 2 messages at least", param_hint="--sizes")
+    _measure(partial(turn_length_bench.run, counts, turns, embedder), turn_length_bench.show, json_file)
+
+
+@app.command("deadline")
+def deadline(
+    turns: Annotated[int, typer.Option("--turns", min=1, help="How many turns.")] = 200,
+    deadline_ms: Annotated[
+        int, typer.Option("--deadline-ms", min=1, help="How long a turn waits for Stream B.")
+    ] = 1500,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Prepare turns against a server that is slow, hangs, breaks off and talks rubbish; print how late they are."""
+    _measure(partial(deadline_bench.run, turns, deadline_ms, embedder), deadline_bench.show, json_file)
+
+
+def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:
+    try:
+        with bars(_err) as told:
+            figures = anyio.run(run, _say, told)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        _err.print(Text(f"error: {error}", style="bold red"))
+        raise typer.Exit(1) from error
+    show(figures, _out)
+
+
+def _say(text: str) -> None:
+    _err.print(Text(text, style="dim"))
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m evals.bench")

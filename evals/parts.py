@@ -1,0 +1,131 @@
+"""The real parts that a run is made of, by name. The one room of the harness that knows concrete indexes and selectors.
+
+Heavy parts (models, litellm) are imported by their own module when an option names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
+
+from evals.cache import CachedEmbedder, VectorCache
+from evals.errors import SetupError
+from evals.oracle import OracleSelector
+from jacquard.build import open_embedder as named_embedder
+from jacquard.protocols import LlmAdapter, Selector
+from jacquard.selectors.flash import FlashSelector
+from jacquard.selectors.heuristic import HeuristicSelector
+from mnemosyne.index.hybrid import BM25, BOTH_ARMS, VECTOR, HybridRetriever
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.protocols import EntrySource
+from mnemosyne.query import Recall, RetrievalQuery
+from mnemosyne.schema.memory import MemoryEntry, session_scope
+from mnemosyne.tokens import CalibratedEstimator
+
+PATIENCE_SECONDS = 60.0
+"""A turn goes on by words when the query's vector is late; a score must not depend on how busy the machine is."""
+
+SelectorSource = Callable[[Mapping[str, int]], Selector]
+"""Gives the selector of one query; only the oracle looks at the labels."""
+
+
+class Arm(StrEnum):
+    """What recall may use."""
+
+    HYBRID = "hybrid"
+    VECTOR = "vector"
+    BM25 = "bm25"
+
+
+class Choice(StrEnum):
+    """Who selects."""
+
+    HEURISTIC = "heuristic"
+    FLASH = "flash"
+    ORACLE = "oracle"
+
+
+_ARMS = {Arm.HYBRID: BOTH_ARMS, Arm.VECTOR: frozenset({VECTOR}), Arm.BM25: frozenset({BM25})}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolMemory:
+    """One pool's memory: recall over it, and its full entries."""
+
+    scope: str
+    source: EntrySource
+    retriever: HybridRetriever
+
+    async def sync(self, progress: Callable[[int, int], None]) -> None:
+        """Index everything, vectors too."""
+        await self.retriever.sync(self.scope, progress)
+
+    async def recall(self, query: RetrievalQuery) -> Recall:
+        """Return the candidates of a query."""
+        return await self.retriever.recall(query)
+
+    async def entries(self, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return full entries in the order asked."""
+        return await self.source.entries(self.scope, entry_ids)
+
+
+async def open_embedder(name: str, arm: Arm, cache: VectorCache) -> CachedEmbedder | None:
+    """Return the embedder that a name means, warm and with its cache; None where words alone are to be used.
+
+    SetupError when vectors are asked for and there is no model; EmbedderUnavailableError when it cannot be loaded.
+    """
+    if arm is Arm.BM25:
+        return None
+    found = named_embedder(name)
+    if found is None:
+        if arm is Arm.VECTOR:
+            raise SetupError(f"`--retriever vector` needs a model, and `--embedder {name}` gives none: name another.")
+        return None
+    embedder = CachedEmbedder(found, cache)
+    await embedder.warm()
+    return embedder
+
+
+@asynccontextmanager
+async def open_memory(
+    source: EntrySource, session_id: str, embedder: CachedEmbedder | None, arm: Arm
+) -> AsyncIterator[PoolMemory]:
+    """Open the memory of one session over an index of its own, which is gone afterwards."""
+    retriever = HybridRetriever(
+        source,
+        MemoryIndex(),
+        embedder,
+        CalibratedEstimator(),
+        arms=_ARMS[arm],
+        vector_patience_seconds=PATIENCE_SECONDS,
+    )
+    try:
+        yield PoolMemory(scope=session_scope(session_id), source=source, retriever=retriever)
+    finally:
+        await retriever.close()
+
+
+@asynccontextmanager
+async def open_selectors(choice: Choice, model: str | None, api_base: str | None) -> AsyncIterator[SelectorSource]:
+    """Give the selector of each query; a model's connections are released afterwards. SetupError."""
+    if choice is not Choice.FLASH:
+        if model is not None:
+            raise SetupError(f"`--model` is for `--selector flash`; the {choice} selector calls none.")
+        heuristic = HeuristicSelector()
+        yield OracleSelector if choice is Choice.ORACLE else lambda relevant: heuristic
+        return
+    if model is None:
+        raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` where it is served elsewhere).")
+    if find_spec("litellm") is None:
+        raise SetupError("`--selector flash` needs litellm: pip install 'jacquard-context[models]'.")
+    adapter: LlmAdapter = import_module("jacquard.models.litellm_adapter").LiteLlmModel(model, api_base)
+    try:
+        await adapter.warm()
+        flash = FlashSelector(adapter)
+        yield lambda relevant: flash
+    finally:
+        await adapter.close()

@@ -1,0 +1,190 @@
+"""What a run found, as JSON for programs and as tables for people. It computes nothing that `metrics` does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evals.figures import percentiles
+from evals.metrics import METRICS, Outcome, Scores, by_category, judge, mean
+
+LISTED = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What happened to one query.
+
+    `unreachable` are relevant ids that are not in its pool. `error` is why the selector could not choose (then nothing
+    is selected). `tokens` counts the text of the selection. `degradations` are what recall had to do without.
+    """
+
+    outcome: Outcome
+    session: str | None
+    recall_ms: float
+    select_ms: float
+    tokens: int
+    unreachable: tuple[str, ...] = ()
+    error: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    degradations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """A whole run: rows in the order of the queries, and what was run on what."""
+
+    rows: tuple[Row, ...]
+    config: Mapping[str, Any]
+    counts: Mapping[str, int]
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Return the report as a JSON value; metrics are 0..1, latencies milliseconds, tokens estimates."""
+    outcomes = [row.outcome for row in result.rows]
+    scores = judge(outcomes)
+    groups = by_category(outcomes, scores)
+    recall_p50, recall_p95 = percentiles([row.recall_ms for row in result.rows], 50, 95)
+    select_p50, select_p95 = percentiles([row.select_ms for row in result.rows], 50, 95)
+    tokens = [float(row.tokens) for row in result.rows]
+    tokens_p50, tokens_p95 = percentiles(tokens, 50, 95)
+    return {
+        "metrics": mean(scores.values()),
+        "by_category": {name: {"queries": len(found), **mean(found)} for name, found in groups.items()},
+        "latency_ms": {
+            "recall_p50": round(recall_p50, 3),
+            "recall_p95": round(recall_p95, 3),
+            "select_p50": round(select_p50, 3),
+            "select_p95": round(select_p95, 3),
+        },
+        "tokens": {
+            "selection_mean": round(sum(tokens) / len(tokens), 1) if tokens else 0.0,
+            "selection_p50": tokens_p50,
+            "selection_p95": tokens_p95,
+            "selection_total": int(sum(tokens)),
+            **_spent(result.rows),
+        },
+        "counts": {**result.counts, "queries": len(result.rows), "scored": len(scores)},
+        "problems": _problems(result.rows, scores),
+        "config": dict(result.config),
+        "queries": [_row_json(row, scores.get(row.outcome.query_id)) for row in result.rows],
+    }
+
+
+def print_report(report: Mapping[str, Any], console: Console) -> None:
+    """Print the tables of a report (the value of `result_json`); whatever comes from data is text, never markup."""
+    config, counts = report["config"], report["counts"]
+    data = config["data"]
+    console.print(
+        Text(
+            f"{data['name']} ({data['licence']}): {counts['queries']} queries, {counts['documents']} documents, "
+            f"{_count(counts['pools'], 'pool')}\nretriever {config['retriever']}, embedder {config['embedder']}, "
+            f"selector {config['selector']}"
+        )
+    )
+    table = Table(title="percent, means over queries", title_justify="left")
+    table.add_column("")
+    table.add_column("n", justify="right")
+    for name in METRICS:
+        table.add_column(
+            name.replace("recall@", "R@").replace("precision@", "P@").replace("ndcg@", "nDCG@"), justify="right"
+        )
+    table.add_row(*_cells("all", counts["scored"], report["metrics"]), style="bold")
+    if len(report["by_category"]) > 1:
+        for name, values in report["by_category"].items():
+            table.add_row(*_cells(name or "(none)", values["queries"], values))
+    console.print(table)
+    latency, tokens, machine = report["latency_ms"], report["tokens"], config["machine"]
+    console.print(
+        Text(
+            f"recall {latency['recall_p50']:.1f} ms p50, {latency['recall_p95']:.1f} p95; "
+            f"select {latency['select_p50']:.1f} ms p50, {latency['select_p95']:.1f} p95 "
+            f"({machine['cpu']}, {machine['cores']} cores)\n"
+            f"selection {tokens['selection_mean']:.0f} tokens a query (mean), {tokens['selection_p95']:.0f} p95"
+        )
+    )
+    for line in _warnings(report["problems"]):
+        console.print(Text(line, style="yellow"))
+
+
+def _spent(rows: Sequence[Row]) -> dict[str, int]:
+    """Return what a selector's model used, where it said so."""
+    names = ("prompt_tokens", "completion_tokens")
+    return {
+        f"selector_{name}": sum(row.counts.get(name, 0) for row in rows)
+        for name in names
+        if any(name in row.counts for row in rows)
+    }
+
+
+def _problems(rows: Sequence[Row], scores: Mapping[str, Scores]) -> dict[str, Any]:
+    mended: Counter[str] = Counter()
+    for row in rows:
+        mended.update({name: count for name, count in row.counts.items() if not name.endswith("_tokens")})
+    return {
+        "unreachable": {row.outcome.query_id: list(row.unreachable) for row in rows if row.unreachable},
+        "unlabelled": [row.outcome.query_id for row in rows if row.outcome.query_id not in scores],
+        "selector_errors": dict(Counter(row.error.partition(":")[0] for row in rows if row.error)),
+        "selector_counts": dict(mended),
+        "degradations": dict(Counter(code for row in rows for code in row.degradations)),
+    }
+
+
+def _row_json(row: Row, scores: Scores | None) -> dict[str, Any]:
+    outcome = row.outcome
+    shown: dict[str, Any] = {
+        "id": outcome.query_id,
+        "session": row.session,
+        "category": outcome.category,
+        "metrics": None if scores is None else dict(scores),
+        "relevant": dict(outcome.relevant),
+        "retrieved": list(outcome.retrieved),
+        "selected": list(outcome.selected),
+        "latency_ms": {"recall": round(row.recall_ms, 3), "select": round(row.select_ms, 3)},
+        "tokens": row.tokens,
+    }
+    if row.unreachable:
+        shown["unreachable"] = list(row.unreachable)
+    if row.error is not None:
+        shown["error"] = row.error
+    return shown
+
+
+def _cells(name: str, count: int, values: Mapping[str, float]) -> list[Text]:
+    percents = [f"{100 * values[metric]:.1f}" if metric in values else "-" for metric in METRICS]
+    return [Text(cell) for cell in (name, str(count), *percents)]
+
+
+def _warnings(problems: Mapping[str, Any]) -> list[str]:
+    lines = []
+    unreachable, unlabelled = problems["unreachable"], problems["unlabelled"]
+    if unreachable:
+        missing = sum(len(ids) for ids in unreachable.values())
+        lines.append(
+            f"{_count(len(unreachable), 'query')} with relevant ids that are not in the pool ({missing}; they count as not found): "
+            f"{_some(list(unreachable))}"
+        )
+    if unlabelled:
+        lines.append(f"{_count(len(unlabelled), 'query')} without anything relevant (not scored): {_some(unlabelled)}")
+    lines += [
+        f"selector failed on {_count(count, 'query')}: {code}" for code, count in problems["selector_errors"].items()
+    ]
+    lines += [
+        f"recall did without on {_count(count, 'query')}: {code}" for code, count in problems["degradations"].items()
+    ]
+    return lines
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:LISTED]) + (", …" if len(names) > LISTED else "")
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"

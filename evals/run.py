@@ -1,0 +1,214 @@
+"""A run: every query of a labelled set goes through the real road of recall and choice, one at a time.
+
+What is asked is what the engine would ask: the planner reads the query, the scene is made from what was said before it,
+the retriever recalls out of a real store, the selector chooses. Scores are made elsewhere (`metrics`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import anyio
+
+from evals.cache import CachedEmbedder, VectorCache
+from evals.dataset import LabelledQuery, LabelledSet, Pool
+from evals.machine import load, machine, versions
+from evals.metrics import Outcome
+from evals.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
+from evals.report import Result, Row
+from jacquard.config import CurationConfig, RuntimeConfig
+from jacquard.errors import SelectorError
+from jacquard.plan import PlanContext
+from jacquard.planners.rules import RulePlanner
+from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.scene import Scene, scene_of
+from jacquard.worlds import bare_world
+from mnemosyne.importers.corpus import to_session
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead, WindowMessage
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.tokens import CalibratedEstimator
+
+SELECT_LIMIT = 5
+DEFAULT_CACHE = Path(".jacquard") / "evals"
+SHARED = "shared"
+_NOTHING = Selection(entry_ids=())
+
+Progress = Callable[[str, int, int], None]
+"""Told what is done (`indexing` or `queries`), how far, of how many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What to run. `embedder`: a name, `none` or `auto`; `limit`: how many queries at most; `recall_limit`: candidates."""
+
+    retriever: Arm = Arm.HYBRID
+    selector: Choice = Choice.HEURISTIC
+    embedder: str = "auto"
+    model: str | None = None
+    api_base: str | None = None
+    recall_limit: int = 50
+    limit: int | None = None
+    cache: Path = DEFAULT_CACHE
+
+
+async def run_set(labelled: LabelledSet, options: Options, progress: Progress | None = None) -> Result:
+    """Run every query (or an even sample of `options.limit`) and return what came back, in the order of the file.
+
+    Raises SetupError where parts are missing. A selector that fails on a query is a row with an error, not an end.
+    """
+    told = progress or (lambda what, done, total: None)
+    sampled = labelled.sampled(options.limit)
+    pools = sampled.pools()
+    config = RuntimeConfig(curation=CurationConfig(recall_limit=options.recall_limit, select_limit=SELECT_LIMIT))
+    rows: dict[str, Row] = {}
+    before = load()
+    embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache))
+    async with open_selectors(options.selector, options.model, options.api_base) as selectors:
+        runner = _Runner(config=config, selectors=selectors, options=options, embedder=embedder)
+        with tempfile.TemporaryDirectory(prefix="jacquard-evals-") as folder:
+            for number, pool in enumerate(pools):
+                done = len(rows)
+
+                def each(count: int, base: int = done) -> None:
+                    told("queries", base + count, len(sampled.queries))
+
+                rows.update(await runner.run(labelled, pool, Path(folder) / f"{number}.db", told, each))
+    return Result(
+        rows=tuple(rows[query.query_id] for query in sampled.queries),
+        config={**_config(labelled, options, embedder), "load": {"before": before, "after": load()}},
+        counts={
+            "documents": len(labelled.corpus.documents),
+            "queries_in_set": len(labelled.queries),
+            "pools": len(pools),
+            "embedded": embedder.computed if embedder is not None else 0,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Runner:
+    """Runs the queries of one pool at a time."""
+
+    config: RuntimeConfig
+    selectors: SelectorSource
+    options: Options
+    embedder: CachedEmbedder | None
+    planner: RulePlanner = field(default_factory=RulePlanner)
+    estimator: TokenEstimator = field(default_factory=CalibratedEstimator)
+
+    async def run(
+        self, labelled: LabelledSet, pool: Pool, file: Path, told: Progress, each: Callable[[int], None]
+    ) -> dict[str, Row]:
+        """Bring a pool into a store of its own, index it, and run its queries."""
+        start = to_session(labelled.corpus, pool.session, session_id=pool.session or SHARED)
+        store = SqliteStore(file, synchronous="NORMAL")
+        rows: dict[str, Row] = {}
+        try:
+            head = await store.create_session(start)
+            async with open_memory(store, head.session_id, self.embedder, self.options.retriever) as memory:
+                await memory.sync(lambda done, total: told("indexing", done, total))
+                ids = pool.ids
+                for count, query in enumerate(pool.queries, start=1):
+                    rows[query.query_id] = await self._row(query, head, memory, ids)
+                    each(count)
+        finally:
+            await store.close()
+            await anyio.Path(file).unlink(missing_ok=True)
+        return rows
+
+    async def _row(self, query: LabelledQuery, head: SessionHead, memory: PoolMemory, ids: frozenset[str]) -> Row:
+        plan, scene = self._ask(query, head)
+        started = perf_counter()
+        recall = await memory.recall(scene.query)
+        recalled = perf_counter()
+        selector = self.selectors(query.relevant)
+        request = SelectionRequest(
+            user_text=query.text,
+            recent=scene.recent,
+            plan=plan,
+            candidates=recall.candidates,
+            limit=SELECT_LIMIT,
+        )
+        selection, error = await _select(selector, request)
+        chosen = perf_counter()
+        entries = await memory.entries(selection.entry_ids)
+        return Row(
+            outcome=Outcome(
+                query_id=query.query_id,
+                category=query.category,
+                relevant=query.relevant,
+                retrieved=tuple(candidate.entry_id for candidate in recall.candidates),
+                selected=selection.entry_ids,
+            ),
+            session=query.session,
+            recall_ms=(recalled - started) * 1000,
+            select_ms=(chosen - recalled) * 1000,
+            tokens=sum(self.estimator.estimate(entry.text) for entry in entries),
+            unreachable=tuple(sorted(query.wanted - ids)),
+            error=error,
+            counts=selection.counts,
+            degradations=recall.degradations,
+        )
+
+    def _ask(self, query: LabelledQuery, head: SessionHead) -> tuple[PlanContext, Scene]:
+        """Return plan and scene of a query as the engine makes them; the talk before it is the history window."""
+        world = bare_world(head.world_id)
+        shown = tuple(_shown(query, place, head) for place in range(len(query.history)))
+        window = SessionWindow(head=head, messages=shown, state={})
+        plan = self.planner.plan(query.text, window, world)
+        scene = scene_of(
+            query.text, plan=plan, window=window, shown=shown, world=world, restricted=(), config=self.config
+        )
+        return plan, scene
+
+
+async def _select(selector: Selector, request: SelectionRequest) -> tuple[Selection, str | None]:
+    try:
+        return await selector.select(request), None
+    except SelectorError as error:
+        return _NOTHING, str(error)
+
+
+def _shown(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage:
+    """Return a line of the talk before a query as a message that stands in the prompt already."""
+    said = query.history[place]
+    first = query.history[0].speaker
+    return WindowMessage(
+        message=Message(
+            role=Role.USER if said.speaker == first else Role.ASSISTANT,
+            content=said.text,
+            message_id=f"{query.query_id}:said:{place}",
+            author=Author(kind=AuthorKind.USER, id=said.speaker) if said.speaker else None,
+        ),
+        turn_id=f"{query.query_id}:said",
+        branch_id=head.branch_id,
+        depth=head.depth,
+    )
+
+
+def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | None) -> Mapping[str, Any]:
+    return {
+        "retriever": options.retriever.value,
+        "selector": options.selector.value,
+        "embedder": embedder.name if embedder is not None else "none",
+        "model": options.model,
+        "k": options.recall_limit,
+        "select_limit": SELECT_LIMIT,
+        "limit": options.limit,
+        "data": {
+            "name": labelled.name,
+            "licence": labelled.licence,
+            "part": labelled.about.get("part"),
+            "source": labelled.about.get("source"),
+            "commit": labelled.about.get("commit"),
+        },
+        "versions": versions(),
+        "machine": machine(),
+    }
