@@ -1,14 +1,16 @@
 """The Heuristic Fallback (seed 004 section 6.3.2; spec B4): a choice without any model, always at hand. Pure.
 
-The best by fused score stand first. Three light corrections: near-duplicates are folded into the better one, candidates
-that name what the plan is about move up, and a chain that has been chosen from already moves down, the less the more
-the plan cares for it. No correction can lift a candidate from the bottom of recall to its top.
+The best by fused score stand first, with corrections. Near-duplicates are folded into the better one. Candidates that name
+what the plan is about move up, and lore whose very subject the input names moves up most, since it explains a proper
+noun (seed 004 section 6.3.1, rule 2). A chain that has been chosen from moves down, the less the more the plan cares for
+it, and so does a turn: its messages and its summary tell the same thing. No correction can lift a candidate from the
+bottom of recall to its top.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,7 +23,9 @@ from mnemosyne.schema.memory import Chain
 
 FOLD_OVERLAP = 0.7
 FOCUS_BONUS = 0.1
+SUBJECT_BONUS = 0.35
 CHAIN_COST = 0.03
+TURN_COST = 0.25
 _FIGURES = re.compile(
     r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
@@ -56,7 +60,7 @@ class HeuristicSelector:
         chosen: list[_Scored] = []
         folded: dict[str, str] = {}
         while waiting and len(chosen) < request.limit:
-            best = max(waiting, key=lambda one: one.score - CHAIN_COST * _repeats(one, chosen) * shares[_name(one)])
+            best = max(waiting, key=lambda one: one.score - _cost(one, chosen, shares))
             chosen.append(best)
             rest = [one for one in waiting if one is not best]
             waiting = [one for one in rest if not self._alike(one, best)]
@@ -87,12 +91,24 @@ def _scored(request: SelectionRequest) -> list[_Scored]:
         scored.append(
             _Scored(
                 candidate=candidate,
-                score=base + (FOCUS_BONUS if about else 0.0),
+                score=base + (SUBJECT_BONUS if _is_subject(candidate, request.plan) else FOCUS_BONUS if about else 0.0),
                 shingles=frozenset([*((word,) for word in words), *pairwise(words)]),
                 figures=frozenset(_FIGURES.findall(candidate.preview.lower())),
             )
         )
     return scored
+
+
+def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:
+    """Say whether a lore entry is titled as a thing that the input names."""
+    names = {normalise(keyword) for keyword in plan.search_intent.focus_keywords}
+    return candidate.chain is Chain.LORE and normalise(candidate.title) in names - {""}
+
+
+def _cost(one: _Scored, chosen: Sequence[_Scored], shares: Mapping[str, float]) -> float:
+    turn = one.candidate.turn_id
+    told = turn is not None and any(other.candidate.turn_id == turn for other in chosen)
+    return CHAIN_COST * _repeats(one, chosen) * shares[_name(one)] + (TURN_COST if told else 0.0)
 
 
 def _mentioned(title: str, keywords: Iterable[str]) -> bool:

@@ -87,7 +87,7 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
 
 def _entry_element(entry: MemoryEntry) -> str:
     name = f"  <name>{escape_text(entry.title)}</name>\n" if entry.title else ""
-    start = open_tag("entry", (("id", entry.entry_id), ("type", entry.kind)))
+    start = open_tag("entry", (("id", entry.entry_id), ("type", str(entry.metadata.get("kind") or entry.kind))))
     return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
 
 

@@ -1,0 +1,314 @@
+"""Stream B against the clock: no figure here is compared with a clock of the machine.
+
+That an answer is on time is shown by what is still under way when it comes: servers and parts that never answer at all,
+or only when the test lets them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+
+import anyio
+import pytest
+from anyio import to_thread
+from curation_parts import ListRetriever, head, turn
+from servers.openai_server import OpenAiServer
+
+from jacquard.config import CurationConfig
+from jacquard.models.litellm_adapter import LiteLlmModel
+from jacquard.protocols import Selection, SelectionRequest
+from jacquard.race import CurationRace
+from jacquard.report import CurationPath
+from jacquard.selectors.flash import FlashSelector
+from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.streams.curation import Curation, CurationStream, stream_report
+from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
+from mnemosyne.query import Recall, RetrievalQuery
+
+pytestmark = pytest.mark.anyio
+
+SHORT = CurationConfig(deadline_ms=50, background_seconds=600)
+LONG = CurationConfig(deadline_ms=600_000, background_seconds=600)
+
+
+class Gate:
+    """Waits until it is let go; counts who came, who went on and who was cancelled."""
+
+    def __init__(self) -> None:
+        self.open = anyio.Event()
+        self.came, self.passed, self.cancelled = anyio.Event(), 0, 0
+
+    async def wait(self) -> None:
+        self.came.set()
+        try:
+            await self.open.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled += 1
+            raise
+        self.passed += 1
+
+
+class GatedSelector:
+    """Chooses the first `count` candidates once its gate is open."""
+
+    name = "gated"
+
+    def __init__(self, gate: Gate, count: int = 2, error: Exception | None = None) -> None:
+        self.gate, self.count, self.error = gate, count, error
+
+    async def select(self, request: SelectionRequest) -> Selection:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return Selection(entry_ids=tuple(c.entry_id for c in request.candidates[: self.count]), model="gated")
+
+
+class GatedRetriever:
+    """Recalls like ListRetriever once its gate is open."""
+
+    def __init__(self, gate: Gate, error: Exception | None = None) -> None:
+        self.gate, self.error = gate, error
+
+    async def recall(self, query: RetrievalQuery) -> Recall:
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return await ListRetriever().recall(query)
+
+
+class Shelf:
+    """Where late results are put."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.kept: list[Curation] = []
+        self.error = error
+
+    async def keep(self, late: Curation) -> None:
+        if self.error is not None:
+            raise self.error
+        self.kept.append(late)
+
+
+@pytest.fixture
+async def race() -> AsyncIterator[CurationRace]:
+    async with anyio.create_task_group() as tasks:
+        yield CurationRace(tasks)
+        tasks.cancel_scope.cancel()
+
+
+def gated(gate: Gate, count: int = 2, error: Exception | None = None) -> CurationStream:
+    return CurationStream(ListRetriever(), GatedSelector(gate, count, error), HeuristicSelector())
+
+
+async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    gate.open.set()
+    curation = await race.run(gated(gate), turn(), LONG, shelf.keep)
+    assert curation.path is CurationPath.SELECTED
+    await race.idle()
+    assert shelf.kept == []
+
+
+async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_receipt(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    curation = await race.run(gated(gate), turn(), SHORT, shelf.keep)
+    assert (gate.passed, gate.cancelled) == (0, 0)
+    report = stream_report(curation)
+    assert (report.path, report.code, report.selected) == (CurationPath.TIMEOUT, "deadline", ())
+    assert len(report.candidates) == 5
+    assert {candidate.code for candidate in report.candidates} == {"not_asked"}
+    assert "50 ms" in report.reason
+    assert "5 candidates" in report.reason
+
+
+async def test_a_recall_that_hangs_is_left_alone_too(race: CurationRace) -> None:
+    gate = Gate()
+    stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
+    curation = await race.run(stream, turn(), SHORT, Shelf().keep)
+    assert (curation.path, curation.candidates) == (CurationPath.TIMEOUT, ())
+    assert "recall was still under way" in curation.reason
+
+
+async def test_what_comes_late_is_kept(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    await race.run(gated(gate), turn(), SHORT, shelf.keep)
+    gate.open.set()
+    await race.idle()
+    (late,) = shelf.kept
+    assert late.path is CurationPath.SELECTED
+    assert len(late.selection.entry_ids) == 2
+
+
+@pytest.mark.parametrize(("count", "error"), [(0, None), (2, ValueError("broke"))])
+async def test_an_empty_or_failed_answer_is_never_kept(race: CurationRace, count: int, error: Exception | None) -> None:
+    gate, shelf = Gate(), Shelf()
+    await race.run(gated(gate, count, error), turn(), SHORT, shelf.keep)
+    gate.open.set()
+    await race.idle()
+    assert shelf.kept == []
+
+
+async def test_a_late_choice_of_the_heuristic_is_not_kept(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
+    await race.run(stream, turn(), SHORT, shelf.keep)
+    gate.open.set()
+    await race.idle()
+    assert shelf.kept == []
+
+
+async def test_background_work_ends_with_its_time(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    await race.run(gated(gate), turn(), replace(SHORT, background_seconds=0.05), shelf.keep)
+    await race.idle()
+    assert (gate.passed, gate.cancelled, shelf.kept) == (0, 1, [])
+
+
+async def test_the_heuristic_answers_when_the_selector_s_time_is_over(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    curation = await race.run(gated(gate), turn(), replace(LONG, selector_timeout_ms=20), shelf.keep)
+    assert (curation.path, curation.code) == (CurationPath.FALLBACK, "selector_timeout")
+    assert 1 <= len(curation.selection.entry_ids) <= 3
+    assert gate.passed == 0
+    gate.open.set()
+    await race.idle()
+    assert [late.path for late in shelf.kept] == [CurationPath.SELECTED]
+
+
+async def test_the_selector_s_time_waits_for_recall_but_not_past_the_deadline(race: CurationRace) -> None:
+    recall_gate, select_gate = Gate(), Gate()
+    stream = CurationStream(GatedRetriever(recall_gate), GatedSelector(select_gate), HeuristicSelector())
+    found: list[Curation] = []
+
+    async def ask() -> None:
+        found.append(await race.run(stream, turn(), replace(LONG, selector_timeout_ms=1), Shelf().keep))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await recall_gate.came.wait()
+        await anyio.sleep(0.02)
+        assert found == []
+        recall_gate.open.set()
+    assert found[0].code == "selector_timeout"
+    late = await race.run(stream, turn(), replace(SHORT, selector_timeout_ms=20), Shelf().keep)
+    assert late.code == "selector_timeout"
+    never = CurationStream(GatedRetriever(Gate()), GatedSelector(Gate()), HeuristicSelector())
+    nothing = await race.run(never, turn(), replace(SHORT, selector_timeout_ms=20), Shelf().keep)
+    assert nothing.code == "deadline"
+
+
+async def test_a_selector_s_time_beyond_the_deadline_says_nothing(race: CurationRace) -> None:
+    curation = await race.run(gated(Gate()), turn(), replace(SHORT, selector_timeout_ms=60_000), Shelf().keep)
+    assert curation.code == "deadline"
+
+
+async def test_a_broken_retriever_is_a_sentence_in_the_receipt(
+    race: CurationRace, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    gate.open.set()
+    stream = CurationStream(GatedRetriever(gate, OSError("disk on fire")), None, HeuristicSelector())
+    with caplog.at_level(logging.ERROR):
+        curation = await race.run(stream, turn(), LONG, Shelf().keep)
+    assert (curation.path, curation.code, curation.selection.entry_ids) == (CurationPath.SKIPPED, "internal", ())
+    assert "OSError: disk on fire" in curation.reason
+    assert "Stream B broke off" in caplog.text
+
+
+async def test_a_shelf_that_breaks_hurts_nobody(race: CurationRace, caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    await race.run(gated(gate), turn(), SHORT, Shelf(OSError("full")).keep)
+    gate.open.set()
+    await race.idle()
+    assert "could not be kept" in caplog.text
+
+
+async def test_cancelling_the_turn_cancels_the_work(race: CurationRace) -> None:
+    gate, shelf = Gate(), Shelf()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(race.run, gated(gate), turn(), LONG, shelf.keep)
+        await gate.came.wait()
+        tasks.cancel_scope.cancel()
+    await race.idle()
+    assert (gate.passed, gate.cancelled, shelf.kept) == (0, 1, [])
+
+
+async def test_closing_the_engine_ends_all_work_and_whoever_still_waits_is_told() -> None:
+    waiting, behind = Gate(), Gate()
+    found: list[Curation] = []
+
+    async def ask(race: CurationRace) -> None:
+        found.append(await race.run(gated(waiting), turn(), LONG, Shelf().keep))
+
+    async with anyio.create_task_group() as turns, anyio.create_task_group() as engine:
+        race = CurationRace(engine)
+        await race.run(gated(behind), turn(), SHORT, Shelf().keep)
+        turns.start_soon(ask, race)
+        await waiting.came.wait()
+        engine.cancel_scope.cancel()
+    assert [curation.code for curation in found] == ["closed"]
+    assert (waiting.cancelled, behind.cancelled) == (1, 1)
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAiServer]:
+    with OpenAiServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def flash(server: OpenAiServer) -> AsyncIterator[CurationStream]:
+    model = LiteLlmModel("openai/small", api_base=server.api_base)
+    await model.warm()
+    yield CurationStream(ListRetriever(), FlashSelector(model, timeout_seconds=600), HeuristicSelector())
+    await model.close()
+
+
+async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
+    race: CurationRace, server: OpenAiServer, flash: CurationStream
+) -> None:
+    server.set_script("hang")
+    curation = await race.run(flash, turn(), replace(SHORT, deadline_ms=300), Shelf().keep)
+    assert (curation.path, curation.code) == (CurationPath.TIMEOUT, "deadline")
+    assert len(server.requests) == 1
+
+
+async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and_no_other(
+    race: CurationRace, server: OpenAiServer, flash: CurationStream
+) -> None:
+    server.set_script("slow:0.6")
+    shelf, request = Shelf(), turn()
+    now = await race.run(flash, request, replace(SHORT, deadline_ms=200), shelf.keep)
+    assert now.path is CurationPath.TIMEOUT
+    await race.idle()
+    (late,) = shelf.kept
+    kept = prefetch_of(late, request.plan, "t10", "main", 10, request.user_text)
+
+    fits: Callable[..., tuple[bool, str]] = scene_matches
+    assert fits(kept, request.plan, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]
+    elsewhere = replace(request.plan, active_quest_id="q_other")
+    assert not fits(kept, elsewhere, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]
+    used = prefetched_curation(kept, "Both turns are about 钥匙.", shown=frozenset())
+    assert used.path is CurationPath.PREFETCHED
+    assert used.selection.entry_ids == late.selection.entry_ids
+    assert used.model == "openai/small"
+    assert {candidate.code for candidate in stream_report(used).candidates} == {"selected"}
+
+
+async def test_many_turns_at_once_each_get_their_own_answer(race: CurationRace, server: OpenAiServer) -> None:
+    server.set_script("match:钥匙")
+    model = LiteLlmModel("openai/small", api_base=server.api_base)
+    stream = CurationStream(ListRetriever(), FlashSelector(model, timeout_seconds=60), HeuristicSelector())
+    paths: list[CurationPath] = []
+
+    async def one() -> None:
+        paths.append((await race.run(stream, turn(), LONG, Shelf().keep)).path)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(16):
+            tasks.start_soon(one)
+    assert paths == [CurationPath.SELECTED] * 16
+    await to_thread.run_sync(server.wait_for_requests, 16)
+    await model.close()
