@@ -23,6 +23,7 @@ _BLOCK_KEYS = ("id", "file", "type", "slot", "priority", "layer", "section", "vo
 _DEPTH = 8
 
 Files = Mapping[str, TemplateFile]
+Blocks = dict[str, dict[str, Any]]
 Lines = Mapping[tuple[str | int, ...], int]
 
 
@@ -49,21 +50,28 @@ def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
     if template_id not in known:
         reason = f"there is no template {template_id!r}; there are: {', '.join(known)}"
         raise TemplateError(f"{template_id}/{MANIFEST}", None, reason)
-    raw = _merged(files, template_id, 0)
-    specs = [_spec(files, template_id, block_id, fields) for block_id, fields in raw.items()]
+    folders, blocks = _merged(files, template_id, 0)
+    specs = [_spec(files, folders, block_id, fields) for block_id, fields in blocks.items()]
     return tuple(sorted(specs, key=lambda spec: (spec.order, spec.block_id)))
 
 
-def _merged(files: Files, template_id: str, depth: int) -> dict[str, dict[str, Any]]:
-    """Return the raw fields of each block, those of what the template extends under its own."""
+def _merged(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...], Blocks]:
+    """Return the folders that a template's files may be in, its own first, and the raw fields of each of its blocks."""
     file = files.get(f"{template_id}/{MANIFEST}")
-    if file is None:
-        return {} if template_id == COMMON_TEMPLATE else _merged(files, COMMON_TEMPLATE, depth + 1)
-    document, lines = _document(file)
+    if file is None and template_id == COMMON_TEMPLATE:
+        return (template_id,), {}
+    document, lines = ({}, {}) if file is None else _document(file)
     parent = document.get("extends", None if template_id == COMMON_TEMPLATE else COMMON_TEMPLATE)
-    if parent is not None and (parent not in template_ids(files) or depth > _DEPTH):
+    if file is not None and parent is not None and (parent not in template_ids(files) or depth > _DEPTH):
         raise _fault(file, lines, ("extends",), "must name another template that does not extend this one")
-    blocks = _merged(files, parent, depth + 1) if isinstance(parent, str) else {}
+    folders, blocks = _merged(files, parent, depth + 1) if isinstance(parent, str) else ((), {})
+    if file is not None:
+        _change(blocks, document, file, lines)
+    return (template_id, *folders), blocks
+
+
+def _change(blocks: Blocks, document: Mapping[str, Any], file: TemplateFile, lines: Lines) -> None:
+    """Put the blocks of one manifest over those of its parent, and leave out what it does not want."""
     for place, entry in enumerate(document.get("blocks") or ()):
         where = ("blocks", place)
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
@@ -77,7 +85,6 @@ def _merged(files: Files, template_id: str, depth: int) -> dict[str, dict[str, A
         if block_id not in blocks:
             raise _fault(file, lines, ("without", place), f"there is no block {block_id!r} to leave out")
         del blocks[block_id]
-    return blocks
 
 
 def _document(file: TemplateFile) -> tuple[dict[str, Any], Lines]:
@@ -94,14 +101,14 @@ def _document(file: TemplateFile) -> tuple[dict[str, Any], Lines]:
     return document, lines
 
 
-def _spec(files: Files, template_id: str, block_id: str, fields: Mapping[str, Any]) -> BlockSpec:
+def _spec(files: Files, folders: tuple[str, ...], block_id: str, fields: Mapping[str, Any]) -> BlockSpec:
     missing = [key for key in ("file", "type", "slot") if key not in fields]
     if missing:
-        raise TemplateError(f"{template_id}/{MANIFEST}", None, f"block {block_id!r} lacks `{missing[0]}`; add it")
+        raise TemplateError(f"{folders[0]}/{MANIFEST}", None, f"block {block_id!r} lacks `{missing[0]}`; add it")
     titles = fields.get("title", {})
     return BlockSpec(
         block_id=block_id,
-        name=resolve_file(files, template_id, fields["file"]),
+        name=resolve_file(files, folders, fields["file"]),
         type=BlockType(fields["type"]),
         slot=fields["slot"],
         priority=Priority(fields.get("priority", Priority.MEDIUM.value)),

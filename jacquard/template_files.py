@@ -78,13 +78,14 @@ def template_ids(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(folders - {_NO_TEMPLATES, SHIPPED_PREFIX.rstrip("/")}))
 
 
-def resolve_file(files: Mapping[str, TemplateFile], template_id: str, file: str) -> str:
-    """Return the name of a file of a template, which is the one of `chat` where the template has none of its own."""
-    for name in (f"{template_id}/{file}", f"{COMMON_TEMPLATE}/{file}"):
-        if name in files:
+def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file: str) -> str:
+    """Return the name of a template's file: that of the first folder which has it."""
+    for folder in folders:
+        if (name := f"{folder}/{file}") in files:
             return name
-    reason = f"there is no such file, and no {COMMON_TEMPLATE}/{file} in its place; add one"
-    raise TemplateError(f"{template_id}/{file}", None, reason)
+    raise TemplateError(
+        f"{folders[0]}/{file}", None, f"there is no such file, nor one in {', '.join(folders[1:])}; add it"
+    )
 
 
 def _files(root: Path) -> list[Path]:
