@@ -14,6 +14,7 @@ from typing import Any
 
 import json_repair
 
+from filament.brackets import depth, ends_between_ops, likely_end
 from filament.errors import OpError
 from filament.markup import clean_text, unescape
 from filament.verbs import Op, parse_op
@@ -38,9 +39,8 @@ _FENCE_END = re.compile(r"\s*(?:```\s*)?", re.ASCII)
 _OPEN_FENCE = re.compile(r"```[a-z]*[ \t]*\n\s*\Z", re.ASCII | re.I)
 _CLOSE_FENCE = re.compile(r"\s*```[ \t]*(?:\n|\Z)", re.ASCII)
 _BROKEN_CLOSE = re.compile(r"\s*(?:```(?!\w)\s*)?(?:</\w*>?\s*)?", re.ASCII)
-_REPAIR_CHARS, _REPAIR_DEPTH = 3000, 32
+_REPAIR_CHARS, _REPAIR_DEPTH, _FAR_LOOKS = 3000, 32, 4
 _BRACKET = re.compile(r"[\[{]")
-_SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
 _DECODER = JSONDecoder(strict=False)
 
 
@@ -59,7 +59,11 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Tag:
-    """A known tag. `next_close` maps each kind to the index of its next closing tag after this one."""
+    """A known tag.
+
+    `next_close` maps each kind to the index of its next closing tag after this one; `next_open_update` is that of the
+    next tag that opens an update.
+    """
 
     kind: str
     closes: bool
@@ -67,6 +71,7 @@ class _Tag:
     start: int
     end: int
     next_close: dict[str, int] = field(default_factory=dict)
+    next_open_update: int | None = None
 
 
 class _Reader:
@@ -82,6 +87,7 @@ class _Reader:
         self.updates = 0
         self.begun = False
         self.repairable = _REPAIR_CHARS
+        self.far_looks = _FAR_LOOKS
 
     def gather(self, start: int, end: int) -> None:
         """Give the text between two tags to what is open; outside of all tags it is content."""
@@ -103,7 +109,7 @@ def parse_reply(text: str) -> Reply:
     """
     whole = clean_text(text)
     fence = _FENCED_WHOLE.match(whole)
-    if fence and _TAG.match(whole, fence.end()):
+    if fence and _TAG.match(whole, fence.end()) and whole.rstrip().endswith("```"):
         whole = whole[fence.end() :].rstrip().removesuffix("```")
     reader = _Reader(whole)
     at = index = 0
@@ -140,10 +146,13 @@ def _tags(text: str) -> list[_Tag]:
         for match in _TAG.finditer(text)
     ]
     following: dict[str, int] = {}
+    next_update: int | None = None
     for index in range(len(tags) - 1, -1, -1):
-        tags[index] = replace(tags[index], next_close=following)
-        if tags[index].closes:
-            following = {**following, tags[index].kind: index}
+        tag = tags[index] = replace(tags[index], next_close=following, next_open_update=next_update)
+        if tag.closes:
+            following = {**following, tag.kind: index}
+        elif tag.kind == UPDATE and not tag.empty:
+            next_update = index
     return tags
 
 
@@ -228,10 +237,10 @@ def _take_update(reader: _Reader, index: int) -> tuple[int, int]:
     if start is None:
         found = _BRACKET.search(text, tag.end, reader.tags[index + 1].start)
         start = found.start() if found else tag.end
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):
+    decoded = _decode(reader, index, start)
+    if decoded is None:
         return _take_broken(reader, index, start, name)
+    value, end = decoded
     _keep_ops(reader, value, name)
     after = index + 1
     while after < len(reader.tags) and reader.tags[after].start < end:
@@ -247,6 +256,27 @@ def _take_update(reader: _Reader, index: int) -> tuple[int, int]:
     return (closing.end() if closing else end), after
 
 
+def _decode(reader: _Reader, index: int, start: int) -> tuple[Any, int] | None:
+    """Return (value, where it ends) of valid JSON, or None.
+
+    It is looked for up to the next opening of an update; only a few times beyond, for a string that talks of one. A
+    failure costs the length of what was looked at (the error counts its lines).
+    """
+    following = reader.tags[index].next_open_update
+    limits = [len(reader.text) if following is None else reader.tags[following].start]
+    if following is not None and reader.far_looks:
+        limits.append(len(reader.text))
+    for limit in limits:
+        try:
+            value, length = _DECODER.raw_decode(reader.text[start:limit])
+        except (ValueError, RecursionError):
+            continue
+        return value, start + length
+    if len(limits) == 2:
+        reader.far_looks -= 1
+    return None
+
+
 def _take_broken(reader: _Reader, index: int, start: int, name: str) -> tuple[int, int]:
     """Read JSON that is not: it ends at the next tag, or where it looks like ending."""
     text, after = reader.text, index + 1
@@ -255,26 +285,11 @@ def _take_broken(reader: _Reader, index: int, start: int, name: str) -> tuple[in
     if follower is not None and follower.kind == UPDATE and follower.closes:
         _keep_broken(reader, text[start:limit], name, cut=False)
         return follower.end, after + 1
-    end = _likely_end(text, start, limit)
+    end = likely_end(text, start, limit)
     reader.note(f"{name} was not closed; it ends with its JSON.")
     _keep_broken(reader, text[start:end], name, cut=not text[end:].strip())
     closing = _BROKEN_CLOSE.match(text, end, limit)
     return (closing.end() if closing else end), after
-
-
-def _likely_end(text: str, start: int, limit: int) -> int:
-    """Return where unclosed broken JSON ends, so that prose behind it is not swallowed.
-
-    That is where its brackets balance; else the last bracket of its paragraph, unless JSON goes on behind that.
-    """
-    balanced = _scan(text[start:limit])[2]
-    if balanced is not None:
-        return start + balanced
-    paragraph = text.find("\n\n", start, limit)
-    stop = limit if paragraph < 0 else paragraph
-    last = max(text.rfind("}", start, stop), text.rfind("]", start, stop))
-    rest = text[last + 1 : stop].lstrip()
-    return stop if last < 0 or rest[:1] in (",", '"', ":", "[", "{") else last + 1
 
 
 def _keep_broken(reader: _Reader, body: str, name: str, *, cut: bool) -> None:
@@ -287,10 +302,10 @@ def _keep_broken(reader: _Reader, body: str, name: str, *, cut: bool) -> None:
             pass
         else:
             return
-    if cut and not _ends_between_ops(body):
+    if cut and not ends_between_ops(body):
         reader.note(f"{name} was dropped: the reply was cut off in the middle of an op.")
         return
-    if len(body) > reader.repairable or _depth(body) > _REPAIR_DEPTH:
+    if len(body) > reader.repairable or depth(body) > _REPAIR_DEPTH:
         reader.note(f"{name} was dropped: its JSON is broken and too long or too deep to repair.")
         return
     reader.repairable -= len(body)
@@ -303,43 +318,6 @@ def _keep_broken(reader: _Reader, body: str, name: str, *, cut: bool) -> None:
         return
     if _keep_ops(reader, value, name):
         reader.note(f"{name}: its JSON was broken and has been repaired.")
-
-
-def _depth(body: str) -> int:
-    """Return how many brackets are open at once at most, whether in strings or not."""
-    depth = deepest = 0
-    for char in body:
-        if char in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in "]}":
-            depth -= 1
-    return deepest
-
-
-def _scan(body: str) -> tuple[int, bool, int | None]:
-    """Return how many brackets are open at the end, whether a string is, and behind which character all were closed."""
-    opened, in_string, escaped = 0, False, False
-    for place, char in enumerate(body):
-        if in_string:
-            in_string, escaped = escaped or char != '"', char == "\\" and not escaped
-        elif char == '"':
-            in_string = True
-        elif char in "[{":
-            opened += 1
-        elif char in "]}":
-            opened -= 1
-            if opened == 0:
-                return 0, False, place + 1
-    return opened, in_string, None
-
-
-def _ends_between_ops(body: str) -> bool:
-    """Say whether cut-off JSON ends behind a whole op: outside of strings, with no op open."""
-    opened, in_string, _ = _scan(body)
-    outer = 2 if body.startswith("{") else 1
-    allowed = 0 if _SINGLE_OP.match(body) else outer
-    return not in_string and opened <= allowed
 
 
 def _keep_ops(reader: _Reader, value: Any, name: str) -> bool:

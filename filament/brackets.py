@@ -1,0 +1,59 @@
+"""Where JSON that is not JSON probably ends: brackets counted, strings minded, nothing decoded. For `parse` alone."""
+
+from __future__ import annotations
+
+import re
+
+_SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
+
+
+def likely_end(text: str, start: int, limit: int) -> int:
+    """Return where unclosed broken JSON ends, so that prose behind it is not swallowed.
+
+    That is where its brackets balance; else the last bracket of its paragraph, unless JSON goes on behind that.
+    """
+    balanced = scan(text[start:limit])[2]
+    if balanced is not None:
+        return start + balanced
+    paragraph = text.find("\n\n", start, limit)
+    stop = limit if paragraph < 0 else paragraph
+    last = max(text.rfind("}", start, stop), text.rfind("]", start, stop))
+    rest = text[last + 1 : stop].lstrip()
+    return stop if last < 0 or rest[:1] in (",", '"', ":", "[", "{") else last + 1
+
+
+def depth(body: str) -> int:
+    """Return how many brackets are open at once at most, whether in strings or not."""
+    opened = deepest = 0
+    for char in body:
+        if char in "[{":
+            opened += 1
+            deepest = max(deepest, opened)
+        elif char in "]}":
+            opened -= 1
+    return deepest
+
+
+def scan(body: str) -> tuple[int, bool, int | None]:
+    """Return how many brackets are open at the end, whether a string is, and behind which character all were closed."""
+    opened, in_string, escaped = 0, False, False
+    for place, char in enumerate(body):
+        if in_string:
+            in_string, escaped = escaped or char != '"', char == "\\" and not escaped
+        elif char == '"':
+            in_string = True
+        elif char in "[{":
+            opened += 1
+        elif char in "]}":
+            opened -= 1
+            if opened == 0:
+                return 0, False, place + 1
+    return opened, in_string, None
+
+
+def ends_between_ops(body: str) -> bool:
+    """Say whether cut-off JSON ends behind a whole op: outside of strings, with no op open."""
+    opened, in_string, _ = scan(body)
+    outer = 2 if body.startswith("{") else 1
+    allowed = 0 if _SINGLE_OP.match(body) else outer
+    return not in_string and opened <= allowed
