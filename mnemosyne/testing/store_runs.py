@@ -114,7 +114,9 @@ class StoreRuns(StoreTests):
                 (entry,) = await store.entries(SCOPE, ("e",))
                 assert (entry.text, entry.metadata) == (words, {words: words})
 
-    @given(moves=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 999), st.integers(0, 999)), min_size=5, max_size=60))
+    @given(
+        moves=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 999), st.integers(0, 999)), min_size=5, max_size=60)
+    )
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     async def test_any_run_of_moves_agrees_with_the_plain_tree(self, moves: list[tuple[int, int, int]]) -> None:
         """Prepare, commit, append, numbers, fork, switch and stale writes in any order, against a model."""
