@@ -52,7 +52,7 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest -m "not full"
+	$(BIN)/pytest -n 2 --dist loadfile
 
 full: $(VENV)/.dev
 	$(BIN)/pytest -m full

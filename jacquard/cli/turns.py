@@ -89,8 +89,9 @@ def weave(
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
-            await _ready(workshop, session)
-            prepared = await workshop.engine.prepare_turn(session, _text(text), config, turn_id=turn, branch_id=branch)
+            told = _text(text)
+            await _ready(workshop, session, told)
+            prepared = await workshop.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
             await workshop.engine.settle(linger)
 
@@ -143,9 +144,9 @@ def commit(
     run(work)
 
 
-async def _ready(workshop: Workshop, session: str) -> None:
+async def _ready(workshop: Workshop, session: str, told: str) -> None:
     await workshop.ensure_session(session)
-    await workshop.warm()
+    await workshop.warm(told)
     with indexing() as progress:
         await workshop.sync(session, progress)
 

@@ -30,6 +30,7 @@ _FIGURES = re.compile(
     r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
 )
+_ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain.LORE: "lore", Chain.EVENT: "event"}
 
 
@@ -101,8 +102,12 @@ def _scored(request: SelectionRequest) -> list[_Scored]:
 
 def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:
     """Say whether a lore entry is titled as a thing that the input names."""
-    names = {normalise(keyword) for keyword in plan.search_intent.focus_keywords}
-    return candidate.chain is Chain.LORE and normalise(candidate.title) in names - {""}
+    names = {_bare(keyword) for keyword in plan.search_intent.focus_keywords}
+    return candidate.chain is Chain.LORE and _bare(candidate.title) in names - {""}
+
+
+def _bare(name: str) -> str:
+    return _ARTICLE.sub("", normalise(name))
 
 
 def _cost(one: _Scored, chosen: Sequence[_Scored], shares: Mapping[str, float]) -> float:

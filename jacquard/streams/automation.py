@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 
-DIRECTIVE_SLOT = "directive"
 QUESTS_KEY = "quests"
+COUNTS_KEPT = 2048
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,10 +63,13 @@ class Skeleton:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own folder goes before it."""
+    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own folder goes before it.
+
+    Token counts of the newest texts are kept: most of a skeleton is the same as that of the turn before.
+    """
 
     def __init__(self, estimator: TokenEstimator, shipped: Path) -> None:
-        self._estimator = estimator
+        self._count = lru_cache(maxsize=COUNTS_KEPT)(estimator.estimate)
         self._shipped = shipped
 
     def render(self, request: SkeletonInput) -> Skeleton:
@@ -88,12 +92,11 @@ class AutomationStream:
                 scoped = {**variables, "item": {"id": entry.entry_id, "title": entry.title, "text": entry.text}}
                 blocks += self._rendered(templates, spec, scoped, request.world.locale, entry, rank)
         start = previous_history_start(request.window)
-        count = self._estimator.estimate
-        shown = trim_history(request.window.messages, start, request.config.history, count)
+        shown = trim_history(request.window.messages, start, request.config.history, self._count)
         return Skeleton(
             blocks=tuple(blocks),
-            history=history_blocks(shown, request.world, count),
-            user_input=input_block(request.user_text, count),
+            history=history_blocks(shown, request.world, self._count),
+            user_input=input_block(request.user_text, self._count),
             anchors=shown_anchors(state, quests),
             history_start=shown[0].message.message_id if shown else None,
         )
@@ -126,7 +129,7 @@ class AutomationStream:
             layer=spec.layer,
             section=spec.section,
             rank=rank,
-            tokens=self._estimator.estimate(content),
+            tokens=self._count(content),
             volatile=spec.volatile,
             title=(entry.title if entry else "") or title,
             entities=entry.entities if entry else (),

@@ -12,6 +12,7 @@ from time import perf_counter
 
 import anyio
 import numpy as np
+from anyio import to_thread
 
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import RECALLED, chain_weights, lexical_terms, vector_texts
@@ -172,7 +173,8 @@ class HybridRetriever:
         entries: dict[tuple[str, str], MemoryEntry] = {}
         for scope in dict.fromkeys(each.scope for each in scored):
             ids = [each.entry_id for each in scored if each.scope == scope]
-            entries.update({(scope, entry.entry_id): entry for entry in await self._source.entries(scope, ids)})
+            found = await self._source.entries(scope, ids)
+            entries.update({(scope, entry.entry_id): entry for entry in found if not state.query.shows(entry)})
         ranked = [
             state.ranked(entries[each.scope, each.entry_id], each)
             for each in scored
@@ -181,7 +183,7 @@ class HybridRetriever:
         if state.whole:
             ranked.extend(state.ranked_extra())
         chosen = _seated(_unique(ranked), state.query.limit, state.weights)
-        return tuple(self._candidate(each) for each in chosen)
+        return await to_thread.run_sync(lambda: tuple(map(self._candidate, chosen)))
 
     def _candidate(self, each: _Ranked) -> Candidate:
         entry = each.entry

@@ -12,6 +12,10 @@ from typing import Any
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
+MACRO = "macro"
+"""The kind of a narrative over more than one turn; `depth` is that of its last."""
+
+
 class Chain(StrEnum):
     """The six chains of seed 004 section 4; recall reads lore, narrative, event and history."""
 

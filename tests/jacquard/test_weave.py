@@ -75,7 +75,9 @@ def test_cache_first_keeps_the_system_text_and_history_free_of_what_changes():
     assert [m.role for m in made.messages] == ["system", "user", "assistant", "user"]
     assert made.messages[0].content == "text of instruction"
     last = made.messages[-1].content
-    assert last.index("probabilistic") < last.index("deterministic") < last.index("<user_input>\nwhat now\n</user_input>")
+    assert (
+        last.index("probabilistic") < last.index("deterministic") < last.index("<user_input>\nwhat now\n</user_input>")
+    )
 
 
 def test_cache_first_without_history_still_keeps_the_volatile_tail_in_the_users_message():
@@ -93,7 +95,9 @@ def test_in_history_means_exactly_n_newer_messages(depth, place):
 
 def test_a_higher_priority_stands_nearer_to_the_input():
     rules = tuple(SlotRule(slot=s, position=Position.AFTER_HISTORY, priority=p) for s, p in (("near", 9), ("far", 1)))
-    skein = weave([block("n", "near"), block("f", "far")], talk(1), INPUT, SkeinTemplate(layout_id="x", rules=rules)).skein
+    skein = weave(
+        [block("n", "near"), block("f", "far")], talk(1), INPUT, SkeinTemplate(layout_id="x", rules=rules)
+    ).skein
     assert [b.block_id for b in skein.history] == ["m0", "f", "n"]
 
 
@@ -157,7 +161,11 @@ def test_spans_cover_the_prompt_and_tokens_add_up(count, layout, limit):
 
 def test_a_prefix_names_the_block_that_broke_it():
     first = assemble(weave(SKELETON, talk(2), INPUT, CLASSIC).skein, words)
-    changed = [SKELETON[0], block("status", "status", "<status>\nhealth: 60\n</status>", layer="deterministic"), SKELETON[2]]
+    changed = [
+        SKELETON[0],
+        block("status", "status", "<status>\nhealth: 60\n</status>", layer="deterministic"),
+        SKELETON[2],
+    ]
     second = assemble(weave(changed, talk(2), INPUT, CLASSIC).skein, words)
     old = [{"role": m.role, "content": m.content} for m in first.messages]
     broken = prefix(second, old, words)
