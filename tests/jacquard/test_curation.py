@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 from curation_parts import ENTRIES, ListRetriever, turn
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
@@ -232,6 +232,7 @@ ANY = st.text(max_size=50) | st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(entry_id=ANY, title=ANY, text=ANY, speaker=ANY, chain=st.sampled_from([Chain.LORE, Chain.HISTORY, Chain.EVENT]))
 def test_no_entry_breaks_out_of_its_element(entry_id: str, title: str, text: str, speaker: str, chain: Chain) -> None:
     entry = MemoryEntry(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from curation_parts import candidate, head, plan
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard.protocols import Selection
@@ -120,6 +120,7 @@ def test_only_a_selector_s_own_choice_that_is_not_empty_is_kept() -> None:
 WORDS = st.lists(st.sampled_from(["temple key", "elder", "神庙", "wolf", ""]), max_size=3).map(tuple)
 
 
+@settings(deadline=None)
 @given(
     then=WORDS,
     now=WORDS,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard.choice import parse_selection
@@ -135,6 +135,7 @@ def answers(draw: st.DrawFn) -> str:
     return f"{draw(noise)}{text}{draw(noise)}"
 
 
+@settings(deadline=None)
 @given(text=answers() | st.text(), limit=st.integers(0, 6))
 def test_whatever_it_says_the_choice_keeps_the_contract(text: str, limit: int) -> None:
     try:
@@ -149,6 +150,7 @@ def test_whatever_it_says_the_choice_keeps_the_contract(text: str, limit: int) -
     selection.rationale.encode("utf-8")
 
 
+@settings(deadline=None)
 @given(ids=st.lists(st.sampled_from(POOL), unique=True), before=st.text(alphabet="abc \n.", max_size=20))
 def test_a_clean_list_is_read_back_whole(ids: list[str], before: str) -> None:
     assert parse_selection(before + json.dumps(ids), POOL, 5).entry_ids == tuple(ids)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard.errors import ModelError, SelectorError
@@ -66,6 +66,7 @@ ANY = st.text(max_size=60) | st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(entry_id=ANY, title=ANY, preview=ANY, said=ANY, recent=ANY)
 def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: str, said: str, recent: str) -> None:
     request = SelectionRequest(
