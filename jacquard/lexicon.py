@@ -11,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mnemosyne.schema.world import Entity
 
@@ -30,6 +31,9 @@ _UNSPACED = (
 def normalise(text: str) -> str:
     """Return `text` in the form in which texts are compared."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+_normalised_phrase = lru_cache(maxsize=8192)(normalise)
 
 
 def is_unspaced(character: str) -> bool:
@@ -52,7 +56,7 @@ def stands_alone(text: str, start: int, end: int) -> bool:
 
 def mentions(normalised_text: str, phrase: str) -> bool:
     """Return whether `phrase` stands in a text that is normalised already; an empty phrase stands nowhere."""
-    wanted = normalise(phrase)
+    wanted = _normalised_phrase(phrase)
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
         if stands_alone(normalised_text, start, start + len(wanted)):

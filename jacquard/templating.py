@@ -139,6 +139,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     """What both kinds of templates share: no names but ours, no clock, no chance, and limits on everything."""
 
     code_generator_class = _PromptGenerator
+    join_values = staticmethod(join_texts)
+    measured = staticmethod(made)
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
     def __init__(self, loader: BaseLoader, *, safe_output: bool) -> None:
@@ -238,14 +240,6 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         check_number(result)
         return made(result)
 
-    def join_values(self, values: Sequence[Any]) -> str:
-        """Join values as `~` does."""
-        return join_texts(values)
-
-    def measured(self, value: Any) -> Any:
-        """Return a list or mapping that a template wrote, after paying for it."""
-        return made(value)
-
 
 def _filtered(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
@@ -296,10 +290,7 @@ class _SandboxRenderer:
 
     def compile(self, name: str) -> None:
         """Compile a template."""
-        try:
-            self._environment.get_template(name)
-        except Exception as error:
-            raise _readable(error, name, {}, self._source_of) from error
+        _compile(self._environment, name, self._source_of)
 
     def _source_of(self, shown: str) -> TemplateFile | None:
         return next((file for file in self._files.values() if shown in (file.shown, file.name)), None)
@@ -341,7 +332,20 @@ def render_reply(source: str, variables: Mapping[str, Any], *, name: str) -> str
     return _render(environment, file.name, variables, lambda _: file)
 
 
+def check_reply(source: str, *, name: str) -> None:
+    """Compile the template of a reply; TemplateError when it has a fault."""
+    environment, file = _reply_environment(name, source)
+    _compile(environment, file.name, lambda _: file)
+
+
 SourceOf = Callable[[str], TemplateFile | None]
+
+
+def _compile(environment: _Sandbox, name: str, source_of: SourceOf) -> None:
+    try:
+        environment.get_template(name)
+    except Exception as error:
+        raise _readable(error, name, {}, source_of) from error
 
 
 def _render(environment: _Sandbox, name: str, variables: Mapping[str, Any], source_of: SourceOf) -> str:

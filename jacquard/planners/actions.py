@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from jacquard.templating import render_reply
+from jacquard.errors import TemplateError
+from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor
+from mnemosyne.errors import StateOpError
 from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import NumericalAction, WorldPack
 
@@ -82,7 +84,27 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
         return find_anchor(state, str(anchor))
 
     variables = {"state": state, "groups": {**names, **groups}, "item": item}
-    return render_reply(action.reply, variables, name=f"action {action.action_id}: reply").strip()
+    return render_reply(action.reply, variables, name=_reply_name(action)).strip()
+
+
+def action_faults(world: WorldPack) -> tuple[str, ...]:
+    """Return what is wrong with the reply templates of a world's actions, one sentence a fault, for `jacquard validate`.
+
+    Every template is compiled; where the guards hold on the world's first state, the action is also tried out on it.
+    """
+    faults = []
+    for action in world.actions:
+        try:
+            check_reply(action.reply, name=_reply_name(action))
+            if all(condition_holds(guard, world.state) for guard in action.guards):
+                apply_action(action, {}, world.state)
+        except (TemplateError, StateOpError) as error:
+            faults.append(str(error) if isinstance(error, TemplateError) else f"action {action.action_id}: {error}")
+    return tuple(faults)
+
+
+def _reply_name(action: NumericalAction) -> str:
+    return f"action {action.action_id}: reply"
 
 
 def _forms(user_text: str) -> Iterator[str]:
