@@ -270,7 +270,6 @@ class _FileLoader(BaseLoader):
         self._files = files
 
     def get_source(self, environment: Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
-        """Return text and path of a template."""
         if template not in self._files or not template.endswith(".j2"):
             raise TemplateNotFound(template)
         file = self._files[template]
@@ -285,11 +284,9 @@ class _SandboxRenderer:
         self._environment = _Sandbox(_FileLoader(files), safe_output=True)
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of a template."""
         return _render(self._environment, name, variables, self._source_of)
 
     def compile(self, name: str) -> None:
-        """Compile a template."""
         _compile(self._environment, name, self._source_of)
 
     def _source_of(self, shown: str) -> TemplateFile | None:
