@@ -7,6 +7,7 @@ import unicodedata
 from mnemosyne.protocols import TokenEstimator
 
 PREVIEW_TOKENS = 100
+_TOKEN_CHARS = 8
 _SENTENCE_ENDS = frozenset(".!?。！？…；;\n")
 _JOINERS = frozenset("\u200d\ufe0f")
 _MARK = "…"
@@ -16,21 +17,19 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens`.
 
     It is cut after a sentence where one ends in the second half of what fits, else between words, else between characters.
+    What fits is found by proportion in a few steps, so the cut may come a few tokens early.
     """
-    # A token is seldom more than a dozen characters: what is longer need not be counted whole.
     text = text.strip()
-    shown = text[: limit_tokens * 16]
-    if len(shown) == len(text) and estimator.estimate(text) <= limit_tokens:
+    end = min(len(text), limit_tokens * _TOKEN_CHARS)
+    if end == len(text) and estimator.estimate(text) <= limit_tokens:
         return text
-    low, high = 0, len(shown)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if estimator.estimate(shown[:middle] + _MARK) <= limit_tokens:
-            low = middle
-        else:
-            high = middle - 1
-    cut = shown[: _border(shown, low)].rstrip() + _MARK
-    return cut if estimator.estimate(cut) <= limit_tokens else ""
+    while end > 0:
+        cut = text[: _border(text, end)].rstrip() + _MARK
+        cost = estimator.estimate(cut)
+        if cost <= limit_tokens:
+            return cut
+        end = min(end - 1, len(cut) * limit_tokens // cost)
+    return ""
 
 
 def _border(text: str, end: int) -> int:

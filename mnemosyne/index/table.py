@@ -99,7 +99,8 @@ class ScopeTable:
     def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25 among the admitted rows; only rows that hold a term."""
         with self._lock:
-            admitted = self._admitted(where)
+            # Entries without a word take no part in counts, as in LanceDB.
+            admitted = self._admitted(where) & (self._postings.lengths > 0)
             scores = self._postings.scores(terms, admitted)
             return self._best(np.flatnonzero(scores > 0.0), scores[scores > 0.0], limit)
 

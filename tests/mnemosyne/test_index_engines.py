@@ -1,0 +1,174 @@
+"""One suite for every index: in memory, in LanceDB on disk, and the two in tiers. Each rule of `Index` is one test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recall_parts import WORLD, entry, said, unit, where, written
+
+from mnemosyne.index.lance import LanceIndex
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.protocols import Index
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+pytestmark = pytest.mark.anyio
+
+LORE = [
+    entry("gate", "The temple gate opens to the silver key alone."),
+    entry("river", "The river guild ferries travellers for two coins."),
+    entry("庙", "神庙的大门只有银钥匙才能打开。"),
+    entry("会", "河畔行会收两枚铜钱渡人过河。"),
+]
+VECTORS = unit([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.2, 0, 0], [0, 1, 0.2, 0]])
+
+
+@pytest.fixture(params=["memory", "lance", "tiered", "direct"])
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Index]:
+    made: dict[str, Callable[[], Index]] = {
+        "memory": MemoryIndex,
+        "lance": lambda: LanceIndex(str(tmp_path / "index"), tidy_writes=1),
+        "tiered": lambda: TieredIndex(tmp_path / "index"),
+        "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
+    }
+    one = made[request.param]()
+    yield one
+    await one.close()
+
+
+async def ids(hits: Awaitable[tuple[object, ...]]) -> list[str]:
+    return [hit.entry_id for hit in await hits]  # type: ignore[attr-defined]
+
+
+async def test_what_was_added_is_found_by_the_next_search(index: Index) -> None:
+    await index.add(WORLD, written(LORE[:2]), None)
+    assert await ids(index.search_text("temple key", where(), 5)) == ["gate"]
+    await index.add(WORLD, written(LORE[2:], 3), None)
+    assert await ids(index.search_text("河畔行会 guild", where(), 5)) == ["会", "river"]
+
+
+async def test_chinese_and_english_are_found_alike(index: Index) -> None:
+    await index.add(WORLD, written(LORE), None)
+    assert await ids(index.search_text("which key opens the temple?", where(), 1)) == ["gate"]
+    assert await ids(index.search_text("那把钥匙是不是开启神庙的?", where(), 1)) == ["庙"]
+    assert await ids(index.search_text("行会", where(), 5)) == ["会"]
+
+
+async def test_adding_again_replaces_and_deleting_removes(index: Index) -> None:
+    await index.add(WORLD, written(LORE), VECTORS, model="m")
+    await index.add(WORLD, written([entry("gate", "A bare wall stands here now.")], 5), VECTORS[1:2], model="m")
+    assert await index.count(WORLD) == 4
+    assert await ids(index.search_text("temple", where(), 5)) == []
+    assert await ids(index.search_text("wall", where(), 5)) == ["gate"]
+    assert (await ids(index.search_vector(VECTORS[1], where(), 2, model="m"))) == ["gate", "river"]
+    await index.add(WORLD, [SequencedEntry(sequence=6, entry=LORE[0], deleted=True)], None)
+    assert await index.count(WORLD) == 3
+    assert await ids(index.search_text("wall", where(), 5)) == []
+    assert "gate" not in await ids(index.search_vector(VECTORS[1], where(), 9, model="m"))
+    assert await index.watermark(WORLD, Chain.LORE) == 6
+
+
+async def test_vectors_are_ranked_by_cosine_and_those_of_two_models_never_meet(index: Index) -> None:
+    await index.add(WORLD, written(LORE), VECTORS, model="one")
+    hits = await index.search_vector(VECTORS[0], where(), 2, model="one")
+    assert [hit.entry_id for hit in hits] == ["gate", "庙"]
+    assert hits[0].score == pytest.approx(1.0, abs=1e-5)
+    assert hits[1].score == pytest.approx(float(VECTORS[0] @ VECTORS[2]), abs=1e-5)
+    assert await index.search_vector(VECTORS[0], where(), 2, model="two") == ()
+    assert await index.unseen(WORLD, "two", 9) == ("gate", "river", "庙", "会")
+    await index.add(WORLD, written(LORE[:1]), unit([[1, 1]]), model="two")
+    assert await ids(index.search_vector(unit([[1, 0]])[0], where(), 9, model="two")) == ["gate"]
+    assert await index.unseen(WORLD, "two", 9) == ("river", "庙", "会")
+    assert await index.search_vector(VECTORS[0], where(), 2, model="one") == ()
+
+
+async def test_entries_without_a_vector_are_seen_but_not_found_by_one(index: Index) -> None:
+    vectors = VECTORS.copy()
+    vectors[2:] = np.nan
+    await index.add(WORLD, written(LORE), vectors, model="m")
+    assert await index.unseen(WORLD, "m", 9) == ()
+    assert await ids(index.search_vector(VECTORS[0], where(), 9, model="m")) == ["gate", "river"]
+    await index.add(WORLD, written([entry("late", "not looked at")], 9), None)
+    assert await index.unseen(WORLD, "m", 9) == ("late",)
+
+
+async def test_lineage_chains_and_exclusions_come_before_ranking(index: Index) -> None:
+    scope = "session:s1"
+    talk = [said(f"m{depth}", "Mara", f"The key, told at {depth}.", depth) for depth in range(1, 8)]
+    side = [
+        said(f"x{depth}", "Mara", f"The key key key of another life {depth}.", depth, "side") for depth in (4, 5, 6)
+    ]
+    rootless = entry("note", "A key without a place.", Chain.EVENT, scope=scope)
+    await index.add(scope, written([*talk, *side, rootless]), None)
+    main = [("main", 5)]
+    assert set(await ids(index.search_text("key", where(scope, lineage=main), 50))) == {
+        "m1",
+        "m2",
+        "m3",
+        "m4",
+        "m5",
+        "note",
+    }
+    forked = [("side", 5), ("main", 3)]
+    found = await ids(index.search_text("key", where(scope, lineage=forked), 50))
+    assert set(found) == {"m1", "m2", "m3", "x4", "x5", "note"}
+    assert set(await ids(index.search_text("key", where(scope, lineage=[]), 50))) == {"note"}
+    history = where(scope, chains=frozenset({Chain.HISTORY}), lineage=main, exclude=["m1", "m2", "m3", "unknown"])
+    assert set(await ids(index.search_text("key", history, 2))) == {"m4", "m5"}
+    hits = await index.search_text("key", history, 2)
+    assert {hit.entry_id: hit.depth for hit in hits} == {"m4": 4, "m5": 5}
+
+
+async def test_ties_are_broken_by_id_and_the_limit_is_kept(index: Index) -> None:
+    await index.add(WORLD, written([entry(name, "the same words") for name in "dbca"]), unit([[1, 0]] * 4), model="m")
+    assert await ids(index.search_text("words", where(), 9)) == ["a", "b", "c", "d"]
+    assert await ids(index.search_vector(unit([[1, 0]])[0], where(), 9, model="m")) == ["a", "b", "c", "d"]
+    assert len(await index.search_text("words", where(), 2)) == 2
+
+
+async def test_newest_and_watermarks(index: Index) -> None:
+    assert await index.watermark(WORLD, Chain.LORE) == 0
+    assert await index.newest(WORLD, Chain.LORE, 2) == ()
+    await index.add(WORLD, written(LORE, 11), None)
+    assert await index.watermark(WORLD, Chain.LORE) == 14
+    assert await index.watermark(WORLD, Chain.EVENT) == 0
+    assert await index.newest(WORLD, Chain.LORE, 2) == ("庙", "会")
+
+
+async def test_terms_may_carry_weights(index: Index) -> None:
+    await index.add(WORLD, written(LORE), None)
+    assert await ids(index.search_text({"templ": 0.1, "guild": 3.0}, where(), 2)) == ["river", "gate"]
+    assert await ids(index.search_text({"templ": 3.0, "guild": 0.1}, where(), 2)) == ["gate", "river"]
+    assert await index.search_text({}, where(), 2) == ()
+    assert await index.search_text("?!", where(), 2) == ()
+
+
+async def test_keys_replace_the_words_of_an_entry(index: Index) -> None:
+    await index.add(WORLD, written(LORE[:2]), None, keys=["moonlight", "sunlight"])
+    assert await ids(index.search_text("sunlight", where(), 5)) == ["river"]
+    assert await index.search_text("temple", where(), 5) == ()
+
+
+@pytest.mark.parametrize("odd", ["it's", "a'; drop", "钥匙", 'quote"d', "per%cent_", "new\nline", "back\\slash", "{b}"])
+async def test_ids_are_data_wherever_they_stand(index: Index, odd: str) -> None:
+    scope = f"session:{odd}"
+    chain = Chain.EVENT
+    others = entry("other", "a key too", chain, scope=scope, branch_id=odd, depth=1)
+    await index.add(scope, written([entry(odd, "the key", chain, scope=scope, branch_id=odd, depth=1), others]), None)
+    assert set(await ids(index.search_text("key", where(scope, lineage=[(odd, 1)]), 5))) == {odd, "other"}
+    assert await ids(index.search_text("key", where(scope, exclude=[odd]), 5)) == ["other"]
+    await index.add(scope, [SequencedEntry(sequence=3, entry=entry(odd, "", chain, scope=scope), deleted=True)], None)
+    assert await ids(index.search_text("key", where(scope), 5)) == ["other"]
+
+
+async def test_a_scope_that_was_never_written_is_empty(index: Index) -> None:
+    assert await index.count("session:none") == 0
+    assert await index.search_text("key", where("session:none"), 5) == ()
+    assert await index.search_vector(VECTORS[0], where("session:none"), 5, model="m") == ()
+    assert await index.unseen("session:none", "m", 5) == ()
+    await index.settle()
+    assert index.faults() == ()

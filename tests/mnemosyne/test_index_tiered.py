@@ -1,0 +1,156 @@
+"""The folder under the memory: reopening, damage, growth past memory, two processes' worth of handles."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from recall_parts import WORLD, entry, unit, where, written
+
+from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.lance import LanceIndex
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+pytestmark = pytest.mark.anyio
+
+MANY = [entry(f"e{number}", f"the {number}th key of house{number % 7} 钥匙") for number in range(40)]
+VECTORS = unit([[1.0, float(number)] for number in range(40)])
+
+
+async def test_what_was_closed_is_there_again(tmp_path: Path) -> None:
+    first = TieredIndex(tmp_path)
+    await first.add(WORLD, written(MANY), VECTORS, model="m")
+    before = await first.search_text("house3 钥匙", where(), 9)
+    nearest = await first.search_vector(VECTORS[5], where(), 9, model="m")
+    await first.close()
+    second = TieredIndex(tmp_path)
+    assert await second.search_text("house3 钥匙", where(), 9) == before
+    assert await second.search_vector(VECTORS[5], where(), 9, model="m") == pytest.approx(nearest)
+    assert await second.watermark(WORLD, Chain.LORE) == 40
+    assert await second.unseen(WORLD, "m", 9) == ()
+    await second.add(WORLD, [SequencedEntry(sequence=41, entry=MANY[3], deleted=True)], None)
+    await second.close()
+    third = TieredIndex(tmp_path)
+    assert await third.count(WORLD) == 39
+    await third.close()
+
+
+async def test_a_crash_loses_only_what_the_store_still_has(tmp_path: Path) -> None:
+    crashed = TieredIndex(tmp_path, held_rows=30)
+    await crashed.add(WORLD, written(MANY[:30]), None)
+    await crashed.add(WORLD, written(MANY[30:], 31), None)
+    reopened = TieredIndex(tmp_path)
+    assert await reopened.watermark(WORLD, Chain.LORE) == 30
+    await reopened.add(WORLD, written(MANY[30:], 31), None)
+    assert await reopened.count(WORLD) == 40
+    await reopened.close()
+
+
+async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path) -> None:
+    index = TieredIndex(tmp_path, memory_rows=25)
+    await index.add(WORLD, written(MANY), VECTORS, model="m")
+    in_memory = await index.search_text("house3", where(), 9)
+    await index.settle()
+    on_disk = await index.search_text("house3", where(), 9)
+    assert [hit.entry_id for hit in on_disk] == [hit.entry_id for hit in in_memory]
+    await index.add(WORLD, written([entry("new", "house3 again")], 41), VECTORS[:1], model="m")
+    assert "new" in {hit.entry_id for hit in await index.search_text("house3", where(), 9)}
+    assert await index.count(WORLD) == 41
+    assert index.faults() == ()
+    await index.close()
+
+
+async def test_old_scopes_leave_memory_and_come_back(tmp_path: Path) -> None:
+    index = TieredIndex(tmp_path, open_scopes=2)
+    for number in range(5):
+        await index.add(f"world:{number}", written([entry(f"e{number}", "a key", scope=f"world:{number}")]), None)
+    await index.settle()
+    for number in range(5):
+        assert [hit.entry_id for hit in await index.search_text("key", where(f"world:{number}"), 3)] == [f"e{number}"]
+    await index.close()
+
+
+@pytest.mark.parametrize("harm", ["truncate", "garbage", "no_data", "manifest", "file"])
+async def test_a_damaged_folder_is_named_and_recall_goes_on(tmp_path: Path, harm: str) -> None:
+    folder = tmp_path / "index"
+    whole = TieredIndex(folder)
+    await whole.add(WORLD, written(MANY), VECTORS, model="m")
+    await whole.close()
+    damage(folder, harm)
+    index = TieredIndex(folder)
+    assert await index.search_text("house3", where(), 9) == ()
+    assert await index.watermark(WORLD, Chain.LORE) == 0
+    assert any(str(folder) in fault and "Remove the index folder" in fault for fault in index.faults())
+    await index.add(WORLD, written(MANY), VECTORS, model="m")
+    assert len(await index.search_text("house3", where(), 9)) == 6
+    assert (await index.search_vector(VECTORS[5], where(), 1, model="m"))[0].entry_id == "e5"
+    await index.settle()
+    await index.close()
+    shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    again = TieredIndex(folder)
+    await again.add(WORLD, written(MANY), VECTORS, model="m")
+    await again.close()
+    assert await TieredIndex(folder).count(WORLD) == 40
+
+
+def damage(folder: Path, harm: str) -> None:
+    if harm == "file":
+        shutil.rmtree(folder)
+        folder.write_text("not a folder")
+        return
+    kind = "_versions/*.manifest" if harm == "manifest" else "data/*.lance"
+    files = list(folder.glob(f"*.lance/{kind}"))
+    assert files
+    for file in files:
+        if harm == "no_data":
+            file.unlink()
+        elif harm == "truncate":
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        else:
+            file.write_bytes(b"\x00rubbish" * 40)
+
+
+async def test_a_folder_lost_while_in_use_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    index = TieredIndex(folder, memory_rows=-1)
+    await index.add(WORLD, written(MANY), None)
+    assert len(await index.search_text("house3", where(), 9)) == 6
+    shutil.rmtree(folder)
+    assert await index.search_text("house3", where(), 9) == ()
+    assert index.faults()
+    await index.add(WORLD, written(MANY), None)
+    assert len(await index.search_text("house3", where(), 9)) == 6
+    await index.close()
+
+
+async def test_two_handles_see_each_other(tmp_path: Path) -> None:
+    one, other = LanceIndex(str(tmp_path)), LanceIndex(str(tmp_path))
+    await one.add(WORLD, written(MANY[:5]), None)
+    assert await other.count(WORLD) == 5
+    await one.add(WORLD, written(MANY[5:9], 6), None)
+    assert await other.count(WORLD) == 9
+    await other.add(WORLD, written(MANY[3:12], 4), None)
+    assert await one.count(WORLD) == 12
+    await one.close()
+    await other.close()
+
+
+async def test_many_small_writes_are_tidied(tmp_path: Path) -> None:
+    index = LanceIndex(str(tmp_path), tidy_writes=8)
+    for number, each in enumerate(MANY[:20], 1):
+        await index.add(WORLD, written([each], number), None)
+    before = len(list(tmp_path.glob("*.lance/data/*.lance")))
+    await index.settle()
+    assert await index.count(WORLD) == 20
+    assert len(await index.search_text("house3", where(), 9)) == 3
+    assert before >= 20
+    await index.close()
+
+
+async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(IndexUnavailableError, match="file"):
+        await LanceIndex(str(tmp_path / "file")).add(WORLD, written(MANY), None)
