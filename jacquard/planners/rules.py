@@ -15,7 +15,7 @@ from typing import Any
 from jacquard.lexicon import NameDictionary, count_mentions, mentions, normalise
 from jacquard.plan import PlanContext, SearchIntent, Temporal, Triage
 from jacquard.planners.actions import match_action
-from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_WORDS
+from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from jacquard.quests import Quest, active_quests
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.record import SessionWindow
@@ -196,7 +196,7 @@ def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) ->
 
 def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
     """Return which time a normalised input speaks of, and whether a word told so; past wins where both are told alike."""
-    past = count_mentions(text, (*PAST_WORDS, *rules.past_words))
+    past = count_mentions(text, (*PAST_WORDS, *rules.past_words)) + (PAST_PATTERN.search(text) is not None)
     future = count_mentions(text, (*FUTURE_WORDS, *rules.future_words))
     if not past and not future:
         return Temporal.NOW, False

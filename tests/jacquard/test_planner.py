@@ -111,6 +111,10 @@ def test_a_rule_whose_condition_fails_is_passed_over():
         ("开门", Temporal.NOW),
         ("I open the door", Temporal.NOW),
         ("the goodwill of men", Temporal.NOW),
+        ("Before we set out, I take my sword", Temporal.NOW),
+        ("Has it come up before?", Temporal.PAST),
+        ("出发之前，先吃饭", Temporal.NOW),
+        ("他之前来过", Temporal.PAST),
     ],
 )
 def test_words_tell_the_time(text, temporal):
