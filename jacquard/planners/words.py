@@ -19,8 +19,10 @@ _PAST_EN = (
     "did she, did they, when did, what did, where did, why did, how did, who did, have we, have i, have you ever, when was, "
     "when were, who was, just now"
 )
-_FUTURE_ZH = "接下来 打算 计划 准备去 即将 将要 将会 将来 未来 今后 以后 往后 下一步 "
-    "下次 下回 明天 明晚 后天 明年 下周 下个月 待会 等会 一会儿 稍后"
+_FUTURE_ZH = (
+    "接下来 打算 计划 准备去 即将 将要 将会 将来 未来 今后 以后 往后 下一步 下次 下回 "
+    "明天 明晚 后天 明年 下周 下个月 待会 等会 一会儿 稍后"
+)
 _FUTURE_EN = (
     "will, shall, going to, gonna, plan to, plan on, planning to, intend to, about to, tomorrow, next time, next week, "
     "next month, next year, soon, tonight, from now on, in the future, what next, what's next, i'll, we'll, you'll, he'll, "
