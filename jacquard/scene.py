@@ -42,7 +42,10 @@ def scene_of(
     restricted: Iterable[MemoryEntry],
     config: RuntimeConfig,
 ) -> Scene:
-    """Return the scene; `shown` are the history messages that the prompt will hold."""
+    """Return the scene; `shown` are the history messages that the prompt will hold.
+
+    Keywords steer recall only where the world's dictionary found them: guessed ones are words of the input already.
+    """
     hidden = hidden_entries(tuple(restricted), config.viewer, window.state)
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
     in_prompt = {item.message.message_id for item in shown}
@@ -55,7 +58,7 @@ def scene_of(
         session_id=window.head.session_id,
         lineage=window.head.lineage,
         depth=window.head.depth,
-        keywords=intent.focus_keywords,
+        keywords=intent.focus_keywords if plan.entities else (),
         recent=tuple(item.message.content for item in shown[-RECENT_MESSAGES:]),
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),

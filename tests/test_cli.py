@@ -213,6 +213,9 @@ def test_import_makes_sessions_from_a_corpus(run):
     assert "goats" in turn["messages"][0]["content"]
 
 
+IN_FOREST = ["weave", "--world", FOREST / "zh", "--session", "s", "--input"]
+
+
 @pytest.mark.parametrize(
     ("args", "say"),
     [
@@ -221,11 +224,11 @@ def test_import_makes_sessions_from_a_corpus(run):
         (["weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
         (["import", "no_such.jsonl"], "no_such.jsonl"),
         (
-            ["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--layout", "sideways"],
+            [*IN_FOREST, "hi", "--layout", "sideways"],
             "Known layouts",
         ),
-        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--template", "opera"], "opera"),
-        (["weave", "--world", FOREST / "zh", "--session", "s", "--input", "  "], "empty"),
+        ([*IN_FOREST, "hi", "--template", "opera"], "opera"),
+        ([*IN_FOREST, "  "], "empty"),
         (
             [
                 "weave",
@@ -243,7 +246,7 @@ def test_import_makes_sessions_from_a_corpus(run):
             "What must be kept",
         ),
         (
-            ["weave", "--world", FOREST / "zh", "--session", "s", "--input", "hi", "--embedder", "no_such_model"],
+            [*IN_FOREST, "hi", "--embedder", "no_such_model"],
             "no_such_model",
         ),
         (["commit", "--session", "s", "--text", "x", "--file", "y"], "one of them"),

@@ -60,7 +60,8 @@ def test_classic_puts_both_streams_into_the_system_text_and_the_input_last():
     assert [m.role for m in made.messages] == ["system", "user", "assistant", "user"]
     assert made.messages[0].content == (
         "text of instruction\n\n"
-        '<context_layer type="deterministic">\n<status>\nhealth: 85\n</status>\n<guidance>\ngo: on\n</guidance>\n</context_layer>\n\n'
+        '<context_layer type="deterministic">\n<status>\nhealth: 85\n</status>\n'
+        "<guidance>\ngo: on\n</guidance>\n</context_layer>\n\n"
         '<context_layer type="probabilistic" model="m&amp;m">\n<knowledge_base>\n<entry>k</entry>\n</knowledge_base>\n'
         "<relevant_memories>\n<memory>m</memory>\n</relevant_memories>\n</context_layer>"
     )
