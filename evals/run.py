@@ -177,7 +177,10 @@ async def _select(selector: Selector, request: SelectionRequest) -> tuple[Select
 
 
 def _shown(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage:
-    """Return a line of the talk before a query as a message that stands in the prompt already."""
+    """Return a line of the talk before a query as a message that stands in the prompt already.
+
+    It was said after everything that is remembered, so it hides nothing of that.
+    """
     said = query.history[place]
     first = query.history[0].speaker
     return WindowMessage(
@@ -189,7 +192,7 @@ def _shown(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage
         ),
         turn_id=f"{query.query_id}:said",
         branch_id=head.branch_id,
-        depth=head.depth,
+        depth=head.depth + 1 + place,
     )
 
 

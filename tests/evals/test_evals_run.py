@@ -112,6 +112,13 @@ def test_words_alone_find_what_they_should(folder):
     assert found["counts"]["pools"] == 3
 
 
+def test_talk_before_a_query_hides_no_memory(folder):
+    said = [{"speaker": "A", "text": "小满有一只乌鸦。"}, {"speaker": "B", "text": "哦？"}]
+    query = {"id": "q", "session": "zh", "query": "它会说话吗？", "history": said, "relevant": {"zh:2": 1}}
+    (folder / "queries.jsonl").write_text(json.dumps(query, ensure_ascii=False), encoding="utf-8")
+    assert report(folder, "--retriever", "bm25")["queries"][0]["retrieved"][0] == "zh:2"
+
+
 def test_no_session_sees_another_ones_documents(folder):
     for row in report(folder, "--retriever", "bm25")["queries"]:
         assert all(each.startswith((f"{row['session']}:", "all:")) for each in row["retrieved"])
