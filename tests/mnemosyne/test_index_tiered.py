@@ -142,12 +142,16 @@ async def test_many_small_writes_are_tidied(tmp_path: Path) -> None:
     index = LanceIndex(str(tmp_path), tidy_writes=8)
     for number, each in enumerate(MANY[:20], 1):
         await index.add(WORLD, written([each], number), None)
-    before = len(list(tmp_path.glob("*.lance/data/*.lance")))
+    before = data_files(tmp_path)
     await index.settle()
+    assert before >= 20
     assert await index.count(WORLD) == 20
     assert len(await index.search_text("house3", where(), 9)) == 3
-    assert before >= 20
     await index.close()
+
+
+def data_files(folder: Path) -> int:
+    return len(list(folder.glob("*.lance/data/*.lance")))
 
 
 async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:

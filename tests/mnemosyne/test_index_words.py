@@ -51,4 +51,6 @@ def test_threads_do_not_mix_their_words() -> None:
 
 
 def test_has_cjk() -> None:
-    assert has_cjk("Mara 去") and has_cjk("한국") and not has_cjk("Mara, naïve Привет")
+    assert has_cjk("Mara 去")
+    assert has_cjk("한국")
+    assert not has_cjk("Mara, naïve Привет")

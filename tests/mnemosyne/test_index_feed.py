@@ -1,0 +1,200 @@
+"""What an entry is found by: neighbours of talk, added one message at a time or all at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, where
+
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.feed import IndexFeeder
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.preview import preview
+from mnemosyne.index.rows import date_words, neighbour_key
+from mnemosyne.index.source import EntryList
+from mnemosyne.index.words import tokens
+from mnemosyne.query import Hit
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)
+
+TALK = [
+    said("m1", "Mara", "Where did we leave the lantern?", 1, at=NOON),
+    said("m2", "Ilvane", "By the old mill, under the stairs.", 1, at=NOON),
+    said("m3", "Mara", "And the silver key?", 2, at=NOON),
+    said("m4", "Ilvane", "I never had it.", 2, at=NOON),
+    said("m5", "Mara", "Then the ferryman has it.", 3, at=NOON + timedelta(days=2)),
+]
+
+
+async def found(index: MemoryIndex, text: str) -> dict[str, float]:
+    hits = await index.search_text(text, where(SESSION), 50)
+    return {hit.entry_id: hit.score for hit in hits}
+
+
+async def test_a_message_is_found_by_its_neighbours_words_but_less_than_by_its_own() -> None:
+    index = MemoryIndex()
+    await IndexFeeder(EntryList(TALK), index, None).feed(SESSION)
+    scores = await found(index, "lantern")
+    assert set(scores) == {"m1", "m2"}
+    assert scores["m1"] > scores["m2"]
+
+
+async def test_messages_of_another_sitting_are_no_neighbours() -> None:
+    index = MemoryIndex()
+    await IndexFeeder(EntryList(TALK), index, None).feed(SESSION)
+    assert set(await found(index, "ferryman")) == {"m5"}
+
+
+async def test_no_branch_lends_words_to_another() -> None:
+    other = said("x2", "Ilvane", "Ask the dragon.", 1, "side", at=NOON)
+    index = MemoryIndex()
+    await IndexFeeder(EntryList([TALK[0], other, TALK[1]]), index, None).feed(SESSION)
+    assert set(await found(index, "dragon")) == {"x2"}
+    assert set(await found(index, "lantern")) == {"m1", "m2"}
+
+
+@pytest.mark.parametrize("fresh_feeder", [False, True])
+async def test_one_by_one_equals_all_at_once(fresh_feeder: bool) -> None:
+    model = LetterEmbedder()
+    whole, grown = MemoryIndex(), MemoryIndex()
+    await IndexFeeder(EntryList(TALK), whole, model).feed(SESSION)
+    source = EntryList()
+    feeder = IndexFeeder(source, grown, model)
+    for message in TALK:
+        source.append([message])
+        feeder = IndexFeeder(source, grown, model) if fresh_feeder else feeder
+        await feeder.feed(SESSION)
+    for text in ("lantern", "key mill", "ferryman", "2024"):
+        assert await found(grown, text) == pytest.approx(await found(whole, text))
+    query = (await model.embed(["silver key"], "query"))[0]
+    one, other = [
+        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
+        for index in (whole, grown)
+    ]
+    assert one == pytest.approx(other, abs=1e-6)
+    assert await grown.count(SESSION) == len(TALK)
+
+
+async def test_vectors_lean_on_neighbours_and_have_length_one() -> None:
+    model, index = LetterEmbedder(letters="xyz"), MemoryIndex()
+    talk = [said("a", "", "xxxx", 1), said("b", "", "yyyy", 1), said("c", "", "zzzz", 2)]
+    await IndexFeeder(EntryList(talk), index, model).feed(SESSION)
+    towards = (await model.embed(["xxxx"], "query"))[0]
+    scores = {hit.entry_id: hit.score for hit in await index.search_vector(towards, where(SESSION), 9, model="letters")}
+    assert scores["a"] > scores["b"] > scores["c"]
+    assert all(-1.0001 <= score <= 1.0001 for score in scores.values())
+
+
+async def test_chinese_gets_no_vector_from_a_model_that_does_not_know_it() -> None:
+    model, index = LetterEmbedder(), MemoryIndex()
+    source = EntryList([entry("en", "the temple gate"), entry("zh", "神庙的大门")])
+    await IndexFeeder(source, index, model).feed(WORLD)
+    assert model.embedded == ["the temple gate"]
+    query = (await model.embed(["gate"], "query"))[0]
+    assert [hit.entry_id for hit in await index.search_vector(query, where(), 9, model="letters")] == ["en"]
+    assert await index.unseen(WORLD, "letters", 9) == ()
+
+
+async def test_vectors_that_were_left_out_are_made_later_and_only_those() -> None:
+    model, index, seen = LetterEmbedder(), MemoryIndex(), []
+    source = EntryList([*TALK, entry("lore", "a note of the session", Chain.NARRATIVE, depth=1, branch_id="main")])
+    await IndexFeeder(source, index, None).feed(SESSION)
+    feeder = IndexFeeder(source, index, model)
+    fed = await feeder.fill_vectors(SESSION, lambda done, total: seen.append((done, total)))
+    assert fed.entries == len(TALK) + 1
+    assert seen[-1] == (len(TALK) + 1, len(TALK) + 1)
+    before = len(model.embedded)
+    assert (await feeder.fill_vectors(SESSION)).entries == 0
+    assert len(model.embedded) == before
+    assert await found(index, "lantern")
+
+
+async def test_more_new_entries_than_the_limit_get_words_only() -> None:
+    model, index = LetterEmbedder(), MemoryIndex()
+    await IndexFeeder(EntryList(TALK), index, model).feed(SESSION, vector_limit=3)
+    assert model.embedded == []
+    assert len(await index.unseen(SESSION, "letters", 99)) == len(TALK)
+    assert await found(index, "lantern")
+
+
+async def test_a_changed_entry_gets_a_new_vector() -> None:
+    model, index = LetterEmbedder(letters="xyz"), MemoryIndex()
+    source = EntryList([entry("a", "xxxx"), entry("b", "zzzz")])
+    feeder = IndexFeeder(source, index, model)
+    await feeder.feed(WORLD)
+    source.append([entry("a", "yyyy")])
+    source.remove([entry("b", "zzzz")])
+    await feeder.feed(WORLD)
+    towards = (await model.embed(["yyyy"], "query"))[0]
+    hits = await index.search_vector(towards, where(), 9, model="letters")
+    assert [hit.entry_id for hit in hits] == ["a"]
+    assert hits[0].score == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_a_model_that_fails_leaves_words_and_says_why() -> None:
+    class Gone(LetterEmbedder):
+        async def embed(self, texts: object, purpose: object) -> np.ndarray:  # type: ignore[override,type-arg]
+            raise EmbedderUnavailableError("the model has gone fishing")
+
+    index = MemoryIndex()
+    fed = await IndexFeeder(EntryList(TALK), index, Gone()).feed(SESSION)
+    assert fed.entries == len(TALK)
+    assert "fishing" in fed.fault
+    assert await found(index, "lantern")
+    assert len(await index.unseen(SESSION, "letters", 99)) == len(TALK)
+
+
+async def test_progress_reaches_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    entries = [entry(f"e{number}", f"entry {number}") for number in range(300)]
+    source, index = EntryList(entries), MemoryIndex()
+    await IndexFeeder(source, index, None).feed(WORLD, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (300, 300)
+    assert len(seen) >= 2
+    assert all(total == 300 for _, total in seen)
+
+
+def test_the_key_of_a_message_counts_itself_twice() -> None:
+    key = tokens(neighbour_key(TALK[2], [TALK[1], TALK[3]]))
+    assert key.count("silver") == 2
+    assert key.count("mill") == 1
+
+
+def test_days_are_words_in_the_language_of_the_entry() -> None:
+    chinese = said("m", "玛拉", "钥匙在哪里?", 1, at=NOON)
+    assert "2024年5月8日" in date_words(chinese)
+    assert date_words(TALK[0]) == "8 May 2024"
+    assert date_words(entry("a", "x")) == ""
+
+
+TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Z", "S", "M")), max_size=900)
+
+
+@given(TEXT, st.integers(3, 120))
+@settings(deadline=None)
+def test_a_preview_fits_and_is_the_beginning(text: str, limit: int) -> None:
+    estimator = CalibratedEstimator()
+    shown = preview(text, estimator, limit)
+    assert estimator.estimate(shown) <= limit
+    assert shown == text.strip() or (shown.endswith("…") and text.strip().startswith(shown[:-1])) or shown == ""
+
+
+def test_a_preview_ends_with_a_sentence_where_it_can() -> None:
+    text = "The mill is old. " * 60
+    assert preview(text, CalibratedEstimator(), 30).endswith("old.…")
+    chinese = preview("神庙的大门只有银钥匙才能打开。" * 40, CalibratedEstimator(), 50)
+    assert chinese.endswith("打开。…")
+    assert preview("short", CalibratedEstimator(), 30) == "short"
+
+
+def test_entry_lists_number_what_they_are_given() -> None:
+    lists: list[MemoryEntry] = [entry("a", "one"), entry("b", "two")]
+    assert EntryList(lists) is not None
+    assert Hit(entry_id="a", score=1.0).depth is None
