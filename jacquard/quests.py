@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ACTIVE = "active"
+META = "$meta"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,11 +63,7 @@ def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     quests = state.get("quests")
     if not isinstance(quests, Mapping):
         return ()
-    return tuple(
-        _quest(str(key), raw)
-        for key, raw in quests.items()
-        if not str(key).startswith("$") and isinstance(raw, Mapping)
-    )
+    return tuple(_quest(str(key), raw) for key, raw in quests.items() if key != META and isinstance(raw, Mapping))
 
 
 def active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:

@@ -18,7 +18,7 @@ from jacquard.errors import JacquardError
 from jacquard.lexicon import mentions, normalise
 from jacquard.manifest import BlockSpec
 from jacquard.plan import PlanContext
-from jacquard.quests import Quest, active_quests
+from jacquard.quests import META, Quest, active_quests
 from jacquard.skein import Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.talk import history_blocks, input_block
@@ -174,7 +174,7 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
     """Return what a prompt shows of an active quest (seed 004 section 5.2): its open steps, and its values as stored."""
-    row: dict[str, Any] = {"$meta": quest.raw.get("$meta"), "id": quest.quest_id}
+    row: dict[str, Any] = {META: quest.raw.get(META), "id": quest.quest_id}
     if focused:
         row["focus"] = True
     row["status"] = quest.raw.get("status")
@@ -216,4 +216,4 @@ def shown_anchors(state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[s
 def _without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state as the status shows it; empty when nothing but marks is left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
-    return rest if any(not key.startswith("$") for key in rest) else {}
+    return rest if any(key != META for key in rest) else {}
