@@ -74,6 +74,7 @@ def turn_length(
 @app.command("deadline")
 def deadline(
     turns: Annotated[int, typer.Option("--turns", min=1, help="How many turns.")] = 200,
+    messages: Annotated[int, typer.Option("--messages", min=2, help="How long the session is before them.")] = 1000,
     deadline_ms: Annotated[
         int, typer.Option("--deadline-ms", min=1, help="How long a turn waits for Stream B.")
     ] = 1500,
@@ -81,7 +82,7 @@ def deadline(
     json_file: JsonOption = None,
 ) -> None:
     """Prepare turns against a server that is slow, hangs, breaks off and talks rubbish; print how late they are."""
-    _measure(partial(deadline_bench.run, turns, deadline_ms, embedder), deadline_bench.show, json_file)
+    _measure(partial(deadline_bench.run, turns, messages, deadline_ms, embedder), deadline_bench.show, json_file)
 
 
 def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:

@@ -31,7 +31,6 @@ from jacquard.config import CurationConfig, RuntimeConfig, SelectorConfig
 
 SERVER = Path(__file__).resolve().parents[2] / "tests" / "servers" / "openai_server.py"
 SEED = 11
-MESSAGES = 1000
 SLOWEST_SECONDS = 5.0
 REPLY = "<content>So be it, 就这样吧。</content>"
 _FAULTS = ("hang", "status:500", "status:429", "status:401", "drop", "html", "rubbish", "unknown", "many", "empty")
@@ -83,25 +82,27 @@ async def server(steps: Sequence[str], folder: Path) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def run(turns: int, deadline_ms: int, embedder: str, say: Say, progress: Progress) -> dict[str, Any]:
-    """Run `turns` turns of one session against the server and return the figures."""
+async def run(
+    turns: int, messages: int, deadline_ms: int, embedder: str, say: Say, progress: Progress
+) -> dict[str, Any]:
+    """Run `turns` turns of a session of `messages` messages against the server and return the figures."""
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         folder = Path(name)
-        say(f"building a session of {MESSAGES:,} messages")
+        say(f"building a session of {messages:,} messages")
         async with server(script(turns), folder) as api_base:
             config = RuntimeConfig(
                 curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=SLOWEST_SECONDS),
                 selector=SelectorConfig(model="openai/scripted", api_base=api_base),
             )
             async with open_workshop(str(folder / "store"), embedder=embedder, config=config) as workshop:
-                head = await workshop.import_session(session_of(MESSAGES, seed=SEED))
+                head = await workshop.import_session(session_of(messages, seed=SEED))
                 await workshop.warm()
                 await workshop.sync(head.session_id, lambda done, total: progress("indexing", done, total))
                 samples = []
                 for place, text in enumerate(questions(turns, SEED), start=1):
                     samples.append(await _turn(workshop, head.session_id, text, config))
                     progress("turns", place, turns)
-    return _figures(samples, deadline_ms, embedder)
+    return {**_figures(samples, deadline_ms, embedder), "messages": messages}
 
 
 async def _turn(workshop: Workshop, session_id: str, text: str, config: RuntimeConfig) -> Sample:

@@ -10,6 +10,7 @@ from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import accumulate
 from random import Random
 
@@ -105,6 +106,7 @@ def _sentence(random: Random, names: _Names, *, chinese: bool) -> str:
     return form.format(a=drawn[0], b=drawn[1], c=drawn[2], d=drawn[3], thing=thing, number=random.randint(2, 99))
 
 
+@lru_cache(maxsize=4)
 def _names(seed: int) -> _Names:
     random = Random(seed)
     made: dict[str, str] = {}

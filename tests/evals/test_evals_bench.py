@@ -1,0 +1,83 @@
+"""The benchmarks run and print; nothing is said here about how long anything takes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from evals.bench.__main__ import app
+from evals.bench.deadline import script
+from evals.bench.talk import questions, session_of, utterances
+from mnemosyne.index.words import has_cjk
+
+
+def bench(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def test_talk_is_the_same_for_the_same_seed_and_in_both_languages():
+    said = list(utterances(400, 7))
+    assert said == list(utterances(400, 7))
+    assert said != list(utterances(400, 8))
+    assert said[:100] == list(utterances(100, 7)), "a longer talk begins like a shorter one"
+    assert 100 < sum(map(has_cjk, said)) < 300
+    assert len(set(said)) > 390
+    assert list(questions(20, 7)) == list(questions(20, 7))
+
+
+@pytest.mark.parametrize("messages", [2, 7, 100])
+def test_a_session_holds_so_many_messages(messages):
+    start = session_of(messages)
+    assert sum(len(turn.messages) for turn in start.turns) == messages
+    assert len({turn.turn_id for turn in start.turns}) == len(start.turns)
+
+
+def test_the_script_of_faults_is_seeded():
+    assert script(50) == script(50)
+    assert any(step.startswith("slow:") for step in script(50))
+    assert "hang" in script(50)
+
+
+def test_the_list_names_every_benchmark():
+    done = bench("--list")
+    assert done.exit_code == 0
+    assert "turn_length" in done.stdout
+    assert "deadline" in done.stdout
+
+
+def test_turn_length_prints_both_sides_and_their_ratio(tmp_path):
+    file = tmp_path / "figures.json"
+    done = bench("turn_length", "--sizes", "20,40", "--turns", 2, "--json", file)
+    assert done.exit_code == 0, done.output
+    assert "40 messages" in done.stdout
+    assert "times a turn on 20" in done.stdout
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    assert figures["sizes"] == [20, 40]
+    assert {"turn", "prepare", "commit", "· stream_b"} <= set(figures["steps"])
+    assert figures["machine"]["cores"] >= 1
+
+
+@pytest.mark.parametrize("sizes", ["many", "100", "1,100"])
+def test_sizes_that_cannot_be_compared_are_refused(sizes):
+    done = bench("turn_length", "--sizes", sizes)
+    assert done.exit_code == 2
+    assert "--sizes" in done.stderr
+
+
+def test_deadline_counts_every_turn_by_its_road(tmp_path):
+    file = tmp_path / "figures.json"
+    done = bench("deadline", "--turns", 2, "--messages", 20, "--deadline-ms", 300, "--json", file)
+    assert done.exit_code == 0, done.output
+    assert "beyond the deadline" in done.stdout
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    assert sum(figures["paths"].values()) == 2
+    assert sum(road["turns"] for road in figures["roads"]) == 2
+
+
+def test_it_is_run_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "evals.bench", "--list"], capture_output=True, text=True, check=True)
+    assert "turn_length" in done.stdout
