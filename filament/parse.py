@@ -39,7 +39,7 @@ _FENCE_END = re.compile(r"\s*(?:```\s*)?", re.ASCII)
 _OPEN_FENCE = re.compile(r"```[a-z]*[ \t]*\n\s*\Z", re.ASCII | re.I)
 _CLOSE_FENCE = re.compile(r"\s*```[ \t]*(?:\n|\Z)", re.ASCII)
 _BROKEN_CLOSE = re.compile(r"\s*(?:```(?!\w)\s*)?(?:</\w*>?\s*)?", re.ASCII)
-_REPAIR_CHARS, _REPAIR_DEPTH, _FAR_LOOKS = 3000, 32, 4
+_REPAIR_CHARS, _REPAIR_DEPTH, _FAR_LOOKS = 2000, 32, 4
 _BRACKET = re.compile(r"[\[{]")
 _DECODER = JSONDecoder(strict=False)
 
