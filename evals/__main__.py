@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.dataset import read_set
-from evals.errors import EvalError
+from evals.errors import EvalError, SetupError
 from evals.parts import Arm, Choice
 from evals.progress import bars
 from evals.report import print_report, result_json
@@ -103,6 +104,7 @@ def run(
         cache=cache,
     )
     try:
+        _check_place(json_file)
         labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
         with bars(_err) as told:
             result = anyio.run(run_set, labelled, options, told)
@@ -122,10 +124,20 @@ def _write(report: dict[str, Any], file: Path | None) -> None:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
         return
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", errors="replace")
     width = None if sys.stdout.isatty() else 140
     print_report(report, Console(highlight=False, soft_wrap=True, width=width))
+
+
+def _check_place(file: Path | None) -> None:
+    """See before the work that its report can be written after it."""
+    if file is None or file == STANDARD_OUTPUT:
+        return
+    if file.is_dir():
+        raise SetupError(f"{file} is a folder; name a file for the report.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise SetupError(f"{file} cannot be written; name another place for the report.")
 
 
 def _fail(message: str, code: int = 1) -> typer.Exit:

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import ir_measures
 import numpy as np
-from ir_measures import P, R, nDCG
+
+try:
+    import ir_measures
+    from ir_measures import P, R, nDCG
+except ImportError as error:
+    raise ImportError(f"Scoring needs ir-measures ({error}): pip install 'jacquard-context[evals]'") from error
 
 CUTS = (5, 10, 25, 50)
 METRICS = (*(f"recall@{k}" for k in CUTS), *(f"all@{k}" for k in CUTS), "ndcg@5", "precision@5")

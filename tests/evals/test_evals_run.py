@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from evals.__main__ import app
@@ -205,3 +208,18 @@ def test_a_broken_line_is_named(folder):
     done = evals("--data", folder)
     assert done.exit_code == 1
     assert "queries.jsonl:7: relevant.en:1: is 'yes'" in done.stderr
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_the_work(folder):
+    done = evals("--data", folder, "--retriever", "bm25", "--json", folder)
+    assert done.exit_code == 1
+    assert "is a folder" in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_docs_know_the_options():
+    page = (Path(__file__).parents[2] / "docs" / "evaluating.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`(--[a-z-]+)", page.partition("## A set")[0]))
+    command = get_command(app).commands["run"]
+    known = {name for option in command.params for name in option.opts}
+    assert told == known - {"--help"}
