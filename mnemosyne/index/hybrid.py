@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from time import perf_counter
 
 import anyio
@@ -20,7 +21,7 @@ from mnemosyne.index.extra import score_extra
 from mnemosyne.index.feed import FIT, IndexFeeder, Progress
 from mnemosyne.index.fuse import Arm, fuse, shared_tops
 from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
-from mnemosyne.index.preview import preview
+from mnemosyne.index.preview import preview, preview_window
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator, Vectors
 from mnemosyne.query import Candidate, Hit, IndexFilter, Recall, RetrievalQuery, Signals
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
@@ -62,6 +63,7 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._feeder = IndexFeeder(source, index, self._embedder)
+        self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
         """Load the embedding model; one that cannot be had is done without."""
@@ -193,7 +195,7 @@ class HybridRetriever:
             chain=entry.chain,
             kind=entry.kind,
             title=entry.title,
-            preview=preview(entry.text, self._estimator),
+            preview=self._preview(preview_window(entry.text)),
             score=each.score,
             signals=each.signals,
             tags=entry.tags,

@@ -35,6 +35,7 @@ from mnemosyne.schema.record import SequencedEntry
 _WORDS = "tokens"
 _VECTOR = "vector"
 _HNSW_ROWS = 100_000
+_CHAINS = {chain.value: chain for chain in Chain}
 _SCHEMA = pa.schema(
     [
         pa.field("entry_id", pa.string(), nullable=False),
@@ -350,7 +351,7 @@ def _stored_scope(table: Any) -> StoredScope:
     rows = zip(*(table[name].to_pylist() for name in _SCHEMA.names if name != _WORDS), strict=True)
     make = partial(IndexRow, tokens=())
     found = tuple(
-        make(entry_id=entry_id, chain=Chain(chain), branch_id=branch, depth=depth, sequence=sequence, model=model)
+        make(entry_id=entry_id, chain=_CHAINS[chain], branch_id=branch, depth=depth, sequence=sequence, model=model)
         for entry_id, chain, branch, depth, sequence, model in rows
     )
     lists = pc.split_pattern(table[_WORDS], " ")

@@ -83,7 +83,10 @@ class MemoryIndex:
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
-        """Return the best by cosine; exact up to 10,000 admitted vectors, above that exact among the best 40 x limit by sign."""
+        """Return the best by cosine.
+
+        Exact up to 10,000 admitted vectors; above that exact among the eighth (at least 40 x limit) nearest by signs.
+        """
         return await to_thread.run_sync(self.table(where.scope).search_vector, vector, model, where, limit)
 
     def faults(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import unicodedata
 from mnemosyne.protocols import TokenEstimator
 
 PREVIEW_TOKENS = 100
-_TOKEN_CHARS = 8
+_TOKEN_CHARS = 5
 _SENTENCE_ENDS = frozenset(".!?。！？…；;\n")
 _JOINERS = frozenset("\u200d\ufe0f")
 _MARK = "…"
@@ -17,7 +17,8 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens`.
 
     It is cut after a sentence where one ends in the second half of what fits, else between words, else between characters.
-    What fits is found by proportion in a few steps, so the cut may come a few tokens early.
+    What fits is found by proportion in a few steps, and from no more than five characters a token, so that a long text
+    costs no more than a short one; the cut may therefore come early.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)
@@ -30,6 +31,11 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
             return cut
         end = min(end - 1, len(cut) * limit_tokens // cost)
     return ""
+
+
+def preview_window(text: str, limit_tokens: int = PREVIEW_TOKENS) -> str:
+    """Return all of a text that its preview depends on."""
+    return text.strip()[: limit_tokens * _TOKEN_CHARS + 1]
 
 
 def _border(text: str, end: int) -> int:

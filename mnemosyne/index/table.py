@@ -19,6 +19,7 @@ from mnemosyne.schema.memory import Chain
 
 _SIGN_ROWS = 10_000
 _SIGN_OVERSAMPLE = 40
+_SIGN_SHARE = 8
 _COMPACT_ROWS = 1_024
 _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 _NO_BRANCH = 0
@@ -112,8 +113,9 @@ class ScopeTable:
             rows = len(self._ids)
             admitted = self._admitted(where) & self._columns.has_vector[:rows]
             slots = np.flatnonzero(admitted)
-            if len(slots) > max(_SIGN_ROWS, limit * _SIGN_OVERSAMPLE):
-                slots = self._nearest_signs(vector, slots, limit * _SIGN_OVERSAMPLE)
+            nearest = max(limit * _SIGN_OVERSAMPLE, len(slots) // _SIGN_SHARE)
+            if len(slots) > max(_SIGN_ROWS, nearest):
+                slots = self._nearest_signs(vector, admitted, nearest)
             known = self._vectors[:rows]
             # Gathering half of the rows costs as much as multiplying all of them.
             cosines = (known @ vector)[slots] if len(slots) * 2 > rows else known[slots] @ vector
@@ -208,21 +210,26 @@ class ScopeTable:
             self._vectors = self._vectors[: len(keep)][keep[: len(self._vectors)]]
         self._signs, self._signed = None, 0
 
-    def _nearest_signs(self, vector: Vectors, slots: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
-        """Return the `limit` slots whose signs differ least from the vector's: a cut that costs a 32nd of the scan."""
-        if self._vectors is None:
-            return slots
-        rows = min(len(self._ids), len(self._vectors))
-        if self._signs is None or len(self._signs) < rows:
-            wider = np.zeros((len(self._vectors), -(-self._vectors.shape[1] // 64)), dtype=np.uint64)
+    def _nearest_signs(self, vector: Vectors, admitted: Mask, limit: int) -> npt.NDArray[np.int64]:
+        """Return the `limit` admitted slots whose signs differ least from the vector's: a 32nd of the bytes of a scan.
+
+        Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
+        """
+        vectors = self._vectors if self._vectors is not None else np.zeros((0, len(vector)), dtype=np.float32)
+        rows = min(len(self._ids), len(vectors))
+        if self._signs is None or self._signs.shape[1] < rows:
+            wider = np.zeros((-(-vectors.shape[1] // 64), len(vectors)), dtype=np.uint64)
             if self._signs is not None:
-                wider[: self._signed] = self._signs[: self._signed]
+                wider[:, : self._signed] = self._signs[:, : self._signed]
             self._signs = wider
         if self._signed < rows:
-            self._signs[self._signed : rows] = _sign_codes(self._vectors[self._signed : rows])
+            self._signs[:, self._signed : rows] = _sign_codes(vectors[self._signed : rows]).T
             self._signed = rows
-        apart = np.bitwise_count(self._signs[slots] ^ _sign_codes(vector[None, :])).sum(axis=1, dtype=np.int32)
-        return slots[np.sort(np.argpartition(apart, limit)[:limit])]
+        apart = np.zeros(rows, dtype=np.uint16)
+        for word, code in zip(self._signs, _sign_codes(vector[None, :])[0], strict=True):
+            apart += np.bitwise_count(word[:rows] ^ code)
+        apart[~admitted[:rows]] = np.iinfo(np.uint16).max
+        return np.sort(np.argpartition(apart, limit)[:limit])
 
 
 def _sign_codes(vectors: Vectors) -> npt.NDArray[np.uint64]:

@@ -23,7 +23,9 @@ from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder, Vectors
 from mnemosyne.query import Recall
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne.schema.record import ImportedTurn, SessionStart
+from mnemosyne.schema.session import BranchSpan, Message, Role
+from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
@@ -326,6 +328,34 @@ async def test_a_damaged_folder_is_named_and_recall_goes_on(tmp_path: Path) -> N
     assert "index_damaged" in recall.degradations
     assert ids(recall, Chain.LORE)[0] == "key"
     await one.close()
+
+
+async def test_a_session_in_sqlite_is_recalled_along_its_branch(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.db")
+    turns = [
+        ImportedTurn(
+            turn_id=f"t{number}",
+            messages=(
+                Message(role=Role.USER, content=f"Where is the lantern number {number}?", message_id=f"t{number}.u"),
+                Message(role=Role.ASSISTANT, content=f"Under the {number}th bridge.", message_id=f"t{number}.a"),
+            ),
+        )
+        for number in range(1, 7)
+    ]
+    start = SessionStart(session_id="s1", world_id="forest", locale="en", state={}, turns=tuple(turns))
+    await store.create_session(start)
+    await store.replace_world("forest", "1", LORE)
+    one = HybridRetriever(store, TieredIndex(tmp_path / "index"), None, CalibratedEstimator())
+    recall = await one.recall(question("the lantern under the 5th bridge", lineage=(await store.head("s1")).lineage))
+    assert ids(recall, Chain.HISTORY)[0] == "t5.a"
+    head = await store.fork("s1", "t3", "other")
+    forked = await one.recall(question("the lantern under the 5th bridge", lineage=head.lineage))
+    assert {"t1.u", "t2.u", "t3.u", "t3.a"} <= set(ids(forked, Chain.HISTORY))
+    assert not {"t4.u", "t5.a", "t6.a"} & set(ids(forked))
+    await store.replace_world("forest", "2", LORE[1:])
+    assert "key" not in ids(await one.recall(question("the temple key")))
+    await one.close()
+    await store.close()
 
 
 def spoil(folder: Path) -> None:
