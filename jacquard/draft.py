@@ -82,7 +82,8 @@ class TurnDrafter:
             restricted=await parts.store.restricted(scopes),
             config=config,
         )
-        layout = load_layout(config.layout, template_roots(parts.roots, draft.world))
+        roots = template_roots(parts.roots, draft.world)
+        layout = await to_thread.run_sync(load_layout, config.layout, roots)
         skeleton_input = SkeletonInput(
             plan=draft.plan,
             window=replace(window, messages=shown),

@@ -11,7 +11,9 @@ from mnemosyne.schema.memory import Chain
 KEYWORD_WEIGHT = 1.0
 RECENT_WEIGHT = 0.6
 RECENT_DECAY = 0.9
+RECENT_SHARE = 1.0
 RECENT_MESSAGES = 6
+RECENT_CHARS = 480
 _EVEN_WEIGHT = 0.5
 _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HISTORY: 1.2}
 
@@ -19,31 +21,41 @@ _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HI
 def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
     """Return the terms to search for with their weights: the text's 1 each time, keywords 1 more, recent talk less.
 
-    Recent talk counts 0.6 for the newest message and a tenth less for each before it (on the labelled dialogues of both
-    languages, 0.5 to 0.7 are alike, and far better than none).
+    Recent talk counts 0.6 for the newest message and a tenth less for each before it, but all of it together never more
+    than the text: long messages would drown a short question. (Labelled data, words alone, recall@5: dialogues that lean
+    on their talk keep what it gives, kdconv 14 to 28 percent; LoCoMo questions asked amid unrelated talk stay at 65,
+    where unbounded talk takes them to 32.)
     """
     terms = term_weights(query.text)
     for keyword in query.keywords:
         for term in term_weights(keyword):
             terms[term] = terms.get(term, 0.0) + KEYWORD_WEIGHT
+    talk: dict[str, float] = {}
     weight = RECENT_WEIGHT
     for message in reversed(query.recent[-RECENT_MESSAGES:]):
         for term, count in term_weights(message).items():
-            terms[term] = terms.get(term, 0.0) + weight * count
+            talk[term] = talk.get(term, 0.0) + weight * count
         weight *= RECENT_DECAY
+    share = min(1.0, RECENT_SHARE * sum(terms.values()) / sum(talk.values())) if terms and talk else 1.0
+    for term, count in talk.items():
+        terms[term] = terms.get(term, 0.0) + share * count
     return terms
 
 
 def vector_texts(query: RetrievalQuery) -> tuple[str, ...]:
     """Return the texts whose vectors are added up: the text alone, and the text after the recent talk.
 
-    The sum finds more than either (recall@5 on the dialogues of madial_en: 59 against 52 and 55 percent).
+    The sum finds more than either (recall@5 on the dialogues of madial_en: 59 against 52 and 55 percent). Of the talk
+    only the newest RECENT_CHARS characters are taken, so that the model never cuts off the text itself.
     """
     text = query.text.strip()
     if not text:
         return ()
     recent = [message.strip() for message in query.recent[-RECENT_MESSAGES:] if message.strip()]
-    return (text, "\n".join([*recent, text])) if recent else (text,)
+    if not recent:
+        return (text,)
+    talk = "\n".join(recent)[-RECENT_CHARS:]
+    return (text, f"{talk}\n{text}")
 
 
 def chain_weights(query: RetrievalQuery) -> dict[Chain, float]:

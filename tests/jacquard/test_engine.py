@@ -1,0 +1,241 @@
+"""The engine end to end on real parts: SQLite, LanceDB, LiteLLM against a real HTTP server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from servers.openai_server import OpenAiServer
+
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    ContextEngine,
+    CurationConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    open_workshop,
+)
+from jacquard.errors import ConfigError
+from mnemosyne.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
+from mnemosyne.schema.session import Message, Role
+
+pytestmark = pytest.mark.anyio
+
+FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
+SEED_QUESTION = "那把钥匙是不是开启神庙的?我记得之前提到过。"
+SAME_SCENE = "神庙的钥匙到底在谁手里?"
+OTHER_SCENE = "给墨点喂点东西,它叫个不停。"
+
+
+@pytest.fixture
+async def workshop(tmp_path):
+    async with open_workshop(tmp_path / "store", world=FOREST, embedder="none") as opened:
+        await opened.ensure_session("s")
+        yield opened
+
+
+def asking(server, **curation):
+    curation.setdefault("deadline_ms", 20_000)
+    return RuntimeConfig(
+        selector=SelectorConfig(model="openai/x", api_base=server.api_base), curation=CurationConfig(**curation)
+    )
+
+
+async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path):
+    with OpenAiServer("match:翡翠") as server:
+        config = asking(server)
+        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+            await opened.ensure_session("s")
+            await opened.warm(SEED_QUESTION)
+            turn = await opened.engine.prepare_turn("s", SEED_QUESTION)
+    stream = turn.report.stream_b
+    assert (stream.path.value, stream.model) == ("selected", "openai/x")
+    assert "lore_temple_key" in stream.selected
+    assert '<context_layer type="probabilistic" model="openai/x">' in turn.text
+    assert {c.code for c in stream.candidates} == {"selected", "not_selected"}
+    assert {e.evidence_id for e in turn.evidences} == {b.refs[0].evidence_id for b in turn.context_blocks if b.refs}
+    assert turn.package.evidence[0].source_uri.startswith("mnemosyne://")
+
+
+@pytest.mark.parametrize(("next_input", "path"), [(SAME_SCENE, "prefetched"), (OTHER_SCENE, "timeout")])
+async def test_what_came_late_serves_the_next_turn_only_if_the_scene_matches(tmp_path, next_input, path):
+    with OpenAiServer("slow:2") as server:
+        config = asking(server, deadline_ms=700)
+        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+            await opened.ensure_session("s")
+            await opened.warm(SEED_QUESTION)
+            first = await opened.engine.prepare_turn("s", SEED_QUESTION)
+            assert first.report.stream_b.path.value == "timeout"
+            assert first.report.stream_b.selected == ()
+            assert "probabilistic" not in first.text
+            assert "<status>" in first.text
+            assert await opened.engine.settle(20)
+            await opened.engine.commit_assistant_message("s", "他没有回答。")
+            second = await opened.engine.prepare_turn("s", next_input)
+            assert second.report.stream_b.path.value == path
+
+
+async def test_a_late_result_outlives_the_process_but_not_another_branch(tmp_path):
+    with OpenAiServer("slow:1.5") as server:
+        config = asking(server, deadline_ms=500)
+        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+            await opened.ensure_session("s")
+            await opened.warm(SEED_QUESTION)
+            first = await opened.engine.prepare_turn("s", SEED_QUESTION)
+            assert await opened.engine.settle(20)
+            await opened.engine.commit_assistant_message("s", "他没有回答。")
+        async with open_workshop(tmp_path, world=FOREST, embedder="none") as opened:
+            await opened.store.fork("s", "p040", "elsewhere")
+            other = await opened.engine.prepare_turn("s", SAME_SCENE)
+            assert other.report.stream_b.path.value == "fallback"
+            await opened.store.switch("s", "main")
+            again = await opened.engine.prepare_turn("s", SAME_SCENE)
+            assert again.report.stream_b.path.value == "prefetched"
+            assert first.turn_id in again.report.stream_b.reason
+
+
+async def test_the_same_request_is_answered_from_its_record_and_another_anew(workshop):
+    first = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    assert await workshop.engine.prepare_turn("s", SEED_QUESTION) == first
+    other = await workshop.engine.prepare_turn("s", SEED_QUESTION, RuntimeConfig(layout="cache_first"))
+    assert other.turn_id == first.turn_id
+    assert other.report.layout == "cache_first"
+
+
+async def test_an_id_of_the_hosts_own_is_answered_once_also_after_the_commit(workshop):
+    first = await workshop.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
+    await workshop.engine.commit_assistant_message("s", "好。", turn_id="mine")
+    again = await workshop.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
+    assert again.messages == first.messages
+    assert (await workshop.store.head("s")).turn_id == "mine"
+
+
+async def test_an_input_that_took_anothers_place_abandons_it(workshop):
+    first = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    await workshop.engine.prepare_turn("s", OTHER_SCENE)
+    with pytest.raises(TurnNotPendingError):
+        await workshop.engine.commit_assistant_message("s", "好。", turn_id=first.turn_id)
+    revived = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    assert (await workshop.engine.commit_assistant_message("s", "好。")).turn_id == revived.turn_id
+
+
+async def test_a_commit_without_a_prepared_turn_is_refused(workshop):
+    with pytest.raises(TurnNotFoundError):
+        await workshop.engine.commit_assistant_message("s", "好。")
+
+
+async def test_a_commit_on_another_branch_changes_that_branchs_state(workshop):
+    await workshop.engine.prepare_turn("s", OTHER_SCENE, turn_id="on_main")
+    await workshop.store.fork("s", "p001", "early")
+    await workshop.engine.prepare_turn("s", "我先去睡。", turn_id="on_early")
+    reply = '<content>好。</content><state_update>[["SUB", "hero.gold", 5]]</state_update>'
+    done = await workshop.engine.commit_assistant_message("s", reply, turn_id="on_main")
+    assert done.refused is None
+    after = await workshop.store.state_at("s", "on_main")
+    before = await workshop.store.state_at("s", "p040")
+    assert _value(after["hero"]["gold"]) == _value(before["hero"]["gold"]) - 5
+
+
+def _value(field):
+    return field[0] if isinstance(field, list) else field
+
+
+async def test_a_budget_that_is_too_small_writes_nothing(workshop):
+    head = await workshop.store.head("s")
+    small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=400, reserved_reply_tokens=100))
+    with pytest.raises(BudgetExceededError) as caught:
+        await workshop.engine.prepare_turn("s", SEED_QUESTION, small)
+    assert {"instruction", "status"} <= {name for name, _ in caught.value.blocks}
+    assert await workshop.store.head("s") == head
+    assert (await workshop.store.window("s", message_limit=2)).pending is None
+
+
+async def test_a_tight_budget_is_kept_and_what_went_is_named(workshop):
+    tight = RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600))
+    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION, tight)
+    assert turn.report.budget.used_tokens <= 3000
+    dropped = [d for d in turn.report.decisions if d.action.value == "dropped"]
+    assert dropped
+    assert all(d.reason for d in dropped)
+    for decision in dropped:
+        assert decision.block_id not in {span.block_id for span in turn.report.spans}
+
+
+async def test_a_tool_loop_gets_the_prompt_again_with_its_tail_untouched(workshop):
+    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    tail = [{"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}, {"role": "tool", "content": "<raw>"}]
+    messages = await workshop.engine.assemble("s", turn.turn_id, tail)
+    assert messages == [*({"role": m.role, "content": m.content} for m in turn.messages), *tail]
+
+
+async def test_a_numerical_turn_is_over_at_once_and_never_recalled(workshop):
+    turn = await workshop.engine.prepare_turn("s", "吃一块面包")
+    assert turn.reply
+    assert turn.report.stream_b.path.value == "skipped"
+    assert (await workshop.store.head("s")).turn_id == turn.turn_id
+    later = await workshop.engine.prepare_turn("s", "我吃过面包了吗?")
+    assert not any(turn.turn_id in c.entry_id for c in later.report.stream_b.candidates)
+
+
+async def test_what_was_just_said_is_found_by_the_next_turn_once_it_left_the_window(workshop):
+    await workshop.engine.prepare_turn("s", "我把暗号告诉阿苇:青石渡口的第七只白鹭。")
+    await workshop.engine.commit_assistant_message("s", "阿苇记住了。")
+    for place in "沼泽 石桥 断崖 松林 旧井 磨坊 河滩 瀑布 洞口 废塔 草甸 山脊 渡船 果园 墓地 谷仓".split():
+        await workshop.engine.prepare_turn("s", f"我去{place}看看。")
+        told = f"你绕到{place}背面,{place}的影子落在苔藓上,有人在{place}边刻了一道记号。"
+        await workshop.engine.commit_assistant_message("s", told * 6)
+    turn = await workshop.engine.prepare_turn("s", "我说过的暗号是哪一只白鹭?")
+    assert "第七只白鹭" in "".join(m.content for m in turn.messages)
+    assert any("白鹭" in c.preview for c in turn.report.stream_b.candidates if c.chosen)
+
+
+async def test_calls_on_one_session_are_serial_and_none_is_lost(workshop):
+    results = []
+
+    async def play(n):
+        turn = await workshop.engine.prepare_turn("s", f"第{n}次敲门", turn_id=f"turn{n}")
+        results.append(turn)
+
+    async with anyio.create_task_group() as group:
+        for n in range(6):
+            group.start_soon(play, n)
+    assert len({turn.turn_id for turn in results}) == 6
+    assert (await workshop.store.window("s", message_limit=2)).pending is not None
+
+
+async def test_a_stale_write_is_decided_again_once(workshop, monkeypatch):
+    real, calls = workshop.store.save_prepared, []
+
+    async def interrupted(record, *, expected_version):
+        calls.append(expected_version)
+        if len(calls) == 1:
+            raise VersionConflictError("s", expected_version, expected_version + 1)
+        return await real(record, expected_version=expected_version)
+
+    monkeypatch.setattr(workshop.store, "save_prepared", interrupted)
+    assert (await workshop.engine.prepare_turn("s", SEED_QUESTION)).turn_id
+    assert len(calls) == 2
+
+
+async def test_an_engine_must_be_opened_and_an_input_must_say_something(workshop):
+    with pytest.raises(ConfigError, match="Open the engine first"):
+        await ContextEngine(workshop.engine._parts).prepare_turn("s", "hi")
+    with pytest.raises(ConfigError, match="empty"):
+        await workshop.engine.prepare_turn("s", Message(role=Role.USER, content=" \n"))
+
+
+async def test_a_session_of_another_world_is_not_mixed_up(workshop, tmp_path):
+    async with open_workshop(tmp_path / "store", world=FOREST.parent / "en", embedder="none") as other:
+        with pytest.raises(ConfigError, match="lives in world 'whispering_forest'"):
+            await other.ensure_session("s")
+
+
+async def test_no_call_blocks_the_event_loop(workshop):
+    from blockbuster import blockbuster_ctx
+
+    with blockbuster_ctx(scanned_modules=["jacquard", "mnemosyne", "filament"]):
+        turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+        await workshop.engine.commit_assistant_message("s", "好。")
+        await workshop.engine.assemble("s", turn.turn_id)
