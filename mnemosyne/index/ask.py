@@ -11,7 +11,7 @@ from mnemosyne.schema.memory import Chain
 KEYWORD_WEIGHT = 1.0
 RECENT_WEIGHT = 0.6
 RECENT_DECAY = 0.9
-RECENT_SHARE = 1.0
+RECENT_SHARE = 0.7
 RECENT_MESSAGES = 6
 RECENT_CHARS = 480
 _EVEN_WEIGHT = 0.5
@@ -21,9 +21,9 @@ _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HI
 def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
     """Return the terms to search for with their weights: the text's 1 each time, keywords 1 more, recent talk less.
 
-    Recent talk counts 0.6 for the newest message and a tenth less for each before it, but all of it together never more
-    than the text: long messages would drown a short question. (Labelled data, words alone, recall@5: dialogues that lean
-    on their talk keep what it gives, kdconv 14 to 28 percent; LoCoMo questions asked amid unrelated talk stay at 65,
+    Recent talk counts 0.6 for the newest message and a tenth less for each before it, but all of it together at most 0.7 of what
+    the text does: long messages would drown a short question. (Labelled data, words alone, recall@5: dialogues that lean
+    on their talk keep what it gives, kdconv 14 to 26 percent; LoCoMo questions asked amid unrelated talk stay at 66,
     where unbounded talk takes them to 32.)
     """
     terms = term_weights(query.text)
