@@ -147,10 +147,10 @@ def _figures(samples: Sequence[Sample], deadline_ms: int, embedder: str) -> dict
 
 
 def _lateness(values: Sequence[float], deadline_ms: int) -> dict[str, float]:
-    """Return how far the values lie beyond the deadline, 0 for those that are in time."""
-    late = [max(0.0, value - deadline_ms) for value in values]
+    """Return how far those values that lie beyond the deadline do so, and how many they are."""
+    late = [value - deadline_ms for value in values if value > deadline_ms]
     p50, p99 = percentiles(late, 50, 99)
-    return {"p50": p50, "p99": p99, "max": max(late, default=0.0), "late": sum(value > 0 for value in late)}
+    return {"late": len(late), "p50": p50, "p99": p99, "max": max(late, default=0.0)}
 
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
@@ -179,8 +179,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         late = figures[name]
         console.print(
             Text(
-                f"{title}: {late['late']} of {figures['turns']} beyond the deadline, "
-                f"by {late['p50']:.1f} ms p50, {late['p99']:.1f} p99, {late['max']:.1f} max"
+                f"{title}: {late['late']} of {figures['turns']} turns beyond the deadline, "
+                f"these by {late['p50']:.1f} ms p50, {late['p99']:.1f} p99, {late['max']:.1f} max"
             ),
             style="bold",
         )
