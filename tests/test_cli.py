@@ -178,6 +178,29 @@ def test_init_makes_a_pack_that_validates_and_plays(run, weave):
     assert "mine" in again.stderr
 
 
+def test_validate_tells_all_faults_at_once(run):
+    run("init", "mine")
+    Path("mine/planner.yaml").write_text("default_template: opera\n", encoding="utf-8")
+    done = run("validate", "mine", code=1)
+    assert "template 'opera' does not exist; there are: chat, combat, dense, flashback" in done.stderr
+    with Path("mine/world.yaml").open("a", encoding="utf-8") as file:
+        file.write("titel: typo\n")
+    done = run("validate", "mine", code=1)
+    assert "world.yaml:" in done.stderr
+    assert "title" in done.stderr
+
+
+def test_a_template_of_the_pack_that_is_broken_is_named_with_its_line(run):
+    run("init", "mine")
+    chat = Path("mine/templates/chat")
+    chat.mkdir(parents=True)
+    (chat / "guidance.j2").write_text("<guidance>\n{{ no_such_thing }}\n</guidance>\n", encoding="utf-8")
+    args = ["weave", "--world", "mine", "--session", "s", "--input", "Hello", "--embedder", "none"]
+    done = run(*args, code=1)
+    assert "guidance.j2:2" in done.stderr
+    assert "no_such_thing" in done.stderr
+
+
 def test_import_makes_sessions_from_a_corpus(run):
     lines = [
         {

@@ -10,9 +10,11 @@ import typer
 from jacquard.build import open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
-from jacquard.templating import template_faults
+from jacquard.planners.actions import action_faults
+from jacquard.templating import open_templates, shipped_templates, template_faults
 from mnemosyne.errors import CorpusError, WorldPackError
 from mnemosyne.importers.corpus import corpus_file, read_corpus, to_session
+from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import write_scaffold
 
@@ -45,11 +47,11 @@ def validate(
         counts: dict[str, object] = {}
         try:
             world = load_world(folder)
-            counts = dict(describe(world))
-            if world.template_root is not None:
-                faults += template_faults(Path(world.template_root))
         except WorldPackError as error:
             faults += error.faults
+        else:
+            counts = dict(describe(world))
+            faults += world_faults(world)
         if as_json:
             print_json({"ok": not faults, "faults": faults, "counts": counts})
         if faults:
@@ -102,6 +104,19 @@ def import_(
                 show(f"session {name}: {count} turns")
 
     run(work)
+
+
+def world_faults(world: WorldPack) -> list[str]:
+    """Return what the pack's checker cannot see: faults of templates, of replies, and templates that do not exist."""
+    own = () if world.template_root is None else (Path(world.template_root),)
+    known = open_templates((*own, shipped_templates())).template_ids
+    wanted = [world.planner.default_template, *(rule.template_id for rule in world.planner.templates)]
+    unknown = [name for name in dict.fromkeys(wanted) if name not in known]
+    return [
+        *(fault for root in own for fault in template_faults(root)),
+        *action_faults(world),
+        *(f"planner.yaml: template {name!r} does not exist; there are: {', '.join(known)}" for name in unknown),
+    ]
 
 
 async def _import_world(source: Path, session: str | None, store: str, embedder: str) -> dict[str, int]:
