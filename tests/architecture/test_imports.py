@@ -8,7 +8,17 @@ import sys
 
 import pytest
 
-HEAVY = ("litellm", "lancedb", "torch", "sentence_transformers", "transformers", "tokenizers", "pyarrow", "fastapi", "openai")
+HEAVY = (
+    "litellm",
+    "lancedb",
+    "torch",
+    "sentence_transformers",
+    "transformers",
+    "tokenizers",
+    "pyarrow",
+    "fastapi",
+    "openai",
+)
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -18,7 +28,8 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import jacquard", "import jacquard.build", "import mnemosyne", "import filament", "import jacquard.cli.app"]
+    "statement",
+    ["import jacquard", "import jacquard.build", "import mnemosyne", "import filament", "import jacquard.cli.app"],
 )
 def test_importing_loads_nothing_heavy(statement):
     assert loaded_by(statement).isdisjoint(HEAVY)
