@@ -26,6 +26,7 @@ pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
 SEED_QUESTION = "那把钥匙是不是开启神庙的?我记得之前提到过。"
 SAME_SCENE = "神庙的钥匙到底在谁手里?"
+PLACES = ("沼泽", "石桥", "断崖", "松林", "旧井", "磨坊", "河滩", "瀑布", "洞口", "废塔", "草甸", "山脊", "渡船", "果园")
 OTHER_SCENE = "给墨点喂点东西,它叫个不停。"
 
 
@@ -182,24 +183,7 @@ async def test_a_numerical_turn_is_over_at_once_and_never_recalled(workshop):
 async def test_what_was_just_said_is_found_by_the_next_turn_once_it_left_the_window(workshop):
     await workshop.engine.prepare_turn("s", "我把暗号告诉阿苇:青石渡口的第七只白鹭。")
     await workshop.engine.commit_assistant_message("s", "阿苇记住了。")
-    for place in [
-        "沼泽",
-        "石桥",
-        "断崖",
-        "松林",
-        "旧井",
-        "磨坊",
-        "河滩",
-        "瀑布",
-        "洞口",
-        "废塔",
-        "草甸",
-        "山脊",
-        "渡船",
-        "果园",
-        "墓地",
-        "谷仓",
-    ]:
+    for place in PLACES:
         await workshop.engine.prepare_turn("s", f"我去{place}看看。")
         told = f"你绕到{place}背面,{place}的影子落在苔藓上,有人在{place}边刻了一道记号。"
         await workshop.engine.commit_assistant_message("s", told * 6)
