@@ -76,6 +76,8 @@ class MemoryIndex:
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
         table = self.table(where.scope)
+        if table.never_held(where.chains):
+            return ()
         return await to_thread.run_sync(
             lambda: table.search_text(term_weights(text) if isinstance(text, str) else text, where, limit)
         )
@@ -87,7 +89,10 @@ class MemoryIndex:
 
         Exact up to 10,000 admitted vectors; above that exact among the eighth (at least 40 x limit) nearest by signs.
         """
-        return await to_thread.run_sync(self.table(where.scope).search_vector, vector, model, where, limit)
+        table = self.table(where.scope)
+        if table.never_held(where.chains):
+            return ()
+        return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
 
     def faults(self) -> tuple[str, ...]:
         """Return nothing: memory has no files to go wrong."""

@@ -6,7 +6,7 @@ Calculation only: no async, no files. Its owner (`memory.py`) runs it on worker 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,10 @@ class ScopeTable:
         with self._lock:
             return self._watermarks.get(chain, 0)
 
+    def never_held(self, chains: Iterable[Chain]) -> bool:
+        """Say whether no entry of these chains was ever put; looks without the lock, so that a caller need not wait."""
+        return not any(chain in self._watermarks for chain in chains)
+
     def count(self) -> int:
         """Return how many entries are alive."""
         with self._lock:
@@ -86,8 +90,10 @@ class ScopeTable:
         with self._lock:
             view = self._columns.view(len(self._ids))
             slots = np.flatnonzero(view.alive & (view.chain == _CHAINS[chain]))
+            if len(slots) > limit:
+                slots = slots[np.argpartition(view.sequence[slots], -limit)[-limit:]]
             order = slots[np.argsort(view.sequence[slots], kind="stable")]
-            return tuple(self._ids[slot] for slot in order[-limit:])
+            return tuple(self._ids[slot] for slot in order)
 
     def unseen(self, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that `model` has not looked at, in the order of writing."""
