@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers.utils import logging as transformers_logging
 
 from mnemosyne.protocols import Vectors
 
@@ -20,6 +21,9 @@ class TorchModel:
     """A sentence-transformers model from a local folder; it never asks a network for anything."""
 
     def __init__(self, folder: str, *, batch_size: int, device: str | None) -> None:
+        # A bar of its own for loading would stand amid the caller's output.
+        quiet: Any = transformers_logging.disable_progress_bar
+        quiet()
         self._batch_size = batch_size
         self._model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
         self._prompts = frozenset(getattr(self._model, "prompts", None) or ())

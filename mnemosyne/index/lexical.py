@@ -92,15 +92,19 @@ class Postings:
         documents = int(np.count_nonzero(admitted))
         if not documents or not terms:
             return found
-        mean = float(self.lengths[admitted].mean()) or 1.0
+        whole = documents == self.documents
+        lengths = self.lengths
+        mean = float((lengths if whole else lengths[admitted]).mean()) or 1.0
+        norms = k1 * (1.0 - b + b * lengths / mean)
         for term, weight in terms.items():
             slots, counts = self._find(term)
-            keep = admitted[slots]
-            slots, often = slots[keep], counts[keep].astype(np.float64)
-            if not len(slots):
-                continue
-            norm = k1 * (1.0 - b + b * self._lengths[slots] / mean)
-            found[slots] += weight * inverse_frequency(documents, len(slots)) * often * (k1 + 1.0) / (often + norm)
+            if not whole:
+                keep = admitted[slots]
+                slots, counts = slots[keep], counts[keep]
+            if len(slots):
+                often = counts.astype(np.float64)
+                scale = weight * inverse_frequency(documents, len(slots)) * (k1 + 1.0)
+                found[slots] += scale * (often / (often + norms[slots]))
         return found
 
     def compact(self, keep: Mask) -> None:
