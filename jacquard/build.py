@@ -82,11 +82,18 @@ class Workshop:
     models: Sequence[LlmAdapter] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
 
-    async def ensure_session(self, session_id: str) -> SessionHead:
+    async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
         """Return the head of a session; one that is not there starts from the named world.
 
+        Unless `index` is false the index is opened and brought up to date, so that the first turn need not wait for it.
         Raises SessionNotFoundError when there is neither, ConfigError when the session lives in another world.
         """
+        head = await self._head_of(session_id)
+        if index:
+            await self.sync(session_id)
+        return head
+
+    async def _head_of(self, session_id: str) -> SessionHead:
         if self.world is not None:
             await self.import_world()
         try:

@@ -124,7 +124,7 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
         await workshop.import_world()
         made: dict[str, int] = {}
         if session is not None:
-            made[session] = (await workshop.ensure_session(session)).depth
+            made[session] = (await workshop.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await workshop.sync(session, progress)
     return made

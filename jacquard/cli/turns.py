@@ -109,7 +109,7 @@ def action(
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder="none") as workshop:
-            await workshop.ensure_session(session)
+            await workshop.ensure_session(session, index=False)
             told = _text(text)
             meant, known = await workshop.action(session, told)
             if meant is None:
@@ -145,7 +145,7 @@ def commit(
 
 
 async def _ready(workshop: Workshop, session: str, told: str) -> None:
-    await workshop.ensure_session(session)
+    await workshop.ensure_session(session, index=False)
     await workshop.warm(told)
     with indexing() as progress:
         await workshop.sync(session, progress)
