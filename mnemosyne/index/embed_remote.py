@@ -16,6 +16,12 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import litellm
 
+# Otherwise it prints advice on standard output, amid a caller's JSON.
+litellm.suppress_debug_info = True
+
+_NO_KEY = "none"
+"""Sent to a server of one's own that asks for no key; the client behind litellm refuses to send nothing."""
+
 
 class RemoteEmbedder:
     """An `Embedder` over `litellm.aembedding`.
@@ -34,7 +40,8 @@ class RemoteEmbedder:
         batch_size: int = 64,
     ) -> None:
         self.name = name
-        self._api_base, self._api_key = api_base, api_key
+        self._api_base = api_base
+        self._api_key = api_key or (_NO_KEY if api_base else None)
         self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
 
     async def warm(self) -> None:
