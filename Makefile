@@ -8,6 +8,8 @@ TORCH := 2.13.0
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 INPUT ?= 那把钥匙是不是开启神庙的?我记得之前提到过。
 WORLD ?= examples/whispering_forest/zh
+# Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test check lint types contracts unit full bench clean
 help:

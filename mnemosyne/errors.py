@@ -13,6 +13,11 @@ MnemosyneError
 │   ├── StoreBusyError
 │   └── StoreUnavailableError
 ├── StateOpError
+├── SchemaValidationError
+├── MigrationError
+├── SelectorResolveError
+├── EvidenceNotFoundError
+├── RedactionError
 ├── CodecError
 ├── WorldPackError
 ├── CorpusError
@@ -127,6 +132,38 @@ class StateOpError(MnemosyneError):
     def __init__(self, index: int, op: str, reason: str) -> None:
         self.index, self.op, self.reason = index, op, reason
         super().__init__(f"op {index} ({op}) was refused: {reason}. No op of the turn was applied.")
+
+
+class SchemaValidationError(MnemosyneError):
+    """A document breaks its schema or an invariant; `faults` lists all of them as `path: fault` (seed 002 section 18.1)."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(faults))
+
+
+class MigrationError(MnemosyneError):
+    """A document cannot be brought to the present version; nothing of it was changed."""
+
+
+class SelectorResolveError(MnemosyneError):
+    """A selector cannot be read, or points at nothing in its content; `selector` is the part at fault."""
+
+    def __init__(self, selector: str, reason: str) -> None:
+        self.selector, self.reason = selector, reason
+        super().__init__(f"Selector {selector!r} cannot be resolved: {reason}.")
+
+
+class EvidenceNotFoundError(MnemosyneError):
+    """A ref names evidence that the session does not hold."""
+
+    def __init__(self, session_id: str, evidence_id: str) -> None:
+        self.session_id, self.evidence_id = session_id, evidence_id
+        super().__init__(f"Session {session_id!r} holds no evidence {evidence_id!r}.")
+
+
+class RedactionError(MnemosyneError):
+    """A text could not be searched for what must not be kept; it is withheld, never stored as it is."""
 
 
 class CodecError(MnemosyneError, ValueError):

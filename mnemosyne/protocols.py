@@ -9,18 +9,23 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.query import Hit, IndexFilter, Recall, RetrievalQuery
+from mnemosyne.query import BlockFilter, EvidenceFilter, Hit, IndexFilter, Recall, RetrievalQuery
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
+from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import (
     ImportedTurn,
+    PathSummary,
     Prefetch,
+    PutResult,
     SequencedEntry,
     SessionStart,
     SessionWindow,
     TurnCommit,
     TurnRecord,
 )
-from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.session import Message, SessionHead
 
 Vectors = npt.NDArray[np.float32]
 
@@ -44,7 +49,7 @@ class TokenEstimator(Protocol):
 
 
 class Store(Protocol):
-    """Keeps sessions. Every method is one transaction, run off the event loop.
+    """Keeps sessions of one tenant. Every method is one transaction, run off the event loop.
 
     1. What a method has returned survives a kill of the process.
     2. A method that raises has changed nothing.
@@ -52,6 +57,9 @@ class Store(Protocol):
     4. The same turn id written twice is written once; the second call returns what the first did.
     5. The cost of a window does not grow with the length of the session.
     6. Only committed turns on the path to the head are ever in a window or a listing of a branch.
+    7. Several processes may use one store at once: writes to a session happen one after the other, none is lost.
+    8. Tenants never see each other.
+    9. A session document and the turn tree are two views of one thing: what one writes, the other shows.
     """
 
     async def close(self) -> None:
@@ -147,6 +155,113 @@ class Store(Protocol):
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         """Return entries of committed turns (or lore) written after `sequence`, in the order of writing."""
+        ...
+
+    async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+        """Add entries that were made after their turn was committed (summaries, events of consolidation).
+
+        Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that are there already are
+        skipped; returns how many were new. No version moves. TurnNotFoundError.
+        """
+        ...
+
+    async def save_summary(self, session_id: str, summary: PathSummary) -> None:
+        """Keep a rolling summary of a committed turn's path (one a turn, the last wins). No version moves. TurnNotFoundError."""
+        ...
+
+    async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
+        """Return the whole session as a document, or None; its messages are those on the path to the head."""
+        ...
+
+    async def put_session(
+        self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write a whole document; a session that is not there is made (bare, without a world; `expected_version` 0 or None).
+
+        Messages that go on from those of the head are appended as one turn. A document that tells an older message
+        otherwise, or leaves newer ones out, becomes a new branch from the last whole turn that both share: nothing said is
+        lost. Everything else is replaced by what the document says. A pending turn of the head is abandoned.
+        VersionConflictError; SchemaValidationError when the document's `session_id` is another.
+        """
+        ...
+
+    async def append_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        idempotency_key: str | None = None,
+        expected_version: int | None = None,
+    ) -> PutResult:
+        """Commit messages as one turn after the active head; a key that was used already writes nothing.
+
+        Without a key each call is a new turn. SessionNotFoundError, VersionConflictError.
+        """
+        ...
+
+    async def patch_session(
+        self, session_id: str, patch: Mapping[str, Any], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Apply a JSON merge patch (RFC 7386) to the document, by its JSON names; checked whole before anything is written.
+
+        SchemaValidationError, VersionConflictError.
+        """
+        ...
+
+    async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
+        """Write or replace an evidence; the same again changes nothing. Returns its id."""
+        ...
+
+    async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
+        """Return an evidence, or None."""
+        ...
+
+    async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
+        """Return the oldest evidence with this source uri and content hash, or None (deduplication)."""
+        ...
+
+    async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
+        """Return evidences in the order of first writing."""
+        ...
+
+    async def put_context_blocks(
+        self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write or replace blocks by id."""
+        ...
+
+    async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
+        """Return blocks in the order of first writing."""
+        ...
+
+    async def append_tool_calls(
+        self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Append tool calls; one whose id is there already replaces it in its place (a call that has ended)."""
+        ...
+
+    async def append_model_usage(
+        self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Append model calls; one whose id is there already replaces it in its place."""
+        ...
+
+    async def upsert_tasks(
+        self, session_id: str, tasks: Sequence[Task], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write or replace tasks by id, new ones at the end."""
+        ...
+
+    async def erase(self, erasure: Erasure) -> ErasureOutcome:
+        """Forget in one transaction, everywhere in the store, and leave an audit record (seed 002 section 13)."""
+        ...
+
+    async def audits(self) -> tuple[AuditRecord, ...]:
+        """Return the audit records, oldest first."""
+        ...
+
+    async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Return the places (`table/key`) where any of these texts stands, by a search through everything that is kept."""
         ...
 
 

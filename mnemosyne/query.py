@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
@@ -21,6 +23,59 @@ class IndexFilter:
     chains: frozenset[Chain]
     lineage: tuple[BranchSpan, ...] | None = None
     exclude: frozenset[str] = frozenset()
+
+
+PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceFilter:
+    """Which evidence to list (seed 002 section 6.1); every part that is given must hold.
+
+    `since` (inclusive) and `until` (exclusive) bound `created_at`; evidence without one passes neither. `tags` are
+    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest.
+    """
+
+    types: frozenset[EvidenceType] | None = None
+    source_kinds: frozenset[SourceKind] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    tags: Mapping[str, str] | None = None
+    limit: int | None = None
+
+    def admits(self, evidence: Evidence) -> bool:
+        """Say whether an evidence passes (but for `limit`)."""
+        if self.types is not None and evidence.type not in self.types:
+            return False
+        if self.source_kinds is not None and evidence.source.kind not in self.source_kinds:
+            return False
+        at = evidence.created_at
+        if self.since is not None and (at is None or at < self.since):
+            return False
+        if self.until is not None and (at is None or at >= self.until):
+            return False
+        nested = evidence.metadata.get("tags")
+        tags = {**evidence.metadata, **(nested if isinstance(nested, Mapping) else {})}
+        return all(tags.get(key) == value for key, value in (self.tags or {}).items())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockFilter:
+    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this one and all above it."""
+
+    block_types: frozenset[BlockType] | None = None
+    priorities: frozenset[Priority] | None = None
+    min_priority: Priority | None = None
+    limit: int | None = None
+
+    def admits(self, block: ContextBlock) -> bool:
+        """Say whether a block passes (but for `limit`)."""
+        if self.block_types is not None and block.block_type not in self.block_types:
+            return False
+        if self.priorities is not None and block.priority not in self.priorities:
+            return False
+        rank = PRIORITY_ORDER.index
+        return self.min_priority is None or rank(block.priority) <= rank(self.min_priority)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

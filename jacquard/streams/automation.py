@@ -159,7 +159,7 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
         "status": _without_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
-        "summary": request.window.summary or "",
+        "summary": request.window.summary.summary.content if request.window.summary else "",
         "plan": {
             "active_quest_id": plan.active_quest_id,
             "template_id": plan.template_id,

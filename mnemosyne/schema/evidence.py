@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -40,6 +41,7 @@ class EvidenceSource:
     kind: SourceKind
     name: str = ""
     uri: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +50,16 @@ class EvidenceLinks:
 
     model_usage_id: str | None = None
     tool_call_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """A citable piece of information; `confidence` is 0..1 or unknown."""
+    """A citable piece of information; `confidence` is 0..1 or unknown.
+
+    `created_at` is when it was taken in, `expires_at` when it stops being used (None: never). `content` is empty where
+    only the pointer is kept; `content_hash` is the SHA-256 (hex) of the content before redaction.
+    """
 
     evidence_id: str
     type: EvidenceType
@@ -62,6 +69,10 @@ class Evidence:
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     links: EvidenceLinks = EvidenceLinks()
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    content_hash: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 class BlockType(StrEnum):
@@ -94,3 +105,4 @@ class ContextBlock:
     token_estimate: int = 0
     content: str = ""
     refs: tuple[Ref, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

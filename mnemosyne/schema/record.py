@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
 
@@ -85,12 +86,31 @@ class Prefetch:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PathSummary:
+    """A rolling summary of the path up to and including a committed turn; it holds on every branch that has this turn."""
+
+    turn_id: str
+    branch_id: str
+    depth: int
+    summary: Summary
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PutResult:
+    """What a write to a session came to; `version` is the session's after it (seed 002 section 5.1.3)."""
+
+    version: int
+    success: bool = True
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SessionWindow:
     """What one turn needs of a session, whatever its length.
 
     `messages`: the newest on the path to the head, oldest first. `previous`: the last committed turn. `pending`: the
-    prepared turn that waits on this head, if any. `prefetch`: newest late result of this branch. `restricted`: entries of
-    the session or its world that carry viewers or conditions (few), so that gates can be computed before recall.
+    prepared turn that waits on this head, if any. `prefetch`: newest late result of this branch. `summary`: the newest
+    rolling summary of a turn on the path.
     """
 
     head: SessionHead
@@ -99,7 +119,7 @@ class SessionWindow:
     previous: TurnRecord | None = None
     pending: TurnRecord | None = None
     prefetch: Prefetch | None = None
-    summary: str | None = None
+    summary: PathSummary | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

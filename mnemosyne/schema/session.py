@@ -6,9 +6,13 @@ ISO text exists at the border only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY
 
 
 class Role(StrEnum):
@@ -35,19 +39,27 @@ class Author:
 
     kind: AuthorKind
     id: str
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ref:
-    """A pointer to evidence, optionally narrowed by a selector (seed 002 section 6.8)."""
+    """A pointer to evidence, optionally narrowed by a selector (seed 002 section 6.8).
+
+    `hash` is the SHA-256 (hex) of what the selector gave when the ref was made, so that a changed source is noticed. A
+    `remote` ref points to evidence that is kept elsewhere.
+    """
 
     evidence_id: str
     selector: str | None = None
+    hash: str | None = None
+    remote: bool = False
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message as it was said; `content` is never rewritten."""
+    """One message as it was said; `content` is never rewritten. `extra` is what its document says beyond the schema."""
 
     role: Role
     content: str
@@ -55,6 +67,7 @@ class Message:
     author: Author | None = None
     at: datetime | None = None
     refs: tuple[Ref, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 class TurnKind(StrEnum):

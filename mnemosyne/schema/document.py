@@ -1,0 +1,233 @@
+"""The session document 1.0 as values (seed 001; seed 002 section 5.1).
+
+Values only. `extra` holds what a document carries beyond the schema, by JSON name, so that a round trip loses nothing; a
+field that was written in a form without meaning here (a time that is no ISO time) is kept there under its own name. Times
+are aware datetimes; None where the document leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Message
+
+SCHEMA_VERSION = "1.0"
+
+
+class TaskStatus(StrEnum):
+    """How far a task has come."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ToolCallStatus(StrEnum):
+    """How a call ended."""
+
+    SUCCESS = "success"
+    TIMEOUT = "timeout"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    ERROR = "error"
+
+
+class ProviderKind(StrEnum):
+    """Who offers a tool."""
+
+    BUILTIN = "builtin"
+    MCP = "mcp"
+    OTHER = "other"
+
+
+class ToolType(StrEnum):
+    """What kind of capability was called."""
+
+    TOOL = "tool"
+    SKILL = "skill"
+    FUNCTION_CALL = "function_call"
+
+
+class ModelUsageStage(StrEnum):
+    """What a model was called for."""
+
+    ROUTE = "route"
+    PLAN = "plan"
+    TOOL_CALL = "tool_call"
+    ANSWER = "answer"
+    SUMMARIZE = "summarize"
+    OTHER = "other"
+
+
+class ModelUsageStatus(StrEnum):
+    """How a model call ended."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageIndexRange:
+    """Messages `from_index`..`to_index` of the session, 1-based, inclusive (JSON names `from` and `to`); 0..0 is none."""
+
+    from_index: int
+    to_index: int
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """A rolling summary of the oldest messages."""
+
+    content: str
+    updated_at: datetime | None = None
+    message_index_range: MessageIndexRange | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """One task of the to-do list; `depends_on` are task ids."""
+
+    task_id: str
+    name: str = ""
+    status: TaskStatus = TaskStatus.PENDING
+    depends_on: tuple[str, ...] = ()
+    result_evidence_ids: tuple[str, ...] = ()
+    error: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TodoList:
+    """The to-do list (JSON `task_state.todo_list`)."""
+
+    tasks: tuple[Task, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskState:
+    """What is to be done."""
+
+    todo_list: TodoList = TodoList()
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolProvider:
+    """Who offers a tool; `uri` as in `mcp://server`."""
+
+    kind: ProviderKind = ProviderKind.BUILTIN
+    name: str = ""
+    uri: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """One call of a tool, skill or function; `args_digest` holds redacted arguments, never secrets."""
+
+    tool_call_id: str
+    tool: str = ""
+    provider: ToolProvider | None = None
+    type: ToolType = ToolType.TOOL
+    called_at: datetime | None = None
+    args_digest: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    status: ToolCallStatus = ToolCallStatus.SUCCESS
+    duration_ms: int = 0
+    result_evidence_ids: tuple[str, ...] = ()
+    task_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolState:
+    """The history of tool calls, oldest first."""
+
+    tool_calls: tuple[ToolCall, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelUsage:
+    """One model call with its cost. `first_token_latency_ms` is None where it was not measured."""
+
+    model_usage_id: str
+    provider: str = ""
+    model: str = ""
+    stage: ModelUsageStage = ModelUsageStage.OTHER
+    params: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    first_token_latency_ms: int | None = None
+    latency_ms: int = 0
+    status: ModelUsageStatus = ModelUsageStatus.SUCCESS
+    error: str = ""
+    task_id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """The conversation of one session; `messages` oldest first."""
+
+    session_id: str
+    messages: tuple[Message, ...] = ()
+    summary: Summary | None = None
+    task_state: TaskState = TaskState()
+    tool_state: ToolState | None = None
+    model_usage: tuple[ModelUsage, ...] | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentInfo:
+    """The agent that a session belongs to."""
+
+    agent_id: str
+    name: str = ""
+    version: str = ""
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
+    """For whom and by whom the session is held."""
+
+    user_id: str = ""
+    user_role: str = ""
+    agent: AgentInfo | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meta:
+    """Audit facts of a session."""
+
+    locale: str = ""
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    actor: Actor | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionDocument:
+    """A whole session as one document. `evidences` by evidence id, in the order of the document."""
+
+    session: Session
+    evidences: Mapping[str, Evidence] = field(default_factory=lambda: EMPTY)
+    context_blocks: tuple[ContextBlock, ...] = ()
+    meta: Meta | None = None
+    schema_version: str = SCHEMA_VERSION
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
