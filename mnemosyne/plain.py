@@ -17,11 +17,12 @@ _INTEGERS = range(-(2**63), 2**63)
 Path = tuple[str | int, ...]
 
 
-def plain_faults(value: Any) -> Iterator[tuple[Path, str]]:
+def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, str]]:
     """Yield `(path, reason)` for everything in `value` that is not plain, in reading order.
 
     Plain are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists, and
-    mappings with text keys; at most MAX_DEPTH levels and MAX_NODES values (then the walk ends).
+    mappings with text keys; at most MAX_DEPTH levels and MAX_NODES values (then the walk ends). With `any_text` half a
+    surrogate pair passes too: it was said, and is kept as it was.
     """
     stack: list[tuple[Path, Any]] = [((), value)]
     nodes = 0
@@ -35,10 +36,10 @@ def plain_faults(value: Any) -> Iterator[tuple[Path, str]]:
             if len(path) >= MAX_DEPTH:
                 yield path, f"is nested more than {MAX_DEPTH} levels deep; flatten it"
                 continue
-            yield from _key_faults(path, node)
+            yield from _key_faults(path, node, any_text)
             items = node.items() if isinstance(node, dict) else enumerate(node)
             stack.extend(reversed([((*path, _key(key)), child) for key, child in items]))
-        elif reason := _scalar_fault(node):
+        elif reason := _scalar_fault(node, any_text):
             yield path, reason
 
 
@@ -53,13 +54,13 @@ def text_fault(text: str) -> str | None:
     return None
 
 
-def _key_faults(path: Path, node: dict[Any, Any] | list[Any]) -> Iterator[tuple[Path, str]]:
+def _key_faults(path: Path, node: dict[Any, Any] | list[Any], any_text: bool) -> Iterator[tuple[Path, str]]:
     if isinstance(node, list):
         return
     for key in node:
         if not isinstance(key, str):
             yield (*path, _key(key)), f"has the key {key!r}, which is no text; write it in quotes"
-        elif text_fault(key):
+        elif not any_text and text_fault(key):
             yield path, f"has a key that {text_fault(key)}"
 
 
@@ -67,11 +68,11 @@ def _key(key: Any) -> str | int:
     return key if isinstance(key, str | int) and not isinstance(key, bool) else str(key)
 
 
-def _scalar_fault(value: Any) -> str | None:
+def _scalar_fault(value: Any, any_text: bool) -> str | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
-        return text_fault(value)
+        return None if any_text else text_fault(value)
     if isinstance(value, int):
         return None if value in _INTEGERS else "is a whole number of more than 64 bits; write it as text, in quotes"
     if isinstance(value, float):

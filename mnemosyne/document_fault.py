@@ -1,0 +1,51 @@
+"""What is wrong with a document and where, gathered before anything is raised. It imports nothing of mnemosyne but errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mnemosyne.errors import SchemaValidationError
+
+
+class Severity(StrEnum):
+    """An error keeps a document out; a warning is told and the document taken."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """One fault: `path` in JSON names (`session.messages[2].role`), `what` is wrong and what to do, `code` for machines.
+
+    Codes of the structure: `missing`, `kind`, `value`, `empty`, `plain`, `version`. Of the invariants: `duplicate`,
+    `dangling`, `unlinked`, `cycle`, `range`, `sum`, `key`. Of what is kept as it stands: `placeholder`, `alias`.
+    """
+
+    path: str
+    what: str
+    code: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}" if self.path else self.what
+
+
+STRUCTURE = frozenset({"missing", "kind", "value", "empty", "plain", "version"})
+"""Codes of the faults that a JSON Schema can see too (but for `plain`: numbers without end, texts without meaning)."""
+
+
+def raise_errors(faults: Iterable[Fault]) -> None:
+    """Raise SchemaValidationError with every fault that is an error, if there is any."""
+    errors = tuple(str(fault) for fault in faults if fault.severity is Severity.ERROR)
+    if errors:
+        raise SchemaValidationError(errors)
+
+
+def child(path: str, step: str | int) -> str:
+    """Return the path of a child as people write it."""
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    return f"{path}.{step}" if path else step

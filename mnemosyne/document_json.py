@@ -1,0 +1,68 @@
+"""The session document 1.0 as JSON and back, names exactly as in seed 001.
+
+Nothing is lost either way: unknown fields of every level travel in `extra`, and so does a spelling that is not the canonical
+one (see `document_read`). A document with an error is not read at all; all its errors are told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mnemosyne.document_check import invariant_faults
+from mnemosyne.document_fault import Fault, Severity, child, raise_errors
+from mnemosyne.document_read import Notes, called, read_object, write_object
+from mnemosyne.plain import plain_faults
+from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
+
+
+def document_to_json(doc: SessionDocument) -> dict[str, Any]:
+    """Return the document as a JSON object that shares nothing with it.
+
+    What seed 001 section 4.1 requires is always there; any other field is left out where it has its default, unless the
+    document that was loaded had written it out.
+    """
+    return write_object(doc)
+
+
+def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
+    """Return the document that a JSON object holds; SchemaValidationError with all errors, each `path: what is wrong`."""
+    doc, faults = read_document(data)
+    raise_errors(faults)
+    assert doc is not None
+    return doc
+
+
+def document_faults(data: Any) -> tuple[Fault, ...]:
+    """Return everything that is wrong with a document, errors and warnings, in the order of reading."""
+    return read_document(data)[1]
+
+
+def read_document(data: Any) -> tuple[SessionDocument | None, tuple[Fault, ...]]:
+    """Return the document (None when it has an error) with all its faults."""
+    if not isinstance(data, Mapping):
+        return None, (Fault(path="", what=f"The document is {called(data)}, not an object.", code="kind"),)
+    raw = data if isinstance(data, dict) else dict(data)
+    unfit = tuple(Fault(path=_path(path), what=what, code="plain") for path, what in plain_faults(raw, any_text=True))
+    if unfit:
+        return None, unfit
+    notes = Notes()
+    doc = read_object(SessionDocument, raw, "", notes)
+    faults = (*_version_faults(raw), *notes.faults, *invariant_faults(raw))
+    broken = any(fault.severity is Severity.ERROR for fault in faults)
+    return (None if broken else doc), faults
+
+
+def _version_faults(raw: Mapping[str, Any]) -> tuple[Fault, ...]:
+    version = raw.get("schema_version", SCHEMA_VERSION)
+    if version == SCHEMA_VERSION or not isinstance(version, str):
+        return ()
+    what = f"{version!r} is not {SCHEMA_VERSION!r}; bring it to the present version first (`jacquard doc migrate`)"
+    return (Fault(path="schema_version", what=what, code="version"),)
+
+
+def _path(steps: tuple[str | int, ...]) -> str:
+    path = ""
+    for step in steps:
+        path = child(path, step)
+    return path
