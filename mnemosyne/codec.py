@@ -23,6 +23,9 @@ from mnemosyne.errors import CodecError
 
 T = TypeVar("T")
 
+JsonText = msgspec.Raw
+"""JSON that is written already: `encode` copies it as it stands; a field of this type is decoded unread."""
+
 
 def _plain_mapping(value: Any) -> Any:
     """Open up what JSON does not know: read-only mappings and sets (sorted, so that the bytes are the same each time)."""
@@ -62,15 +65,20 @@ def _encode_escaped(value: Any) -> bytes:
     return text.encode("ascii")
 
 
+def written(value: Any) -> JsonText:
+    """Return the JSON of a value as one that `encode` copies; CodecError as of `encode`."""
+    return JsonText(encode(value))
+
+
 def decode(data: bytes, kind: type[T]) -> T:
     """Return the value of type `kind` that `data` holds; CodecError when it does not hold one."""
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
     except msgspec.DecodeError as error:
-        if b"\\u" not in data:
+        if b"\\u" not in bytes(data):
             raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
     try:
-        return msgspec.convert(json.loads(data), kind)
+        return msgspec.convert(json.loads(bytes(data)), kind)
     except (ValueError, msgspec.MsgspecError) as error:
         raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
 

@@ -1,0 +1,88 @@
+"""What every store does alike with the messages of a turn: their ids, and what of them is remembered.
+
+The room exists so that a message has the same id and the same entry of the history chain in every store. Pure; it knows the
+schema and nothing of storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.session import Message, Role, TurnKind
+
+_SPOKEN = (Role.USER, Role.ASSISTANT)
+
+
+def named(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Give an id to every message without one: `<turn>.u` and `<turn>.a` for the first of each, else `<turn>.m<n>`."""
+    taken = {message.message_id for message in messages}
+    done: list[Message] = []
+    for place, message in enumerate(messages, start=1):
+        if not message.message_id:
+            short = {Role.USER: f"{turn_id}.u", Role.ASSISTANT: f"{turn_id}.a"}.get(message.role, f"{turn_id}.m{place}")
+            message_id = short if short not in taken else next(_own_ids(turn_id, place, taken))
+            taken.add(message_id)
+            message = replace(message, message_id=message_id)
+        done.append(message)
+    return tuple(done)
+
+
+def settled(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
+    """Return the messages of a turn that is committed now, each under an id that no other message of the session has.
+
+    An id that is in use (a retry of the same input) gives way to one of the turn's own. `is_used` looks in the session.
+    """
+    taken: set[str] = set()
+    done: list[Message] = []
+    for place, message in enumerate(named(turn_id, messages), start=1):
+        wishes = _wishes(turn_id, message.message_id, place, taken)
+        message_id = next(wish for wish in wishes if not is_used(wish))
+        taken.add(message_id)
+        done.append(message if message.message_id == message_id else replace(message, message_id=message_id))
+    return tuple(done)
+
+
+def _wishes(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
+    if message_id not in taken:
+        yield message_id
+    yield from _own_ids(turn_id, place, taken)
+
+
+def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
+    """Yield `<turn>.m<n>` from `place` on, without those that are taken."""
+    while True:
+        if f"{turn_id}.m{place}" not in taken:
+            yield f"{turn_id}.m{place}"
+        place += 1
+
+
+def is_recalled(message: Message, kind: TurnKind) -> bool:
+    """Say whether a message may be recalled: spoken words of a told turn, not numbers, tools, instructions or nothing."""
+    return kind is TurnKind.NARRATIVE and message.role in _SPOKEN and bool(message.content.strip())
+
+
+def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:
+    """Return a message as an entry of the history chain, titled by who speaks."""
+    speaker = message.author.id if message.author is not None and message.author.id else message.role.value
+    return MemoryEntry(
+        entry_id=message.message_id,
+        scope=scope,
+        chain=Chain.HISTORY,
+        kind="message",
+        text=message.content,
+        title=speaker,
+        speaker=speaker,
+        at=message.at,
+        turn_id=turn_id,
+        branch_id=branch_id,
+        depth=depth,
+        trust=Trust.USER if message.role is Role.USER else Trust.MODEL,
+    )
+
+
+def session_of(scope: str) -> str | None:
+    """Return the session that a scope names, or None for a world's."""
+    start = session_scope("")
+    return scope[len(start) :] if scope.startswith(start) else None
