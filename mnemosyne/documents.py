@@ -1,0 +1,200 @@
+"""The two views of a session, turn tree and document, put together and taken apart.
+
+The room exists so that every store answers a document alike: what of it is new, what forks, what stands in its frame. Pure:
+no storage, no clock. It knows the schema, the JSON border and the errors, never a store.
+
+A frame is a document without what has a place of its own (messages, tasks, tool calls, model calls, evidences, blocks, and
+the summary wherever a turn carries it).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from mnemosyne.document_json import document_from_json, document_to_json
+from mnemosyne.errors import SchemaValidationError
+from mnemosyne.schema.document import (
+    Meta,
+    ModelUsage,
+    Session,
+    SessionDocument,
+    Summary,
+    Task,
+    ToolCall,
+    ToolState,
+)
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Message, WindowMessage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Telling:
+    """What a document's messages mean for the turn tree.
+
+    `messages` are to be committed as one turn (none: no turn). With `fork` they follow `after` (None = before the first
+    turn) on a new branch; without it they follow the head.
+    """
+
+    messages: tuple[Message, ...]
+    fork: bool = False
+    after: str | None = None
+
+
+def tell(stored: Sequence[WindowMessage], given: Sequence[Message]) -> Telling:
+    """Return what must be written so that the path to the head says `given`; `stored` is the whole path, oldest first.
+
+    Ids are names, not words: a message that differs in its `message_id` alone is the same message.
+    """
+    same = 0
+    while same < min(len(stored), len(given)) and _said(stored[same].message) == _said(given[same]):
+        same += 1
+    if same == len(stored):
+        return Telling(messages=tuple(given[same:]))
+    while same and stored[same].turn_id == stored[same - 1].turn_id:
+        same -= 1
+    return Telling(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
+
+
+def _said(message: Message) -> Message:
+    return replace(message, message_id="")
+
+
+def frame_of(document: SessionDocument) -> SessionDocument:
+    """Return a document without its lists and its summary; what is None (tool state, model calls) stays None."""
+    session = document.session
+    state = session.task_state
+    return replace(
+        document,
+        session=replace(
+            session,
+            messages=(),
+            summary=None,
+            task_state=replace(state, todo_list=replace(state.todo_list, tasks=())),
+            tool_state=None if session.tool_state is None else replace(session.tool_state, tool_calls=()),
+            model_usage=None if session.model_usage is None else (),
+        ),
+        evidences=EMPTY,
+        context_blocks=(),
+    )
+
+
+def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> SessionDocument:
+    """Return the frame of a session that was never written as a document."""
+    meta = Meta(locale=locale, created_at=created_at) if locale or created_at is not None else None
+    return SessionDocument(session=Session(session_id=session_id), meta=meta)
+
+
+def compose(
+    frame: SessionDocument,
+    *,
+    messages: Iterable[Message],
+    summary: Summary | None,
+    tasks: Iterable[Task] = (),
+    tool_calls: Iterable[ToolCall] = (),
+    model_usage: Iterable[ModelUsage] = (),
+    evidences: Iterable[Evidence] = (),
+    blocks: Iterable[ContextBlock] = (),
+) -> SessionDocument:
+    """Return the document of a frame and its parts, each in order; `frame_of` is the way back."""
+    session = frame.session
+    state, calls, usages = session.task_state, tuple(tool_calls), tuple(model_usage)
+    tools = session.tool_state
+    if calls:
+        tools = replace(tools or ToolState(), tool_calls=calls)
+    return replace(
+        frame,
+        session=replace(
+            session,
+            messages=tuple(messages),
+            summary=summary,
+            task_state=replace(state, todo_list=replace(state.todo_list, tasks=tuple(tasks))),
+            tool_state=tools,
+            model_usage=usages if usages or session.model_usage is not None else None,
+        ),
+        evidences={evidence.evidence_id: evidence for evidence in evidences},
+        context_blocks=tuple(blocks),
+    )
+
+
+def check_document(session_id: str, document: SessionDocument) -> None:
+    """Raise SchemaValidationError unless a document is that of this session and every id in it stands once."""
+    session = document.session
+    faults = []
+    if session.session_id != session_id:
+        faults.append(f"session.session_id: is {session.session_id!r}, but the session to write is {session_id!r}")
+    for key, evidence in document.evidences.items():
+        if key != evidence.evidence_id:
+            faults.append(
+                f"evidences.{key}: has evidence_id {evidence.evidence_id!r}; the key and the id must be equal"
+            )
+    calls = session.tool_state.tool_calls if session.tool_state is not None else ()
+    faults += _doubles("context_blocks", [block.block_id for block in document.context_blocks])
+    faults += _doubles(
+        "session.task_state.todo_list.tasks", [task.task_id for task in session.task_state.todo_list.tasks]
+    )
+    faults += _doubles("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
+    faults += _doubles("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
+    if faults:
+        raise SchemaValidationError(tuple(faults))
+
+
+def _doubles(path: str, ids: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    faults = []
+    for place, name in enumerate(ids):
+        if name in seen:
+            faults.append(f"{path}[{place}]: the id {name!r} stands there twice")
+        seen.add(name)
+    return faults
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Return `target` after a JSON merge patch (RFC 7386): null removes, objects merge, all else replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def patched(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
+    """Return a document after a merge patch on its JSON form; SchemaValidationError when the result is none."""
+    return document_from_json(merge_patch(document_to_json(document), patch))
+
+
+def upserted(items: Sequence[T], changes: Sequence[T], key: Callable[[T], str]) -> tuple[T, ...]:
+    """Return `items` with `changes` written in: in the place of the item of the same key, new ones at the end in order."""
+    merged = {key(item): item for item in items}
+    merged.update((key(change), change) for change in changes)
+    return tuple(merged.values())
+
+
+def keyed_turn_id(idempotency_key: str) -> str:
+    """Return the turn id of messages that were appended under a key."""
+    digest = hashlib.sha256(idempotency_key.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"k-{digest[:32]}"
+
+
+def free_name(prefix: str, number: int, is_taken: Callable[[str], bool]) -> str:
+    """Return `<prefix><number>`, or with the next number that is not taken."""
+    while is_taken(f"{prefix}{number}"):
+        number += 1
+    return f"{prefix}{number}"
+
+
+TURN_PREFIX = "v"
+"""Turns made of a document or of appended messages without a key are named by the version that they make: `v7`."""
+
+BRANCH_PREFIX = "told-"
+"""So are the branches that a document opens: `told-7`."""

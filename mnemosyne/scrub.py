@@ -1,0 +1,240 @@
+"""Taking given texts and names out of what stays, so that an erasure leaves nothing behind (seed 002 section 13).
+
+The room exists so that every store forgets alike. Pure: it knows the schema, never a store.
+
+Three rules say what is taken out:
+- A long text goes wherever a run of RUN of its characters stands (SHORT_RUN for Chinese and the like), so that a preview
+  that was cut, a line that was wrapped and an XML-escaped copy go too.
+- A shorter one goes where it stands as whole words. One that says next to nothing ("ok") is left alone everywhere.
+- A name (an erased id) goes where it stands as a whole word, and one of fewer than four letters where it is the whole text.
+  (Chinese has no word boundaries: there two characters are enough, wherever they stand.)
+What others said themselves (their messages, other evidences) is searched by `Scrubber(..., thorough=False)`: there a short
+text is their own word, and only what tells something goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any, TypeVar
+from xml.sax.saxutils import escape, quoteattr
+
+from mnemosyne.schema.erasure import ERASED, Erasure
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Message, Ref
+
+T = TypeVar("T")
+
+RUN = 24
+SHORT_RUN = 10
+WORTH_SEEKING = 3
+TELLING = 12
+_CJK_WEIGHT = 3
+_KEY = 2
+_KEPT = frozenset(("scope", "schema_version", "depends_on", "hash", "content_hash", "locale", "uri"))
+
+
+class Scrubber:
+    """Takes texts and names out of strings, JSON trees and schema values, and counts the places (`count`)."""
+
+    def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, thorough: bool = True) -> None:
+        self.count = 0
+        self._runs: set[str] = set()
+        self._short_runs: set[str] = set()
+        self._needles: dict[str, list[str]] = {}
+        self._names = frozenset(names)
+        for name in self._names:
+            if len(name) >= _KEY and weight(name) > WORTH_SEEKING:
+                self._needles.setdefault(name[:_KEY], []).append(name)
+        least = WORTH_SEEKING if thorough else TELLING
+        for text in dict.fromkeys(text.strip() for text in texts):
+            if weight(text) >= least:
+                self._seek(text)
+        for found in self._needles.values():
+            found.sort(key=len, reverse=True)
+
+    def _seek(self, text: str) -> None:
+        for form in spellings(text):
+            if len(form) >= RUN:
+                self._runs.update(_windows(form, RUN))
+            elif len(form) >= _KEY:
+                self._needles.setdefault(form[:_KEY], []).append(form)
+            if len(form) > SHORT_RUN:
+                self._short_runs.update(run for run in _windows(form, SHORT_RUN) if _is_dense(run))
+
+    def text(self, text: str) -> str:
+        """Return `text` with ERASED in the place of everything that must go."""
+        if text in self._names:
+            self.count += 1
+            return ERASED
+        spans = list(self._spans(text))
+        if not spans:
+            return text
+        self.count += 1
+        kept, end = [], 0
+        for begin, stop in spans:
+            kept += [text[end:begin], ERASED]
+            end = stop
+        return "".join((*kept, text[end:]))
+
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of what must go, in order, runs that touch as one."""
+        begin, stop = 0, 0
+        for place in range(len(text) - _KEY + 1):
+            reach = self._reach(text, place)
+            if reach == 0:
+                continue
+            if place > stop:
+                if stop:
+                    yield begin, stop
+                begin = place
+            stop = max(stop, place + reach)
+        if stop:
+            yield begin, stop
+
+    def _reach(self, text: str, place: int) -> int:
+        """Return how many characters from `place` on must go."""
+        if text[place : place + RUN] in self._runs:
+            return RUN
+        for needle in self._needles.get(text[place : place + _KEY], ()):
+            if text.startswith(needle, place) and _is_whole(text, place, len(needle)):
+                return len(needle)
+        return SHORT_RUN if text[place : place + SHORT_RUN] in self._short_runs else 0
+
+    def tree(self, tree: Any) -> Any:
+        """Return a JSON tree with all its texts and keys scrubbed; what does not change is shared."""
+        if isinstance(tree, str):
+            return tree if isinstance(tree, Enum) else self.text(tree)
+        if isinstance(tree, Mapping):
+            done = {self.text(key): self.tree(child) for key, child in tree.items()}
+            return tree if _is_same(done, tree) else done
+        if isinstance(tree, list | tuple):
+            items = [self.tree(child) for child in tree]
+            if all(new is old for new, old in zip(items, tree, strict=True)):
+                return tree
+            return items if isinstance(tree, list) else tuple(items)
+        return tree
+
+    def value(self, value: T) -> T:
+        """Return a schema value with its free texts scrubbed; its ids, enums and times stay, erased evidence ids go."""
+        if not is_dataclass(value) or isinstance(value, type):
+            return value
+        changes: dict[str, Any] = {}
+        for field in fields(value):
+            old = getattr(value, field.name)
+            new = self._field(field.name, old)
+            if new is not old:
+                changes[field.name] = new
+        return replace(value, **changes) if changes else value
+
+    def _field(self, name: str, old: Any) -> Any:
+        if name == "refs":
+            return without_refs(old, self._names)
+        if name == "result_evidence_ids":
+            left = tuple(each for each in old if each not in self._names)
+            return old if left == old else left
+        if name in _KEPT or name.endswith("_id"):
+            return old
+        if isinstance(old, tuple) and any(is_dataclass(each) for each in old):
+            new = tuple(self.value(each) for each in old)
+            return old if all(a is b for a, b in zip(new, old, strict=True)) else new
+        if is_dataclass(old):
+            return self.value(old)
+        return self.tree(old)
+
+
+def weight(text: str) -> int:
+    """Return how much a text tells: its letters and digits, a Chinese character counted as three."""
+    return sum(_CJK_WEIGHT if _is_cjk(char) else 1 for char in text if char.isalnum())
+
+
+def is_telling(text: str) -> bool:
+    """Say whether a text is so much of somebody's own that it is sought in what others said too."""
+    return weight(text) >= TELLING
+
+
+def spellings(text: str) -> tuple[str, ...]:
+    """Return the forms in which a text may stand in a prompt: as it is, and XML-escaped as content and as attribute."""
+    return tuple(dict.fromkeys((text, escape(text), quoteattr(text)[1:-1])))
+
+
+def stands_in(text: str, where: str) -> bool:
+    """Say whether a text stands in another, in one of its spellings; one that is not telling only as whole words."""
+    for form in spellings(text):
+        place = where.find(form) if form else -1
+        while place >= 0:
+            if is_telling(text) or _is_whole(where, place, len(form)):
+                return True
+            place = where.find(form, place + 1)
+    return False
+
+
+def stands_in_tree(texts: Sequence[str], tree: Any) -> bool:
+    """Say whether one of the texts stands in a value or a key of a JSON tree."""
+    if isinstance(tree, str):
+        return any(stands_in(text, tree) for text in texts)
+    if isinstance(tree, Mapping):
+        return any(stands_in_tree(texts, key) or stands_in_tree(texts, child) for key, child in tree.items())
+    return isinstance(tree, list | tuple) and any(stands_in_tree(texts, child) for child in tree)
+
+
+def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:
+    """Return `refs` without those that point at these evidences; the same tuple where none does."""
+    left = tuple(ref for ref in refs if ref.remote or ref.evidence_id not in evidence_ids)
+    return refs if len(left) == len(refs) else left
+
+
+def erased_message(message: Message) -> Message:
+    """Return what stays of a message that must be forgotten: its place, role, id and time."""
+    return replace(message, content=ERASED, author=None, refs=(), extra=EMPTY)
+
+
+def subject_of(erasure: Erasure) -> tuple[str, str]:
+    """Return kind (`user`, `session`, `evidence`) and hash of what an erasure is about; ValueError unless it is one thing.
+
+    The hash is the SHA-256 (hex) of kind and ids, so that who knows the id can ask whether it was erased.
+    """
+    if erasure.evidence_ids:
+        if erasure.session_id is None or erasure.user_id is not None:
+            raise ValueError("An erasure of evidence names the session and the evidence ids, and no user.")
+        kind, ids = "evidence", (erasure.session_id, *sorted(set(erasure.evidence_ids)))
+    elif (erasure.session_id is None) == (erasure.user_id is None):
+        raise ValueError("An erasure names exactly one of a user, a session, or evidence ids in a session.")
+    elif erasure.session_id is not None:
+        kind, ids = "session", (erasure.session_id,)
+    else:
+        kind, ids = "user", (str(erasure.user_id),)
+    subject = "\0".join((kind, *ids))
+    return kind, hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _windows(text: str, size: int) -> Iterator[str]:
+    return (text[place : place + size] for place in range(len(text) - size + 1))
+
+
+def _is_dense(run: str) -> bool:
+    return sum(map(_is_cjk, run)) >= SHORT_RUN - 2
+
+
+def _is_cjk(char: str) -> bool:
+    return "\u2e80" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7af" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def _is_whole(text: str, place: int, size: int) -> bool:
+    """Say whether the words of `text[place : place + size]` go on at neither end."""
+    end = place + size
+    before = place > 0 and _joins(text[place - 1]) and _joins(text[place])
+    after = end < len(text) and _joins(text[end - 1]) and _joins(text[end])
+    return not (before or after)
+
+
+def _joins(char: str) -> bool:
+    return char.isalnum() and not _is_cjk(char)
+
+
+def _is_same(done: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:
+    return len(done) == len(tree) and all(
+        new_key is old_key and done[new_key] is tree[old_key] for new_key, old_key in zip(done, tree, strict=True)
+    )
