@@ -27,11 +27,8 @@ def invariant_faults(data: Mapping[str, Any]) -> tuple[Fault, ...]:
     calls = _items(_object(session.get("tool_state")).get("tool_calls"), "session.tool_state.tool_calls")
     usages = _items(session.get("model_usage"), "session.model_usage")
     blocks = _items(data.get("context_blocks"), "context_blocks")
-    evidences = [
-        (child("evidences", key), each)
-        for key, each in _object(data.get("evidences")).items()
-        if isinstance(each, dict)
-    ]
+    keyed = {key: each for key, each in _object(data.get("evidences")).items() if isinstance(each, dict)}
+    evidences = [(child("evidences", key), each) for key, each in keyed.items()]
     ids = {each["evidence_id"] for _, each in evidences if isinstance(each.get("evidence_id"), str)}
     return (
         *_repeated(messages, "message_id"),
@@ -46,7 +43,7 @@ def invariant_faults(data: Mapping[str, Any]) -> tuple[Fault, ...]:
         *_repeated(usages, "model_usage_id"),
         *_named(usages, "task_id", _ids(tasks, "task_id"), "task"),
         *_sums(usages),
-        *_keys(evidences),
+        *_keys(keyed),
         *_repeated(evidences, "evidence_id"),
         *_links(evidences, calls, usages),
         *_repeated(blocks, "block_id"),
@@ -153,12 +150,12 @@ def _sums(usages: Items) -> Iterator[Fault]:
                 yield _warning(child(path, "total_tokens"), what, "sum")
 
 
-def _keys(evidences: Items) -> Iterator[Fault]:
-    for path, each in evidences:
-        value, key = each.get("evidence_id"), path.removeprefix("evidences.")
+def _keys(evidences: Mapping[str, dict[str, Any]]) -> Iterator[Fault]:
+    for key, each in evidences.items():
+        value = each.get("evidence_id")
         if isinstance(value, str) and value != key:
             what = f"{value!r} stands under the key {key!r}; use one id for both, refs go by evidence_id"
-            yield _warning(child(path, "evidence_id"), what, "key")
+            yield _warning(child(child("evidences", key), "evidence_id"), what, "key")
 
 
 def _links(evidences: Items, calls: Items, usages: Items) -> Iterator[Fault]:

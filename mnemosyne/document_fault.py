@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mnemosyne.errors import SchemaValidationError
+
+_WORD = re.compile(r"[\w-]+")
 
 
 class Severity(StrEnum):
@@ -45,7 +49,9 @@ def raise_errors(faults: Iterable[Fault]) -> None:
 
 
 def child(path: str, step: str | int) -> str:
-    """Return the path of a child as people write it."""
+    """Return the path of a child as people write it: `tasks[2].name`, and `evidences["a.b"]` for a key that is no word."""
     if isinstance(step, int):
         return f"{path}[{step}]"
+    if _WORD.fullmatch(step) is None:
+        return f"{path}[{json.dumps(step, ensure_ascii=True)}]"
     return f"{path}.{step}" if path else step

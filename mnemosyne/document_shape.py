@@ -18,6 +18,7 @@ from typing import Any
 from mnemosyne.schema.document import Session, SessionDocument, TaskState, TodoList
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.session import Message, Role
 
 
@@ -80,6 +81,7 @@ ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai"
 
 _JSON_NAMES = {"from_index": "from", "to_index": "to"}
 _ALWAYS = {
+    (ContextPackage, "version"),
     (SessionDocument, "schema_version"),
     (SessionDocument, "evidences"),
     (SessionDocument, "context_blocks"),

@@ -17,7 +17,9 @@ MnemosyneError
 ├── MigrationError
 ├── SelectorResolveError
 ├── EvidenceNotFoundError
+├── UriError
 ├── RedactionError
+├── PatternError
 ├── CodecError
 ├── WorldPackError
 ├── CorpusError
@@ -162,8 +164,25 @@ class EvidenceNotFoundError(MnemosyneError):
         super().__init__(f"Session {session_id!r} holds no evidence {evidence_id!r}.")
 
 
+class UriError(MnemosyneError):
+    """An address is not of our form, or nothing is there."""
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri, self.reason = uri, reason
+        super().__init__(f"{uri!r} leads nowhere: {reason}.")
+
+
 class RedactionError(MnemosyneError):
     """A text could not be searched for what must not be kept; it is withheld, never stored as it is."""
+
+
+class PatternError(MnemosyneError):
+    """A regular expression or JSONPath cannot be used, or ran out of its time; `reason` says why and what to do."""
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        self.pattern, self.reason = pattern, reason
+        shown = pattern if len(pattern) <= 80 else f"{pattern[:79]}…"
+        super().__init__(f"The pattern {shown!r} cannot be used: {reason}.")
 
 
 class CodecError(MnemosyneError, ValueError):

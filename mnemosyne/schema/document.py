@@ -225,9 +225,9 @@ class Meta:
 class SessionDocument:
     """A whole session as one document. `evidences` by evidence id, in the order of the document."""
 
+    schema_version: str = SCHEMA_VERSION
+    meta: Meta | None = None
     session: Session
     evidences: Mapping[str, Evidence] = field(default_factory=lambda: EMPTY)
     context_blocks: tuple[ContextBlock, ...] = ()
-    meta: Meta | None = None
-    schema_version: str = SCHEMA_VERSION
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

@@ -1,4 +1,8 @@
-"""ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves."""
+"""ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves.
+
+Texts are as they were said: whoever makes a prompt of them escapes them (`jacquard.package.to_messages` does). Only the
+texts of system and developer blocks are ready to stand in a prompt.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from typing import Any
 from mnemosyne.schema.memory import EMPTY
 
 PACKAGE_VERSION = "0.1"
+SOURCES = ("memory", "resource")
+MODES = ("exact", "semantic", "hybrid", "relational", "associative")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +38,11 @@ class PackageMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceItem:
-    """One chosen memory: `score` within this recall; `source_uri` resolves to the entry it names."""
+    """One chosen memory (seed 000 section 7): `score` compares within one recall; `source_uri` leads back to what it names.
+
+    `source` is `memory` or `resource`; `mode` one of MODES. `ref` may hold `document_id`, `section_id`, `turn_id` and
+    `memory_item_id`. `group` gathers items that belong together (empty: none).
+    """
 
     id: str
     source: str
@@ -44,21 +54,22 @@ class EvidenceItem:
     signals: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     provenance: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ref: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    group: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPackage:
-    """The context of one turn as an object (seed 000 section 2)."""
+    """The context of one turn as an object (seed 000 section 2). `created_at` is aware; evidence stands best first."""
 
-    context_id: str
+    version: str = PACKAGE_VERSION
+    context_id: str = ""
     session_id: str
     created_at: datetime
-    user_message: PackageMessage
-    version: str = PACKAGE_VERSION
     system_blocks: tuple[PackageBlock, ...] = ()
     developer_blocks: tuple[PackageBlock, ...] = ()
     working_summary: str = ""
     recent_turns: tuple[PackageMessage, ...] = ()
     evidence: tuple[EvidenceItem, ...] = ()
+    user_message: PackageMessage
     constraints: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     debug: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

@@ -1,0 +1,85 @@
+"""ContextPackage 0.1 as JSON and back (seed 000). Unknown fields are ignored, as its section 12 asks, and listed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mnemosyne.document_fault import Fault, Severity, child, raise_errors
+from mnemosyne.document_read import Notes, called, read_object, write_object
+from mnemosyne.plain import plain_faults
+from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
+
+_READABLE = re.compile(r"0\.[0-9]+")
+
+
+def package_to_json(package: ContextPackage) -> dict[str, Any]:
+    """Return the package as a JSON object, every field of its top level written out."""
+    return write_object(package, whole=True)
+
+
+def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[str, ...]]:
+    """Return the package that a JSON object holds, and a line for everything in it that was ignored.
+
+    The lines (`evidence[0].colour: is not known`) also end the package's `debug.ignored`. SchemaValidationError with every
+    error at once; a version that is not 0.x is one, as its fields may mean something else.
+    """
+    notes = Notes()
+    made = _read(data, notes)
+    raise_errors(notes.faults)
+    ignored = (
+        *(f"{path}: is not known, ignored" for path in notes.ignored),
+        *(str(fault) for fault in notes.faults),
+        *(_unusual(made) if isinstance(made, ContextPackage) else ()),
+    )
+    return _with_ignored(made, ignored), ignored
+
+
+def package_faults(data: Any) -> tuple[Fault, ...]:
+    """Return everything that is wrong with a package's JSON, errors and warnings."""
+    notes = Notes()
+    _read(data, notes)
+    return tuple(notes.faults)
+
+
+def _read(data: Any, notes: Notes) -> Any:
+    if not isinstance(data, Mapping):
+        return notes.error("", "kind", f"The package is {called(data)}, not an object.")
+    raw = data if isinstance(data, dict) else dict(data)
+    for path, what in plain_faults(raw, any_text=True):
+        where = ""
+        for step in path:
+            where = child(where, step)
+        notes.error(where, "plain", what)
+    if notes.faults:
+        return None
+    version = raw.get("version")
+    if isinstance(version, str) and _READABLE.fullmatch(version) is None:
+        notes.error("version", "version", f"{version!r} cannot be read here; this reads {PACKAGE_VERSION}")
+    made = read_object(ContextPackage, raw, "", notes)
+    if isinstance(version, str) and version != PACKAGE_VERSION and isinstance(made, ContextPackage):
+        what = f"{version!r} is read as {PACKAGE_VERSION}: what it added is ignored"
+        notes.faults.append(Fault(path="version", what=what, code="version", severity=Severity.WARNING))
+        return replace(made, version=PACKAGE_VERSION)
+    return made
+
+
+def _unusual(package: ContextPackage) -> tuple[str, ...]:
+    lines = [] if package.context_id else ["context_id: is missing; this package cannot be told from others"]
+    for place, item in enumerate(package.evidence):
+        where = child("evidence", place)
+        for name, value, known in (("source", item.source, SOURCES), ("mode", item.mode, MODES)):
+            if value not in known:
+                lines.append(f"{where}.{name}: {value!r} is none of {', '.join(known)}; kept as it stands")
+    return tuple(lines)
+
+
+def _with_ignored(package: ContextPackage, ignored: tuple[str, ...]) -> ContextPackage:
+    if not ignored:
+        return package
+    told = package.debug.get("ignored", [])
+    before = list(told) if isinstance(told, list | tuple) else [told]
+    new = [line for line in ignored if line not in before]
+    return replace(package, debug={**package.debug, "ignored": [*before, *new]})
