@@ -11,16 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.lexical import Mask, Postings
+from mnemosyne.index.lexical import Mask, Postings, Scores
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.session import BranchSpan
 
 _SIGN_ROWS = 10_000
 _SIGN_OVERSAMPLE = 40
 _SIGN_SHARE = 8
 _COMPACT_ROWS = 1_024
+_FEW_SPANS = 8
+_BLOCK = 64
 _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 _NO_BRANCH = 0
 _ANY_DEPTH = np.iinfo(np.int32).max
@@ -109,7 +112,8 @@ class ScopeTable:
             # Entries without a word take no part in counts, as in LanceDB.
             admitted = self._admitted(where) & (self._postings.lengths > 0)
             scores = self._postings.scores(terms, admitted)
-            return self._best(np.flatnonzero(scores > 0.0), scores[scores > 0.0], limit)
+            slots = np.flatnonzero(scores >= max(_least(scores, limit), np.finfo(np.float64).tiny))
+            return self._best(slots, scores[slots], limit)
 
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
@@ -129,20 +133,31 @@ class ScopeTable:
 
     def _admitted(self, where: IndexFilter) -> Mask:
         view = self._columns.view(len(self._ids))
-        chains = np.zeros(len(_CHAINS), dtype=np.bool_)
-        chains[[_CHAINS[chain] for chain in where.chains]] = True
-        admitted: Mask = view.alive & chains[view.chain]
+        admitted: Mask = view.alive.copy()
+        of_chain = [view.chain == _CHAINS[chain] for chain in where.chains]
+        admitted &= np.logical_or.reduce(of_chain) if len(of_chain) != 1 else of_chain[0]
         if where.lineage is not None:
-            upto = np.full(len(self._branches), -1, dtype=np.int64)
-            upto[_NO_BRANCH] = _ANY_DEPTH
-            for span in where.lineage:
-                code = self._branches.get(span.branch_id)
-                if code is not None:
-                    upto[code] = max(int(upto[code]), span.upto_depth)
-            admitted &= view.depth <= upto[view.branch]
+            admitted &= self._on_path(view, where.lineage)
         hidden = [self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]
         admitted[hidden] = False
         return admitted
+
+    def _on_path(self, view: _View, lineage: Sequence[BranchSpan]) -> Mask:
+        """Return which rows stand on a path of branch spans; those without a branch do."""
+        upto = {self._branches[span.branch_id]: -1 for span in lineage if span.branch_id in self._branches}
+        for span in lineage:
+            code = self._branches.get(span.branch_id)
+            if code is not None:
+                upto[code] = max(upto[code], span.upto_depth)
+        if len(upto) > _FEW_SPANS:
+            limits = np.full(len(self._branches), -1, dtype=np.int64)
+            limits[[_NO_BRANCH, *upto]] = [_ANY_DEPTH, *upto.values()]
+            found: Mask = view.depth <= limits[view.branch]
+            return found
+        found = view.branch == _NO_BRANCH
+        for code, depth in upto.items():
+            found |= (view.branch == code) & (view.depth <= depth)
+        return found
 
     def _best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
         if len(slots) > limit:
@@ -236,6 +251,18 @@ class ScopeTable:
             apart += np.bitwise_count(word[:rows] ^ code)
         apart[~admitted[:rows]] = np.iinfo(np.uint16).max
         return np.sort(np.argpartition(apart, limit)[:limit])
+
+
+def _least(scores: Scores, limit: int) -> float:
+    """Return a score that at least `limit` of `scores` reach (0 where they are few), found in one pass over blocks.
+
+    The `limit` greatest block maxima are as many scores, so the best `limit` of all are no smaller.
+    """
+    blocks = len(scores) // _BLOCK
+    if blocks <= limit:
+        return 0.0
+    tops = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return float(np.partition(tops, blocks - limit)[blocks - limit])
 
 
 def _sign_codes(vectors: Vectors) -> npt.NDArray[np.uint64]:
