@@ -10,8 +10,7 @@ a planner or a store.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, cast
 
@@ -62,20 +61,9 @@ from jacquard.printing import (
 )
 from jacquard.quests import plain_value
 from jacquard.template_files import TemplateFile
-from jacquard.template_files import shipped_templates as shipped_templates
-from jacquard.template_set import TemplateSet, faults_of, opened
+from jacquard.templating.language import BUILTIN_FILTERS, LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
+from jacquard.templating.syntax import Node, Syntax, placed
 
-_BUILTIN_FILTERS = (
-    "abs capitalize count d default dictsort first float groupby int items last length list lower map max min reject "
-    "rejectattr reverse round select selectattr sort string title trim truncate unique upper"
-)
-_TEXT_METHODS = (
-    "capitalize casefold count endswith find isalpha isdigit isnumeric lower lstrip removeprefix removesuffix rstrip split "
-    "splitlines startswith strip swapcase title upper"
-)
-_SAFE_TEXT_METHODS = frozenset(_TEXT_METHODS.split())
-_MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})
-_LIST_METHODS = frozenset({"count", "grouper", "index", "list"})
 _OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)
 
 
@@ -155,7 +143,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             auto_reload=False,
             cache_size=-1,
         )
-        self.filters = {name: demoting(FILTERS[name]) for name in _BUILTIN_FILTERS.split()}
+        self.filters = {name: demoting(FILTERS[name]) for name in BUILTIN_FILTERS}
         self.tests = cast("Any", {name: demoting(cast("Any", test)) for name, test in TESTS.items()})
         self.filters |= {"sum": sum_numbers, "_read": _filter_read}
         self.filters |= {"join": join_texts, "replace": replace_text, "value": plain_value, "_counted": _filter_counted}
@@ -191,11 +179,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Allow the few attributes that templates need; refuse all others."""
         if isinstance(obj, str):
-            return attr in _SAFE_TEXT_METHODS
+            return attr in TEXT_METHODS
         if isinstance(obj, Mapping):
-            return attr in _MAPPING_METHODS
+            return attr in MAPPING_METHODS
         if isinstance(obj, list | tuple):
-            return attr in _LIST_METHODS
+            return attr in LIST_METHODS
         module = type(obj).__name__ == "TemplateModule"
         return (module or isinstance(obj, _OPEN_OBJECTS)) and super().is_safe_attribute(obj, attr, value)
 
@@ -276,41 +264,48 @@ class _FileLoader(BaseLoader):
         return file.text, file.shown, lambda: True
 
 
-class _SandboxRenderer:
-    """Renders one set of files into prompts."""
+class SandboxRenderer:
+    """Renders one set of files into prompts (the Renderer of a TemplateSet)."""
 
     def __init__(self, files: Mapping[str, TemplateFile]) -> None:
         self._files = files
         self._environment = _Sandbox(_FileLoader(files), safe_output=True)
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Return the text of one template over its variables."""
         return _render(self._environment, name, variables, self._source_of)
 
     def compile(self, name: str) -> None:
+        """Compile one template."""
         _compile(self._environment, name, self._source_of)
 
     def _source_of(self, shown: str) -> TemplateFile | None:
         return next((file for file in self._files.values() if shown in (file.shown, file.name)), None)
 
 
-def open_templates(roots: Sequence[Path]) -> TemplateSet:
-    """Return the templates below `roots`, first root first; read again only when a file changed. Looks at the disk."""
-    return opened(roots, _SandboxRenderer)
+def read_syntax(file: TemplateFile) -> Syntax:
+    """Return the syntax of a template without compiling it; TemplateError where it cannot be read."""
+    try:
+        tree = _READER._parse(file.text, file.name, file.shown)
+        tokens = tuple(_READER.lex(file.text, file.name, file.shown))
+    except Exception as error:
+        raise _readable(error, file.name, {}, lambda _: file) from error
+    return Syntax(root=_node(tree), tokens=tuple(placed(tokens, file.text)))
 
 
-def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
-    """Return a set of templates that are in memory already."""
-    return TemplateSet(files, _SandboxRenderer(files))
+_READER = Environment(trim_blocks=True, lstrip_blocks=True)
 
 
-def validate_templates(root: Path) -> tuple[TemplateError, ...]:
-    """Return the faults of every template and manifest below a root; an empty result means that all of them compile."""
-    return faults_of(root, _SandboxRenderer)
-
-
-def template_faults(root: Path) -> tuple[str, ...]:
-    """Return the faults of `validate_templates` as sentences with file and line."""
-    return tuple(str(fault) for fault in validate_templates(root))
+def _node(node: nodes.Node) -> Node:
+    fields = {
+        name: _node(value)
+        if isinstance(value, nodes.Node)
+        else tuple(_node(each) if isinstance(each, nodes.Node) else each for each in value)
+        if isinstance(value, list | tuple)
+        else value
+        for name, value in node.iter_fields()
+    }
+    return Node(kind=type(node).__name__, line=node.lineno, fields=fields)
 
 
 @functools.lru_cache(maxsize=512)

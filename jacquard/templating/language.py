@@ -1,0 +1,28 @@
+"""What the language of templates offers beyond its syntax: filters, functions, methods (spec A1).
+
+The room exists so that the sandbox, which allows, and the lint, which advises, read one list. It imports nothing.
+"""
+
+from __future__ import annotations
+
+_FILTERS = (
+    "abs capitalize count d default dictsort first float groupby int items last length list lower map max min reject "
+    "rejectattr reverse round select selectattr sort string title trim truncate unique upper"
+)
+_TEXT_METHODS = (
+    "capitalize casefold count endswith find isalpha isdigit isnumeric lower lstrip removeprefix removesuffix rstrip split "
+    "splitlines startswith strip swapcase title upper"
+)
+
+BUILTIN_FILTERS = tuple(_FILTERS.split())
+"""Filters taken over from the template engine as they are."""
+
+OWN_FILTERS = ("attr", "join", "replace", "sum", "text", "value", "yaml")
+"""Filters of the house in a prompt's template."""
+
+FUNCTIONS = ("cycler", "dict", "joiner", "namespace", "range")
+"""What may be called by its bare name."""
+
+TEXT_METHODS = frozenset(_TEXT_METHODS.split())
+MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})
+LIST_METHODS = frozenset({"count", "grouper", "index", "list"})

@@ -1,0 +1,83 @@
+"""A template's syntax as plain values: what tools read that look at templates without rendering them.
+
+The room exists so that no tool needs the template engine: nodes keep the engine's names for their kinds and fields. It
+imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """A piece of source; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
+
+    kind: str
+    value: str
+    line: int
+    column: int
+    offset: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Node:
+    """A node of the syntax tree; `fields` hold nodes, tuples of nodes, texts and other constants, in source order."""
+
+    kind: str
+    line: int
+    fields: Mapping[str, Any]
+
+    def get(self, name: str) -> Any:
+        """Return a field, or None where the node has none of this name."""
+        return self.fields.get(name)
+
+    def text(self, name: str) -> str:
+        """Return a field that holds a text."""
+        return str(self.fields[name])
+
+    def node(self, name: str) -> Node:
+        """Return a field that holds one node."""
+        found = self.fields[name]
+        if not isinstance(found, Node):
+            raise TypeError(f"{self.kind}.{name} is no node")
+        return found
+
+    def nodes(self, name: str) -> tuple[Node, ...]:
+        """Return a field that holds nodes; a field that is empty or not there holds none."""
+        found = self.fields.get(name)
+        return tuple(each for each in found if isinstance(each, Node)) if isinstance(found, tuple) else ()
+
+    def children(self) -> Iterator[Node]:
+        """Yield the nodes right below this one, in source order."""
+        for value in self.fields.values():
+            if isinstance(value, Node):
+                yield value
+            elif isinstance(value, tuple):
+                yield from (each for each in value if isinstance(each, Node))
+
+    def find(self, *kinds: str) -> Iterator[Node]:
+        """Yield this node and all below it that are of these kinds, each before what is below it."""
+        if self.kind in kinds:
+            yield self
+        for child in self.children():
+            yield from child.find(*kinds)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Syntax:
+    """One template: its tree, and every token of its source in order (white space too)."""
+
+    root: Node
+    tokens: tuple[Token, ...]
+
+
+def placed(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
+    """Yield the tokens `(line, kind, value)` with their places: white space that the engine strips is in none of them."""
+    at = 0
+    for line, kind, value in tokens:
+        at = max(at, source.find(value, at))
+        yield Token(kind=kind, value=value, line=line, column=at - source.rfind("\n", 0, at), offset=at)
+        at += len(value)
