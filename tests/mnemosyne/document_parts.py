@@ -1,0 +1,183 @@
+"""The examples of the session document's specification in full, and strategies for documents and their JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from mnemosyne.document_shape import Form, Kind, choices, shape_of
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.session import Ref
+
+FOLDER = Path(__file__).parent / "session_documents"
+"""The two examples of seed 001, character by character."""
+
+EXAMPLES = {name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in ("full", "smallest")}
+
+
+def smallest() -> dict[str, Any]:
+    """Return a document without any fault or warning, to be broken."""
+    return {
+        "schema_version": "1.0",
+        "session": {
+            "session_id": "s1",
+            "messages": [{"role": "user", "content": "Where is the key?", "at": "2026-01-20T10:00:00Z"}],
+            "task_state": {"todo_list": {"tasks": []}},
+        },
+        "evidences": {},
+        "context_blocks": [],
+    }
+
+
+texts = st.text(max_size=6)
+leaves = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+trees = st.recursive(
+    leaves | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+unknown = st.dictionaries(st.sampled_from(["x_a", "x-b", "注", "extra", "x c"]), trees, max_size=2)
+zones = st.sampled_from([UTC, timezone(timedelta(hours=8)), timezone(timedelta(hours=-3, minutes=-30))])
+times = st.datetimes(min_value=datetime(1000, 1, 1), max_value=datetime(9000, 1, 1), timezones=zones)
+
+
+def values(kind: Kind) -> st.SearchStrategy[Any]:
+    """Return values of one kind."""
+    low, high = kind.minimum, kind.maximum
+    scalars: dict[Form, st.SearchStrategy[Any]] = {
+        Form.TEXT: st.text(min_size=1 if kind.filled else 0, max_size=6),
+        Form.WHOLE: st.integers(0, 2**40),
+        Form.NUMBER: st.floats(low, high, allow_nan=False, allow_infinity=False),
+        Form.FLAG: st.booleans(),
+        Form.TIME: times,
+        Form.TREE: trees,
+    }
+    if kind.form in scalars:
+        made = scalars[kind.form]
+    elif kind.form is Form.CHOICE:
+        made = st.sampled_from(list(kind.of))
+    elif kind.form is Form.OBJECT:
+        made = objects(kind.of)
+    elif kind.form is Form.MANY:
+        assert kind.item is not None
+        made = st.lists(values(kind.item), min_size=1 if kind.filled else 0, max_size=3).map(tuple)
+    else:
+        assert kind.item is not None
+        made = st.dictionaries(texts, values(kind.item), max_size=2)
+    return st.none() | made if kind.nullable and kind.form is not Form.MANY else made
+
+
+def objects(cls: type) -> st.SearchStrategy[Any]:
+    """Return values of a type of the schema, with unknown fields where it is open."""
+    shape = shape_of(cls)
+    parts = {each.name: values(each.kind) for each in shape.fields}
+    return st.builds(cls, **parts, **({"extra": unknown} if shape.open else {}))
+
+
+def sound(doc: SessionDocument) -> SessionDocument:
+    """Return the document with ids and references such that no invariant is broken."""
+    evidences = {f"e{n}": replace(each, evidence_id=f"e{n}") for n, each in enumerate(doc.evidences.values())}
+
+    def refs(held: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        here = next(iter(evidences), None)
+        return tuple(replace(ref, remote=True) if here is None else replace(ref, evidence_id=here) for ref in held)
+
+    session = doc.session
+    tasks = tuple(replace(e, task_id=f"t{n}", depends_on=()) for n, e in enumerate(session.task_state.todo_list.tasks))
+    summary = session.summary
+    if summary is not None and summary.message_index_range is not None:
+        span = replace(summary.message_index_range, from_index=1, to_index=1)
+        summary = replace(summary, message_index_range=span)
+    tool_state, usages = session.tool_state, session.model_usage
+    if tool_state is not None:
+        calls = tuple(replace(each, tool_call_id=f"c{n}") for n, each in enumerate(tool_state.tool_calls))
+        tool_state = replace(tool_state, tool_calls=calls)
+    if usages is not None:
+        usages = tuple(replace(each, model_usage_id=f"u{n}") for n, each in enumerate(usages))
+    session = replace(
+        session,
+        messages=tuple(
+            replace(e, message_id=e.message_id and f"m{n}", refs=refs(e.refs)) for n, e in enumerate(session.messages)
+        ),
+        summary=summary,
+        task_state=replace(session.task_state, todo_list=replace(session.task_state.todo_list, tasks=tasks)),
+        tool_state=tool_state,
+        model_usage=usages,
+    )
+    blocks = tuple(replace(e, block_id=f"b{n}", refs=refs(e.refs)) for n, e in enumerate(doc.context_blocks))
+    return replace(doc, schema_version="1.0", session=session, evidences=evidences, context_blocks=blocks)
+
+
+documents = objects(SessionDocument).map(sound)
+
+
+def raw_values(kind: Kind) -> st.SearchStrategy[Any]:
+    """Return JSON of one kind, in any spelling that is no error."""
+    if kind.form is Form.CHOICE:
+        words = list(choices(kind))
+        made: st.SearchStrategy[Any] = st.sampled_from(
+            [*words, *kind.aliases, "|".join(words), f"{words[-1]}|{words[0]}"]
+        )
+    elif kind.form is Form.TIME:
+        stamps = ["2026-01-20T10:00:00Z", "2026-01-20T10:00:00+00:00", "20260120T100000+0800", "2026-01-20", "…", ""]
+        made = st.sampled_from(stamps) | times.map(datetime.isoformat)
+    elif kind.form is Form.OBJECT:
+        made = raw_objects(kind.of)
+    elif kind.form is Form.MANY:
+        assert kind.item is not None
+        made = st.lists(raw_values(kind.item), min_size=1 if kind.filled else 0, max_size=3)
+    elif kind.form is Form.KEYED:
+        assert kind.item is not None
+        made = st.dictionaries(texts, raw_values(kind.item), max_size=2)
+    elif kind.form is Form.NUMBER:
+        made = st.sampled_from([0, 1]) | st.floats(kind.minimum, kind.maximum, allow_nan=False, allow_infinity=False)
+    elif kind.form is Form.WHOLE:
+        made = st.integers(0, 2**40) | st.integers(0, 9).map(float)
+    else:
+        return values(kind)
+    return st.none() | made if kind.nullable else made
+
+
+def raw_objects(cls: type) -> st.SearchStrategy[dict[str, Any]]:
+    """Return the JSON of a type: what is required, any of the rest, and unknown fields."""
+    shape = shape_of(cls)
+    required = {each.json: raw_values(each.kind) for each in shape.fields if each.required}
+    optional = {each.json: raw_values(each.kind) for each in shape.fields if not each.required}
+    known = st.fixed_dictionaries(required, optional=optional)
+    return st.tuples(unknown, known).map(lambda both: {**both[0], **both[1]})
+
+
+def sound_raw(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a document's JSON with ids and references such that no invariant is broken."""
+    session = data["session"]
+    data["schema_version"] = "1.0"
+    data["evidences"] = {f"e{n}": {**e, "evidence_id": f"e{n}"} for n, e in enumerate(data["evidences"].values())}
+    here = next(iter(data["evidences"]), None)
+    for holder in [*session["messages"], *data["context_blocks"]]:
+        for ref in holder.get("refs") or []:
+            ref.update({"remote": True} if here is None else {"evidence_id": here})
+    numbered = [
+        (session["messages"], "message_id"),
+        (session["task_state"]["todo_list"]["tasks"], "task_id"),
+        ((session.get("tool_state") or {}).get("tool_calls") or [], "tool_call_id"),
+        (session.get("model_usage") or [], "model_usage_id"),
+        (data["context_blocks"], "block_id"),
+    ]
+    for listed, name in numbered:
+        for place, each in enumerate(listed):
+            if each.get(name):
+                each[name] = f"n{place}"
+            if "depends_on" in each:
+                each["depends_on"] = []
+    span = (session.get("summary") or {}).get("message_index_range")
+    if span:
+        span.update({"from": 1, "to": 1})
+    return data
+
+
+raw_documents = raw_objects(SessionDocument).map(sound_raw)
