@@ -2,7 +2,8 @@
 
 The room exists so that rendering touches no disk and no name leads out of a root. A name is a path below a root
 (`combat/guidance.j2`); the first root that has it wins, so that a pack's folder overrides file by file. The last root's own
-file can still be named with `shipped/` before it. It must not import jinja2.
+file can still be named with `shipped/` before it. A root's folder `tests` holds golden prompts and is no template. It must
+not import jinja2.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from jacquard.limits import FILE_LIMIT_BYTES
 SHIPPED_PREFIX = "shipped/"
 COMMON_TEMPLATE = "chat"
 _SUFFIXES = (".j2", ".yaml")
-_NO_TEMPLATES = "layouts"
+TESTS_FOLDER = "tests"
+_NO_TEMPLATES = ("layouts", TESTS_FOLDER, SHIPPED_PREFIX.rstrip("/"))
 
 Fingerprint = tuple[tuple[str, int, int], ...]
 
@@ -75,7 +77,7 @@ def read_files(roots: Sequence[Path]) -> Mapping[str, TemplateFile]:
 def template_ids(names: Iterable[str]) -> tuple[str, ...]:
     """Return the template ids that these names make up, sorted."""
     folders = {name.split("/", 1)[0] for name in names if "/" in name}
-    return tuple(sorted(folders - {_NO_TEMPLATES, SHIPPED_PREFIX.rstrip("/")}))
+    return tuple(sorted(folders.difference(_NO_TEMPLATES)))
 
 
 def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file: str) -> str:
@@ -89,10 +91,10 @@ def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file
 
 
 def _files(root: Path) -> list[Path]:
-    """Return the template files below a root, sorted; a root that is not there has none."""
+    """Return the template files below a root, sorted, its tests left out; a root that is not there has none."""
     found = []
     for folder, folders, names in os.walk(root):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name != TESTS_FOLDER or Path(folder) != root)
         found += [Path(folder, name) for name in sorted(names) if name.endswith(_SUFFIXES)]
     return found
 

@@ -77,7 +77,10 @@ class AutomationStream:
 
         Looks at the dates of the template files, so call it off the event loop.
         """
-        templates = open_templates(self._roots(request.world))
+        return self.render_with(open_templates(self._roots(request.world)), request)
+
+    def render_with(self, templates: TemplateSet, request: SkeletonInput) -> Skeleton:
+        """Return the skeleton that these templates make, whatever the world's own are (previews, comparisons)."""
         template_id = request.config.template_id or request.plan.template_id
         directives = called_directives(request.world, request.user_text, request.hidden)
         state = with_anchors(request.window.state)
@@ -89,7 +92,7 @@ class AutomationStream:
                 blocks += self._rendered(templates, spec, variables, request.world.locale)
                 continue
             for rank, entry in enumerate(directives):
-                scoped = {**variables, "item": {"id": entry.entry_id, "title": entry.title, "text": entry.text}}
+                scoped = {**variables, "item": entry_row(entry)}
                 blocks += self._rendered(templates, spec, scoped, request.world.locale, entry, rank)
         start = previous_history_start(request.window)
         shown = trim_history(request.window.messages, start, request.config.history, self._count)
@@ -151,10 +154,7 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
     return {
         "instruction": world.instruction,
         "persona": world.persona,
-        "axioms": [
-            {"id": entry.entry_id, "title": entry.title, "text": entry.text}
-            for entry in entries_by_category(world.lore, LoreCategory.AXIOM, request.hidden)
-        ],
+        "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, request.hidden)],
         "state": state,
         "status": _without_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
@@ -170,6 +170,11 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
         "locale": world.locale,
         "zh": world.locale.lower().startswith("zh"),
     }
+
+
+def entry_row(entry: MemoryEntry) -> dict[str, Any]:
+    """Return what a template may read of an axiom or of the directive that it is rendered for."""
+    return {"id": entry.entry_id, "title": entry.title, "text": entry.text}
 
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:

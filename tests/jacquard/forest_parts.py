@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from jacquard.plan import PlanContext, SearchIntent, Triage, plan_to_json
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
-from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Author, Message, Role, SessionHead, TurnKind, TurnStatus, WindowMessage
 from mnemosyne.schema.world import Entity, NumericalAction, PlannerRules, TemplateRule, WorldPack
 
@@ -162,8 +163,12 @@ def window(
         messages=tuple(messages),
         state=STATE if state is None else state,
         previous=previous,
-        summary=summary,
+        summary=summarised(summary) if summary else None,
     )
+
+
+def summarised(text: str) -> PathSummary:
+    return PathSummary(turn_id="t000", branch_id="main", depth=1, summary=Summary(content=text))
 
 
 PLAN = PlanContext(

@@ -342,7 +342,7 @@ def check_nothing_breaks_out(request: SkeletonInput) -> None:
     if request.plan.current_goal:
         assert shown["guidance"]["current_goal"] == readable(request.plan.current_goal)
     if request.window.summary:
-        assert trees["summary"][0].text == f"\n{clean_text(request.window.summary)}\n"
+        assert trees["summary"][0].text == f"\n{clean_text(request.window.summary.summary.content)}\n"
     for talked in (*skeleton.history, skeleton.user_input):
         assert len(ElementTree.fromstring(f"<r>{talked.content}</r>")) == 0
     assert unescape(skeleton.user_input.content) == clean_text(request.user_text)
