@@ -145,7 +145,12 @@ class SchemaValidationError(MnemosyneError):
 
 
 class MigrationError(MnemosyneError):
-    """A document cannot be brought to the present version; nothing of it was changed."""
+    """A document cannot be brought to the present version; nothing of it was changed. `faults`: what is broken in it."""
+
+    def __init__(self, from_version: str, to_version: str, reason: str, faults: tuple[str, ...] = ()) -> None:
+        self.from_version, self.to_version, self.faults = from_version, to_version, faults
+        said = f"This document of version {from_version} cannot be brought to version {to_version}: {reason}."
+        super().__init__("\n".join([said, *faults]))
 
 
 class SelectorResolveError(MnemosyneError):

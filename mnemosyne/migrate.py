@@ -1,0 +1,230 @@
+"""Session documents of older versions, brought to the present one (seed 002 sections 6.8 and 10).
+
+A chain of pure steps: each takes the JSON of one version and gives that of the next, with a line for every rename, default
+and removal. Steps work on a copy; the document is checked before the first and after the last, so a broken one is refused
+whole. Version 0.9 is the draft that seed 001 section 2 tells of by what it changed; its documents carry no version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mnemosyne.document_fault import Fault, Severity, child
+from mnemosyne.document_json import read_document
+from mnemosyne.document_read import called, copy_tree
+from mnemosyne.errors import MigrationError
+from mnemosyne.plain import plain_faults
+from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
+
+DRAFT = "0.9"
+_RETIRED = ("policy", "execution", "runtime", "prompt_layers", "snapshots", "dialog_state")
+"""Parts of the draft that assembled prompts; nothing reads them any more, and nothing is lost: they stay where they are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MigrateResult:
+    """A migrated document; `changes` are in the order in which they were made (none for a present document)."""
+
+    doc: SessionDocument
+    from_version: str
+    to_version: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One version to the next. `apply` changes the copy that it is given and returns its log."""
+
+    from_version: str
+    to_version: str
+    apply: Callable[[dict[str, Any]], list[str]]
+
+
+def current_version() -> str:
+    """Return the version that documents are brought to."""
+    return SCHEMA_VERSION
+
+
+def can_migrate(from_version: str) -> bool:
+    """Say whether documents of a version can be brought to the present one."""
+    return from_version == SCHEMA_VERSION or any(step.from_version == from_version for step in STEPS)
+
+
+def version_of(data: Mapping[str, Any]) -> str:
+    """Return the version of a document's JSON; the draft did not write one."""
+    version = data.get("schema_version", DRAFT)
+    return version if isinstance(version, str) else repr(version)
+
+
+def migrate(data: Mapping[str, Any], from_version: str | None = None) -> MigrateResult:
+    """Return the document in the present version; `data` is never changed.
+
+    `from_version` overrules what the document says of itself. MigrationError for a version that is newer or unknown, and,
+    with every fault, for a document that is broken before or after.
+    """
+    if not isinstance(data, Mapping):
+        raise MigrationError("unknown", SCHEMA_VERSION, f"it is {called(data)}, not an object")
+    found = from_version if from_version is not None else version_of(data)
+    if not can_migrate(found):
+        raise MigrationError(found, SCHEMA_VERSION, _why_not(found))
+    _refuse(found, _faults_before(data))
+    made = copy_tree(data)
+    if from_version is not None and from_version == SCHEMA_VERSION:
+        made["schema_version"] = SCHEMA_VERSION
+    changes: list[str] = []
+    version = found
+    for step in STEPS:
+        if step.from_version == version:
+            changes += step.apply(made)
+            made["schema_version"] = version = step.to_version
+            changes.append(f"set schema_version to {step.to_version}")
+    doc, faults = read_document(made)
+    _refuse(found, [fault for fault in faults if fault.severity is Severity.ERROR])
+    assert doc is not None
+    return MigrateResult(doc=doc, from_version=found, to_version=SCHEMA_VERSION, changes=tuple(changes))
+
+
+def _why_not(version: str) -> str:
+    known = ", ".join([*(step.from_version for step in STEPS), SCHEMA_VERSION])
+    try:
+        newer = _parts(version) > _parts(SCHEMA_VERSION)
+    except ValueError:
+        return f"this is no version; documents of {known} can be read"
+    if newer:
+        return "it was written by a newer release; use that one, or export the session again from it"
+    return f"no way leads there; documents of {known} can be read"
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _refuse(version: str, faults: list[Fault]) -> None:
+    if faults:
+        raise MigrationError(version, SCHEMA_VERSION, "it is broken", tuple(str(fault) for fault in faults))
+
+
+def _faults_before(data: Mapping[str, Any]) -> list[Fault]:
+    """Return what keeps any version's document from being walked through: parts that are not what they must be."""
+    faults = []
+    for path, what in plain_faults(dict(data), any_text=True):
+        where = ""
+        for name in path:
+            where = child(where, name)
+        faults.append(Fault(path=where, what=what, code="plain"))
+    if faults:
+        return faults
+    wanted: tuple[tuple[str, type, str], ...] = (
+        ("meta", dict, "an object"),
+        ("session", dict, "an object"),
+        ("evidences", dict, "an object"),
+        ("context_blocks", list, "a list"),
+    )
+    for name, kind, words in wanted:
+        part = data.get(name)
+        if part is not None and not isinstance(part, kind):
+            faults.append(Fault(path=name, what=f"is {called(part)}, not {words}", code="kind"))
+    return faults
+
+
+def _from_draft(data: dict[str, Any]) -> list[str]:
+    log: list[str] = []
+    session = data.get("session")
+    if session is None:
+        session = data["session"] = {}
+    _name_session(data.get("meta") or {}, session, log)
+    _fill(data, session, log)
+    _name_evidences(data["evidences"], log)
+    for at, block in enumerate(data["context_blocks"]):
+        if isinstance(block, dict):
+            _gather_refs(block, child("context_blocks", at), data["evidences"], log)
+    for place, holder in (("", data), ("meta", data.get("meta") or {}), ("session", session)):
+        kept = [child(place, name) for name in _RETIRED if name in holder]
+        log += [f"kept {path} unread: {SCHEMA_VERSION} has no such field" for path in kept]
+    return log
+
+
+def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
+    """The id of a session has one name and one place (seed 001 section 2)."""
+    for holder, name, path in ((session, "id", "session.id"), (meta, "conversation_id", "meta.conversation_id")):
+        if name not in holder:
+            continue
+        if "session_id" not in session:
+            session["session_id"] = holder.pop(name)
+            log.append(f"renamed {path} to session.session_id")
+        elif holder[name] == session["session_id"]:
+            del holder[name]
+            log.append(f"removed {path}: session.session_id says the same")
+        else:
+            log.append(f"kept {path} unread: it differs from session.session_id")
+
+
+def _fill(data: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
+    """Add what seed 001 section 4.1 requires and allows to be empty."""
+    wanted: tuple[tuple[dict[str, Any], str, Any, str], ...] = (
+        (data, "evidences", {}, "evidences"),
+        (data, "context_blocks", [], "context_blocks"),
+        (session, "task_state", {}, "session.task_state"),
+    )
+    for holder, name, empty, path in wanted:
+        if holder.get(name) is None:
+            holder[name] = empty
+            log.append(f"added default for {path}")
+    tasks = session["task_state"]
+    if isinstance(tasks, dict) and tasks.get("todo_list") is None:
+        tasks["todo_list"] = {}
+        log.append("added default for session.task_state.todo_list")
+    if isinstance(tasks, dict) and isinstance(tasks["todo_list"], dict) and tasks["todo_list"].get("tasks") is None:
+        tasks["todo_list"]["tasks"] = []
+        log.append("added default for session.task_state.todo_list.tasks")
+
+
+def _name_evidences(evidences: dict[str, Any], log: list[str]) -> None:
+    for key, each in evidences.items():
+        if isinstance(each, dict) and "evidence_id" not in each:
+            each["evidence_id"] = key
+            log.append(f"added {child(child('evidences', key), 'evidence_id')} from its key")
+
+
+def _gather_refs(block: dict[str, Any], path: str, evidences: Mapping[str, Any], log: list[str]) -> None:
+    """`content_ref` (the part to take) and `evidence_ids` (the sources) became `refs`; what cannot be read stays."""
+    refs = [] if block.get("refs") is None else block["refs"]
+    if not isinstance(refs, list):
+        return
+    refs = list(refs)
+    named = {ref.get("evidence_id") for ref in refs if isinstance(ref, dict)}
+    moved = []
+    ref = _ref_of(block.get("content_ref"), evidences)
+    if ref is not None:
+        del block["content_ref"]
+        refs.append(ref)
+        named.add(ref["evidence_id"])
+        moved.append("content_ref")
+    elif "content_ref" in block:
+        log.append(f"kept {path}.content_ref unread: it names no evidence of the document")
+    ids = block.get("evidence_ids")
+    if isinstance(ids, list) and all(isinstance(each, str) for each in ids):
+        del block["evidence_ids"]
+        refs += [{"evidence_id": each} for each in dict.fromkeys(ids) if each not in named]
+        moved.append("evidence_ids")
+    if moved:
+        block["refs"] = refs
+        log.append(f"renamed {' and '.join(f'{path}.{name}' for name in moved)} to {path}.refs")
+
+
+def _ref_of(told: Any, evidences: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a ref for `id`, `id#selector` or `{evidence_id, selector}`, or None for anything else."""
+    if isinstance(told, dict) and isinstance(told.get("evidence_id"), str):
+        return told
+    if not isinstance(told, str):
+        return None
+    if told in evidences:
+        return {"evidence_id": told}
+    name, _, selector = told.partition("#")
+    return {"evidence_id": name, "selector": selector} if selector and name in evidences else None
+
+
+STEPS: tuple[Step, ...] = (Step(from_version=DRAFT, to_version="1.0", apply=_from_draft),)
+"""Every way that leads to the present version, oldest first."""
