@@ -19,8 +19,9 @@ from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.templating import shipped_templates
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.record import PathSummary, SessionWindow
 from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, SessionHead, WindowMessage
 from mnemosyne.schema.world import PlannerRules, WorldPack
 from mnemosyne.tokens import CalibratedEstimator
@@ -87,7 +88,8 @@ def window(name, said, tree):
         )
         for n, role in enumerate((Role.USER, Role.ASSISTANT))
     )  # fmt: skip
-    return SessionWindow(head=HEAD, messages=messages, state=tree, summary=said)
+    told = PathSummary(turn_id="t1", branch_id="main", depth=1, summary=Summary(content=said))
+    return SessionWindow(head=HEAD, messages=messages, state=tree, summary=told)
 
 
 def prompt(layout, name, lore, said, typed):
