@@ -48,7 +48,8 @@ def find_spans(pattern: str, text: str, *, seconds: float = SECONDS) -> tuple[Sp
                     raise PatternError(pattern, f"it matches more than {MAX_SPANS:,} times; write a narrower one")
     except TimeoutError:
         raise PatternError(pattern, f"it ran for more than {seconds:g} s; avoid a repeat inside a repeat") from None
-    return tuple(spans)
+    # A pattern may ask to be searched from the end.
+    return tuple(sorted(spans))
 
 
 def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -> bool:

@@ -1,0 +1,239 @@
+r"""Selectors: which part of a piece of evidence a ref points at (seed 002 section 6.8). Pure; it knows no store.
+
+    lines:12-18        lines 12 to 18, counted from 1, both included; `lines:12` is one line
+    chars:120-260      characters 120 up to, not including, 260, counted from 0
+    json:$.items[0]    the values that an RFC 9535 JSONPath selects in JSON content
+    regex:def\s+\w+    everything that a regular expression matches
+    lines:1-9,regex:x  the parts of the content that every selector covers
+
+A comma ends a selector only where the name of another and a colon follow it (`,lines:` `,chars:` `,json:` `,regex:`, blanks
+allowed after the comma); so `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that needs such a text itself
+writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
+
+Each selector gives spans of characters: ordered, apart from one another (they may touch). A combination gives the overlaps
+of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is its characters
+between the quotation marks; shown whole it is decoded, shown in part it is as it stands in the source. Several spans are
+shown as lines under one another. What points at nothing is an error; only a blank line and an empty JSON text are
+empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from mnemosyne.errors import PatternError, SelectorResolveError
+from mnemosyne.jsonpaths import compile_path, find_nodes
+from mnemosyne.regexes import Span, compile_pattern, find_spans
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.session import Ref
+
+MAX_SELECTORS = 16
+_RANGE = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")
+_LINE = re.compile(r"[0-9]{1,12}")
+_BREAK = re.compile(r"\r\n|\n|\r")
+
+
+class SelectorType(StrEnum):
+    """What a selector counts or looks for."""
+
+    LINES = "lines"
+    CHARS = "chars"
+    JSON = "json"
+    REGEX = "regex"
+
+
+_SEPARATOR = re.compile(r",[ \t]*(?=(?:lines|chars|json|regex):)")
+
+
+class RefState(StrEnum):
+    """How a ref stands to its evidence: as it was, changed since, or pointing at nothing."""
+
+    FRESH = "fresh"
+    CHANGED = "changed"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedSelector:
+    """One selector. `params`: `from` and `to` for lines and chars, `path` for json, `pattern` for regex."""
+
+    type: SelectorType
+    params: Mapping[str, Any]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Extract:
+    """What a selector points at: the text, and the half-open spans of the content that it stands at, in order."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
+    """Return the selectors of a text, in its order; SelectorResolveError names the one at fault and what to write."""
+    parts = _split(text)
+    if len(parts) > MAX_SELECTORS:
+        raise SelectorResolveError(_shown(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
+    return tuple(_parse_one(part) for part in parts)
+
+
+def extract(content: str, selector: str) -> Extract:
+    """Return the part of `content` that a selector (or several, joined by commas) points at; SelectorResolveError."""
+    parsed = parse_selector(selector)
+    decoded: dict[Span, str] = {}
+    spans = _spans(content, parsed[0], decoded)
+    for each in parsed[1:]:
+        spans = intersect(spans, _spans(content, each, decoded))
+        if not spans:
+            raise SelectorResolveError(_shown(selector), "its parts have nothing in common; drop one of them")
+    pieces = [decoded[span] if span in decoded else content[span[0] : span[1]] for span in spans]
+    return Extract(text="\n".join(pieces), spans=spans)
+
+
+def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the overlaps of two ordered sequences of disjoint spans, ordered; overlaps without a character are left out."""
+    found: list[Span] = []
+    at_left = at_right = 0
+    while at_left < len(left) and at_right < len(right):
+        begin = max(left[at_left][0], right[at_right][0])
+        end = min(left[at_left][1], right[at_right][1])
+        if begin < end:
+            found.append((begin, end))
+        if left[at_left][1] <= right[at_right][1]:
+            at_left += 1
+        else:
+            at_right += 1
+    return tuple(found)
+
+
+def ref_hash(text: str | Extract) -> str:
+    """Return the SHA-256 (hex) of an extract, or of a whole text."""
+    plain = text.text if isinstance(text, Extract) else text
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def make_ref(evidence: Evidence, selector: str | None = None) -> Ref:
+    """Return a ref to (a part of) evidence that carries the hash of what it points at now; SelectorResolveError."""
+    pointed = evidence.content if selector is None else extract(evidence.content, selector)
+    return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=ref_hash(pointed))
+
+
+def check_ref(ref: Ref, evidence: Evidence | None) -> RefState:
+    """Say whether a ref still points at what it did when it was made.
+
+    MISSING: there is no such evidence, or its content has no such part. A ref without a hash is FRESH when it points at
+    anything.
+    """
+    if evidence is None or evidence.evidence_id != ref.evidence_id:
+        return RefState.MISSING
+    try:
+        pointed = evidence.content if ref.selector is None else extract(evidence.content, ref.selector)
+    except SelectorResolveError:
+        return RefState.MISSING
+    return RefState.FRESH if ref.hash in (None, ref_hash(pointed)) else RefState.CHANGED
+
+
+def _split(text: str) -> list[str]:
+    parts, begin = [], 0
+    for separator in _SEPARATOR.finditer(text):
+        parts.append(text[begin : separator.start()])
+        begin = separator.end()
+    return [*parts, text[begin:]]
+
+
+def _parse_one(source: str) -> ParsedSelector:
+    name, colon, argument = source.partition(":")
+    try:
+        kind = SelectorType(name if colon else "")
+    except ValueError:
+        wanted = "begin with lines:, chars:, json: or regex:, as in lines:12-18"
+        raise SelectorResolveError(_shown(source), f"it has no known kind; {wanted}") from None
+    if kind is SelectorType.LINES or kind is SelectorType.CHARS:
+        return ParsedSelector(type=kind, params=_range(kind, argument, source), source=source)
+    if not argument:
+        raise SelectorResolveError(source, "nothing follows the colon; write what to look for")
+    try:
+        if kind is SelectorType.JSON:
+            compile_path(argument)
+            return ParsedSelector(type=kind, params={"path": argument}, source=source)
+        compile_pattern(argument)
+        return ParsedSelector(type=kind, params={"pattern": argument}, source=source)
+    except PatternError as error:
+        raise SelectorResolveError(_shown(source), error.reason) from None
+
+
+def _range(kind: SelectorType, argument: str, source: str) -> dict[str, int]:
+    numbers = _RANGE.fullmatch(argument.strip())
+    if numbers is not None:
+        first, last = int(numbers[1]), int(numbers[2])
+    elif kind is SelectorType.LINES and _LINE.fullmatch(argument.strip()):
+        first = last = int(argument)
+    else:
+        raise SelectorResolveError(_shown(source), f"two whole numbers must follow, as in {kind.value}:12-18")
+    if kind is SelectorType.LINES and first < 1:
+        raise SelectorResolveError(_shown(source), "lines are counted from 1")
+    if last < first or (kind is SelectorType.CHARS and last == first):
+        least = "at least" if kind is SelectorType.LINES else "more than"
+        raise SelectorResolveError(_shown(source), f"it selects nothing; the second number must be {least} the first")
+    return {"from": first, "to": last}
+
+
+def _spans(content: str, selector: ParsedSelector, decoded: dict[Span, str]) -> tuple[Span, ...]:
+    """Return the spans of one selector; notes in `decoded` what a whole JSON text says."""
+    source, params = _shown(selector.source), selector.params
+    if selector.type is SelectorType.LINES:
+        return (_line_span(content, params["from"], params["to"], source),)
+    if selector.type is SelectorType.CHARS:
+        if params["to"] > len(content):
+            size = f"the content has {len(content)} characters"
+            raise SelectorResolveError(source, f"{size}; give a range from 0 up to that")
+        return ((params["from"], params["to"]),)
+    try:
+        if selector.type is SelectorType.REGEX:
+            found = find_spans(params["pattern"], content)
+            wanted = (
+                "the pattern matches nothing in the content; mend the pattern, or look whether the source has changed"
+            )
+        else:
+            found = _json_spans(content, params["path"], decoded)
+            wanted = "the path selects nothing in the content; mend the path, or look whether the source has changed"
+    except PatternError as error:
+        raise SelectorResolveError(source, error.reason) from None
+    if not found:
+        raise SelectorResolveError(source, wanted)
+    return found
+
+
+def _line_span(content: str, first: int, last: int, source: str) -> Span:
+    starts, ends = [0], []
+    for found in _BREAK.finditer(content):
+        ends.append(found.start())
+        starts.append(found.end())
+    if starts[-1] < len(content) or not ends:
+        ends.append(len(content))
+    if not content or last > len(ends):
+        count = f"the content has {len(ends) if content else 0} lines"
+        raise SelectorResolveError(source, f"{count}; give a range from 1 up to that")
+    return starts[first - 1], ends[last - 1]
+
+
+def _json_spans(content: str, path: str, decoded: dict[Span, str]) -> tuple[Span, ...]:
+    spans: list[Span] = []
+    for node in find_nodes(content, path):
+        if spans and node.span[0] < spans[-1][1]:
+            # A value inside one that is selected already.
+            continue
+        spans.append(node.span)
+        if isinstance(node.value, str):
+            decoded[node.span] = node.value
+    return tuple(spans)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 120 else f"{text[:119]}…"
