@@ -48,6 +48,20 @@ class SelectorConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PackageConfig:
+    """What a turn's ContextPackage may hold (seed 000 section 9); the prompt itself goes by the budget.
+
+    `by_document` and `by_source` bound the evidence of one document (or turn) and of one chain; `recent_turns_max` the
+    turns, each from one message of the user to the next; `snippets_max_chars` the text of one item.
+    """
+
+    by_document: int = 3
+    by_source: int = 10
+    recent_turns_max: int = 20
+    snippets_max_chars: int = 800
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
     """Everything that a caller may set for a turn. `viewer` is who is going to read the reply's knowledge (B7)."""
 
@@ -58,3 +72,4 @@ class RuntimeConfig:
     history: HistoryConfig = HistoryConfig()
     curation: CurationConfig = CurationConfig()
     selector: SelectorConfig = SelectorConfig()
+    package: PackageConfig = PackageConfig()

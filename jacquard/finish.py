@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from filament import unescape
 from jacquard.assemble import HISTORY_SLOT, prefix
 from jacquard.config import RuntimeConfig
 from jacquard.package import build_package, context_blocks_of, evidence_of
@@ -81,7 +82,7 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
     blocks = final.blocks()
     kept = {ref.evidence_id for block in blocks for ref in block.refs}
     entries = [entry for entry in parts.entries if entry.entry_id in kept]
-    talk = [PackageMessage(role=b.role.value, content=b.content) for b in blocks if b.slot == HISTORY_SLOT]
+    talk = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if b.slot == HISTORY_SLOT]
     head = parts.window.head
     return PreparedTurn(
         turn_id=parts.turn_id,
@@ -96,11 +97,13 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
             report=report,
             plan=parts.plan,
             blocks=blocks,
+            summary=parts.window.summary.summary.content if parts.window.summary else "",
             history=talk,
             user_text=parts.user_text,
             entries=entries,
             candidates=parts.candidates,
             created_at=parts.at,
+            limits=parts.config.package,
         ),
         report=report,
         evidences=tuple(evidence_of(entry) for entry in entries),

@@ -1,18 +1,25 @@
-"""One prepared turn as a ContextPackage 0.1 (seed 000), with the evidence it rests on. Pure."""
+"""One prepared turn as a ContextPackage 0.1 (seed 000), with the evidence it rests on, and a package as messages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from urllib.parse import quote
+from typing import Any
 
+from filament import close_tag, escape_text, open_tag
+from jacquard.config import PackageConfig
+from jacquard.diversity import Cut, constrain, document_of, source_of
 from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
 from jacquard.skein import PromptBlock
 from mnemosyne.query import Candidate, Signals
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
+from mnemosyne.schema.session import Role
+from mnemosyne.uris import entry_uri
 
 _SIGNAL_NAMES = {
     "vector": "vector_score",
@@ -22,13 +29,10 @@ _SIGNAL_NAMES = {
     "graph": "graph_score",
     "rerank": "rerank_score",
 }
-_BLOCK_TYPES = {"persona": "core_profile", "guidance": "goals", "active_quests": "goals", "directive": "policies"}
-SNIPPET_MAX_CHARS = 800
-
-
-def source_uri(entry: MemoryEntry) -> str:
-    """Return the address by which the store finds the entry again: `mnemosyne://<scope>/<chain>/<entry id>`."""
-    return f"mnemosyne://{quote(entry.scope, safe=':')}/{entry.chain.value}/{quote(entry.entry_id, safe=':')}"
+_SYSTEM_TYPES = {"persona": "core_profile", "guidance": "goals", "active_quests": "goals"}
+_DEVELOPER_TYPES = {"instruction": "format_rules", "directive": "other"}
+_ELSEWHERE = frozenset({"history", "flesh", "user_input", "summary"})
+_GROUPS = {"relational": "relational_bundle"}
 
 
 def evidence_of(entry: MemoryEntry) -> Evidence:
@@ -36,7 +40,7 @@ def evidence_of(entry: MemoryEntry) -> Evidence:
     return Evidence(
         evidence_id=entry.entry_id,
         type=EvidenceType.RAG_DOC,
-        source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=source_uri(entry)),
+        source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=entry_uri(entry)),
         content=entry.text,
         trust=entry.trust,
         metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
@@ -58,65 +62,190 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
     )
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shortened:
+    """Evidence and talk within their limits, and how much had to go."""
+
+    items: tuple[EvidenceItem, ...]
+    cuts: tuple[Cut, ...]
+    snippets_cut: int
+    turns: tuple[PackageMessage, ...]
+    turns_kept: int
+    turns_cut: int
+
+
 def build_package(
     *,
     report: Report,
     plan: PlanContext,
     blocks: Sequence[PromptBlock],
+    summary: str,
     history: Sequence[PackageMessage],
     user_text: str,
     entries: Sequence[MemoryEntry],
     candidates: Sequence[Candidate],
     created_at: datetime,
+    limits: PackageConfig,
 ) -> ContextPackage:
-    """Return the package of a prepared turn; `blocks`, `history` and `entries` are what the prompt really holds."""
-    found = {candidate.entry_id: candidate for candidate in candidates}
-    why = [f"{c.entry_id}: {c.reason}" for c in report.stream_b.candidates if c.chosen]
-    ignored = [f"{d.block_id}: {d.code}: {d.reason}" for d in report.decisions if d.action is not Action.KEPT]
+    """Return the package of a prepared turn; `blocks`, `history` and `entries` are what the prompt really holds.
+
+    `entries` are best first; `history` and `user_text` as they were said. `summary` is used if the prompt holds it.
+    """
+    short = _shortened(report, history, entries, candidates, created_at, limits)
     return ContextPackage(
         context_id=report.turn_id,
         session_id=report.session_id,
         created_at=created_at,
         system_blocks=tuple(
-            PackageBlock(type=_BLOCK_TYPES.get(b.slot, "other"), text=b.content, source={"block_id": b.block_id})
-            for b in blocks
-            if b.slot not in ("history", "flesh", "user_input", "summary")
+            _block(b, _SYSTEM_TYPES, created_at) for b in blocks if b.slot not in {*_ELSEWHERE, *_DEVELOPER_TYPES}
         ),
-        working_summary="\n".join(b.content for b in blocks if b.slot == "summary"),
-        recent_turns=tuple(history),
-        evidence=tuple(_item(entry, found.get(entry.entry_id), report, created_at) for entry in entries),
-        user_message=PackageMessage(role="user", content=user_text),
-        constraints={
-            "token_budget": {"limit": report.budget.limit_tokens, "used_estimate": report.budget.used_tokens},
-            "truncation": {"snippets_max_chars": SNIPPET_MAX_CHARS, "recent_turns_max": len(history)},
-        },
-        debug={
-            "planner": {
-                "intent": plan.triage.value,
-                "reason": "; ".join(plan.reasons),
-                "queries": list(report.stream_b.queries),
-            },
-            "why_selected": why,
-            "ignored": ignored,
-        },
+        developer_blocks=tuple(_block(b, _DEVELOPER_TYPES, created_at) for b in blocks if b.slot in _DEVELOPER_TYPES),
+        working_summary=summary if any(b.slot == "summary" for b in blocks) else "",
+        recent_turns=short.turns,
+        evidence=short.items,
+        user_message=PackageMessage(role=Role.USER.value, content=user_text),
+        constraints=_constraints(report, short, limits),
+        debug=_debug(report, plan, short),
     )
 
 
-def _item(entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime) -> EvidenceItem:
+def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
+    """Return the package as messages in the order of seed 000 section 11.
+
+    System, developer, summary, recent turns, evidence, user; what is empty is left out. Without `developer_role` the
+    developer's text ends the system message. Talk, summary and evidence are escaped: they are data, whoever wrote them.
+    """
+    system = "\n\n".join(block.text for block in package.system_blocks)
+    developer = "\n\n".join(block.text for block in package.developer_blocks)
+    if not developer_role:
+        system, developer = "\n\n".join(text for text in (system, developer) if text), ""
+    summary = f"Summary:\n{escape_text(package.working_summary)}" if package.working_summary else ""
+    evidence = "\n".join(["Evidence:", *(_evidence_text(item) for item in package.evidence)])
+    parts = [
+        PackageMessage(role="system", content=system),
+        PackageMessage(role="developer", content=developer),
+        PackageMessage(role="system", content=summary),
+        *(replace(message, content=escape_text(message.content)) for message in package.recent_turns),
+        PackageMessage(role="system", content=evidence if package.evidence else ""),
+    ]
+    user = replace(package.user_message, content=escape_text(package.user_message.content))
+    return (*(part for part in parts if part.content), user)
+
+
+def _evidence_text(item: EvidenceItem) -> str:
+    attributes = {"id": item.id, "source_uri": item.source_uri, "title": item.title}
+    start = open_tag("evidence", [(name, value) for name, value in attributes.items() if value])
+    return f"{start}{escape_text(item.snippet)}{close_tag('evidence')}"
+
+
+def _block(block: PromptBlock, types: Mapping[str, str], created_at: datetime) -> PackageBlock:
+    source = {"block_id": block.block_id}
+    if block.category is not None:
+        source["memory_item_id"] = block.block_id
+    return PackageBlock(
+        type=types.get(block.slot, "other"),
+        text=block.content,
+        updated_at=created_at if block.volatile else None,
+        source=source,
+    )
+
+
+def _shortened(
+    report: Report,
+    history: Sequence[PackageMessage],
+    entries: Sequence[MemoryEntry],
+    candidates: Sequence[Candidate],
+    created_at: datetime,
+    limits: PackageConfig,
+) -> _Shortened:
+    found = {candidate.entry_id: candidate for candidate in candidates}
+    items = [_item(e, found.get(e.entry_id), report, created_at, limits.snippets_max_chars) for e in entries]
+    kept, cuts = constrain(items, by_document=limits.by_document, by_source=limits.by_source)
+    kept_ids = {item.id for item in kept}
+    starts = [place for place, message in enumerate(history) if place == 0 or message.role == Role.USER]
+    over = max(0, len(starts) - limits.recent_turns_max)
+    first = starts[over] if over < len(starts) else len(history)
+    return _Shortened(
+        items=kept,
+        cuts=cuts,
+        snippets_cut=sum(len(e.text) > limits.snippets_max_chars for e in entries if e.entry_id in kept_ids),
+        turns=tuple(history[first:]),
+        turns_kept=len(starts) - over,
+        turns_cut=over,
+    )
+
+
+def _constraints(report: Report, short: _Shortened, limits: PackageConfig) -> dict[str, Any]:
+    """Return each limit with what came of it."""
+    documents, sources = Counter(map(document_of, short.items)), Counter(map(source_of, short.items))
+    return {
+        "token_budget": {"limit": report.budget.limit_tokens, "used_estimate": report.budget.used_tokens},
+        "diversity": {
+            "by_document": limits.by_document,
+            "by_source": limits.by_source,
+            "documents": len(documents),
+            "sources": len(sources),
+            "most_of_one_document": max(documents.values(), default=0),
+            "most_of_one_source": max(sources.values(), default=0),
+            "cut": len(short.cuts),
+        },
+        "truncation": {
+            "snippets_max_chars": limits.snippets_max_chars,
+            "snippets_cut": short.snippets_cut,
+            "recent_turns_max": limits.recent_turns_max,
+            "recent_turns": short.turns_kept,
+            "recent_turns_cut": short.turns_cut,
+        },
+    }
+
+
+def _debug(report: Report, plan: PlanContext, short: _Shortened) -> dict[str, Any]:
+    held = {item.id for item in short.items}
+    stream = report.stream_b
+    ignored = [f"{d.block_id}: {d.code}: {d.reason}" for d in report.decisions if d.action is not Action.KEPT]
+    ignored += [str(cut) for cut in short.cuts]
+    if short.turns_cut:
+        ignored.append(f"recent_turns: the {short.turns_cut} oldest turns of the window passed recent_turns_max")
+    ignored += [f"{d.code}: {d.detail}" for d in report.degradations]
+    return {
+        "planner": {
+            "intent": plan.triage.value,
+            "reason": "; ".join(plan.reasons),
+            "queries": list(stream.queries),
+        },
+        "why_selected": [
+            f"evidence {c.entry_id}: score={c.score:.3f}, rank {c.rank} of recall; {c.code}: {c.reason}"
+            for c in stream.candidates
+            if c.chosen and c.entry_id in held
+        ],
+        "ignored": ignored,
+    }
+
+
+def _item(
+    entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime, max_chars: int
+) -> EvidenceItem:
     signals = candidate.signals if candidate else Signals()
     parts = {_SIGNAL_NAMES[name]: getattr(signals, name) for name in _SIGNAL_NAMES}
-    ref = {"memory_item_id": entry.entry_id, "turn_id": entry.turn_id or ""}
+    ref = {
+        "document_id": entry.metadata.get("document_id"),
+        "section_id": entry.metadata.get("section_id"),
+        "turn_id": entry.turn_id,
+        "memory_item_id": entry.entry_id,
+    }
+    mode = _mode(signals)
     return EvidenceItem(
         id=entry.entry_id,
-        source="memory",
-        source_uri=source_uri(entry),
+        source="resource" if entry.chain is Chain.LORE else "memory",
+        source_uri=entry_uri(entry),
         title=entry.title,
-        snippet=entry.text[:SNIPPET_MAX_CHARS],
-        mode=_mode(signals),
+        snippet=entry.text if len(entry.text) <= max_chars else f"{entry.text[: max_chars - 1]}…",
+        mode=mode,
         score=candidate.score if candidate else 0.0,
         signals={name: value for name, value in parts.items() if value is not None},
         provenance={"request_id": report.turn_id, "plan_version": "0.1", "retrieved_at": created_at.isoformat()},
-        ref={name: value for name, value in ref.items() if value},
+        ref={name: value for name, value in ref.items() if isinstance(value, str) and value},
+        group=_GROUPS.get(mode, f"{mode}_hits"),
     )
 
 

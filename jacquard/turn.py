@@ -12,6 +12,7 @@ from jacquard.config import RuntimeConfig
 from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
 from jacquard.report import Report
 from mnemosyne import codec
+from mnemosyne.package_json import package_to_json
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.record import SessionWindow, TurnRecord
@@ -147,6 +148,6 @@ def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:
         "messages": codec.to_plain(turn.messages),
         "text": turn.text,
         "plan": plan_to_json(turn.plan),
-        "package": codec.to_plain(turn.package),
+        "package": package_to_json(turn.package),
         "report": codec.to_plain(turn.report),
     }

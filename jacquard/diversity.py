@@ -1,0 +1,75 @@
+"""No document and no source may fill the evidence by itself (seed 000 section 9). Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from mnemosyne.errors import UriError
+from mnemosyne.schema.package import EvidenceItem
+from mnemosyne.uris import EntryAddress, TurnAddress, parse_uri
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """An item that had to go: `rule` is `by_document` or `by_source`, `limit` what it allows of `name`."""
+
+    item_id: str
+    rule: str
+    name: str
+    limit: int
+
+    def __str__(self) -> str:
+        return f"evidence {self.item_id}: diversity.{self.rule}: {self.name} has its {self.limit} already"
+
+
+def constrain(
+    items: Sequence[EvidenceItem], *, by_document: int = 3, by_source: int = 10
+) -> tuple[tuple[EvidenceItem, ...], tuple[Cut, ...]]:
+    """Return the items that stay, in their order, and those that go; the first of each document and source stay.
+
+    Items are best first. Kept and cut together are all items, each once.
+    """
+    documents: Counter[str] = Counter()
+    sources: Counter[str] = Counter()
+    kept: list[EvidenceItem] = []
+    cuts: list[Cut] = []
+    for item in items:
+        document, source = document_of(item), source_of(item)
+        if documents[document] >= by_document:
+            cuts.append(Cut(item_id=item.id, rule="by_document", name=document, limit=by_document))
+        elif sources[source] >= by_source:
+            cuts.append(Cut(item_id=item.id, rule="by_source", name=source, limit=by_source))
+        else:
+            documents[document] += 1
+            sources[source] += 1
+            kept.append(item)
+    return tuple(kept), tuple(cuts)
+
+
+def document_of(item: EvidenceItem) -> str:
+    """Return what an item is a part of: its document, else the turn it was said in, else itself."""
+    return item.ref.get("document_id") or item.ref.get("turn_id") or item.source_uri or item.id
+
+
+def source_of(item: EvidenceItem) -> str:
+    """Return where an item was found: a chain of a scope of ours, the site of any other address, else its `source`."""
+    try:
+        address = parse_uri(item.source_uri)
+    except UriError:
+        return _site(item.source_uri) or item.source
+    match address:
+        case EntryAddress(scope=scope, chain=chain):
+            return f"{scope}/{chain.value}"
+        case TurnAddress(session_id=session_id):
+            return f"session:{session_id}/turn"
+
+
+def _site(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme else ""
