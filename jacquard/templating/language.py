@@ -14,11 +14,19 @@ _TEXT_METHODS = (
     "splitlines startswith strip swapcase title upper"
 )
 
+_TESTS = (
+    "boolean callable defined divisibleby eq equalto even false filter float ge greaterthan gt in integer iterable le "
+    "lessthan lower lt mapping ne none number odd sameas sequence string test true undefined upper"
+)
+
 BUILTIN_FILTERS = tuple(_FILTERS.split())
 """Filters taken over from the template engine as they are."""
 
 OWN_FILTERS = ("attr", "join", "replace", "sum", "text", "value", "yaml")
 """Filters of the house in a prompt's template."""
+
+TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
+"""What may stand after `is`."""
 
 FUNCTIONS = ("cycler", "dict", "joiner", "namespace", "range")
 """What may be called by its bare name."""

@@ -1,0 +1,296 @@
+"""What an expression of a template gives, and what is wrong with it: unknown names, unsafe reaches, unprintable values.
+
+Pure, over syntax and shapes. A field that is asked for with `is defined`, `default` or `in` before is guarded: its absence
+is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from jacquard.authoring.findings import did_you_mean
+from jacquard.authoring.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, field_names
+from jacquard.templating.language import (
+    BUILTIN_FILTERS,
+    FUNCTIONS,
+    LIST_METHODS,
+    MAPPING_METHODS,
+    OWN_FILTERS,
+    TESTS,
+    TEXT_METHODS,
+)
+from jacquard.templating.syntax import Node
+
+Report = Callable[[str, Node, str, tuple[str, ...]], None]
+"""Takes a finding: code, node, message, and the words that mark the place in the node's line."""
+
+FILTERS = frozenset((*BUILTIN_FILTERS, *OWN_FILTERS))
+BYPASSES = frozenset({"safe", "e", "escape", "forceescape", "tojson", "xmlattr", "mark_safe", "Markup"})
+ENGINE_NAMES = frozenset({"super", "self", "caller", "varargs", "kwargs"})
+_ENGINE_METHODS = frozenset({"cycle", "changed", "next"})
+_METHODS = TEXT_METHODS | MAPPING_METHODS | LIST_METHODS | _ENGINE_METHODS
+_KEEP_LIST = frozenset({"list", "sort", "reverse", "unique", "select", "reject", "selectattr", "rejectattr"})
+_GIVES = {
+    **dict.fromkeys(("abs", "count", "float", "int", "length", "round", "sum"), NUMBER),
+    **dict.fromkeys(("capitalize", "join", "lower", "replace", "string", "title", "trim", "truncate", "upper"), TEXT),
+    **dict.fromkeys(("attr", "text", "yaml"), MARKUP),
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class Scope:
+    """What is known at a place: shapes by name, names that grow with play, and paths whose being there was asked for."""
+
+    names: dict[str, Shape]
+    growing: set[str] = field(default_factory=set)
+    guards: frozenset[str] = frozenset()
+
+    def inner(self, names: Mapping[str, Shape] | None = None) -> Scope:
+        """Return a scope whose own names do not lead out of it."""
+        return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
+
+    def asked(self, paths: Iterable[str]) -> Scope:
+        """Return the same scope where these paths are known to be there."""
+        return replace(self, guards=self.guards | frozenset(paths))
+
+
+def path_of(node: Node) -> str | None:
+    """Return an expression as a path (`state.hero.mood`), or None where it is none."""
+    if node.kind == "Name":
+        return node.text("name")
+    if node.kind == "Getattr":
+        base = path_of(node.node("node"))
+        return None if base is None else f"{base}.{node.text('attr')}"
+    if node.kind == "Getitem" and node.node("arg").kind == "Const":
+        base = path_of(node.node("node"))
+        return None if base is None else f"{base}.{node.node('arg').get('value')}"
+    return None
+
+
+def root_of(node: Node) -> str | None:
+    """Return the variable that an expression reads from, through fields, filters and calls."""
+    while node.kind in ("Getattr", "Getitem", "Filter", "Call"):
+        inner = node.get("node")
+        if not isinstance(inner, Node):
+            return None
+        node = inner
+    return node.text("name") if node.kind == "Name" else None
+
+
+def asked_for(test: Node) -> set[str]:
+    """Return the paths that are there when a test holds."""
+    if test.kind == "And":
+        return asked_for(test.node("left")) | asked_for(test.node("right"))
+    if test.kind == "Test" and test.text("name") == "defined":
+        path = path_of(test.node("node"))
+        return {path} if path else set()
+    if test.kind == "Compare":
+        operand = test.nodes("ops")[0]
+        key, base = test.node("expr"), path_of(operand.node("expr"))
+        if operand.get("op") == "in" and key.kind == "Const" and base is not None:
+            return {f"{base}.{key.get('value')}"}
+    return set()
+
+
+def missing_when(test: Node) -> set[str]:
+    """Return the paths that are there when a test does not hold."""
+    if test.kind == "Not":
+        return asked_for(test.node("node"))
+    if test.kind == "Test" and test.text("name") == "undefined":
+        path = path_of(test.node("node"))
+        return {path} if path else set()
+    return set()
+
+
+class Expressions:
+    """Reads the expressions of one template and reports what is wrong with them."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> Shape:
+        """Return the shape of an expression; with `probing` its own absence is no fault."""
+        match node.kind:
+            case "Name":
+                return self._name(node, scope, probing)
+            case "Getattr":
+                return self._field(node, node.text("attr"), scope, probing, by_name=True)
+            case "Getitem":
+                return self._item(node, scope, probing)
+            case "Filter":
+                return self._filter(node, scope)
+            case "Test":
+                return self._test(node, scope)
+            case "Call":
+                return self._call(node, scope)
+            case "And":
+                self.shape(node.node("left"), scope)
+                self.shape(node.node("right"), scope.asked(asked_for(node.node("left"))))
+                return ANY
+            case "CondExpr":
+                return self._choice(node, scope)
+        for child in node.children():
+            self.shape(child, scope)
+        return _constant(node)
+
+    def printed(self, node: Node, scope: Scope) -> None:
+        """Report what cannot be printed as it is."""
+        shape = self.shape(node, scope)
+        words = words_of(node)
+        if shape.kind in ("mapping", "list"):
+            self._report("needs-filter", node, f"a {shape.kind} cannot be printed as it is", words)
+        elif shape.kind == "pair":
+            told = "a value with a description cannot be printed as it is; `| value` takes the value, `| yaml` both"
+            self._report("needs-filter", node, told, words)
+
+    def _name(self, node: Node, scope: Scope, probing: bool) -> Shape:
+        name = node.text("name")
+        if name in scope.names:
+            return scope.names[name]
+        if name in FUNCTIONS or name in ENGINE_NAMES or name in scope.guards or probing:
+            return ANY
+        if name in BYPASSES:
+            self._report("escape-bypass", node, f"{name!r} would print text unescaped; the sandbox has none", (name,))
+        else:
+            told = did_you_mean(name, scope.names)
+            if name == "item":
+                told = "; only a block with `each: directives` in its template.yaml has one"
+            self._report("unknown-variable", node, f"no variable {name!r}{told}", (name,))
+        return ANY
+
+    def _item(self, node: Node, scope: Scope, probing: bool) -> Shape:
+        arg = node.node("arg")
+        if arg.kind == "Const" and isinstance(arg.get("value"), str):
+            return self._field(node, str(arg.get("value")), scope, probing, by_name=False)
+        base = self.shape(node.node("node"), scope)
+        self.shape(arg, scope)
+        if base.kind == "list":
+            return base if arg.kind == "Slice" else base.each
+        return ANY
+
+    def _field(self, node: Node, name: str, scope: Scope, probing: bool, *, by_name: bool) -> Shape:
+        base = self.shape(node.node("node"), scope)
+        path = path_of(node)
+        words = words_of(node)
+        if _is_unsafe(name, base):
+            self._report("unsafe-attribute", node, f"the sandbox refuses {name!r}", words)
+            return ANY
+        if base.kind in ("any", "markup") or path in scope.guards:
+            return base.fields.get(name, ANY)
+        if name in base.fields:
+            if name in base.optional and not probing:
+                self._report("maybe-missing", node, f"{path or name!r} is not always there", words)
+            return base.fields[name]
+        methods = {"mapping": MAPPING_METHODS, "list": LIST_METHODS, "text": TEXT_METHODS}.get(base.kind, frozenset())
+        if (by_name and name in methods) or probing:
+            return ANY
+        self._unknown_field(node, name, base, words)
+        return ANY
+
+    def _unknown_field(self, node: Node, name: str, base: Shape, words: tuple[str, ...]) -> None:
+        owner = path_of(node.node("node")) or "this value"
+        if base.kind != "mapping":
+            told = "a value with a description" if base.kind == "pair" else f"a {base.kind}"
+            self._report("unknown-attribute", node, f"{owner} is {told} and has no {name!r}", words)
+        elif base.closed:
+            hint = did_you_mean(name, field_names(base))
+            self._report("unknown-attribute", node, f"{owner} has no {name!r}{hint}", words)
+        elif base.fields:
+            hint = did_you_mean(name, field_names(base))
+            self._report("unknown-state", node, f"{owner} has no {name!r} in the pack{hint}", words)
+
+    def _filter(self, node: Node, scope: Scope) -> Shape:
+        name, inner = node.text("name"), node.get("node")
+        usual = name in ("default", "d")
+        base = self.shape(inner, scope, probing=usual) if isinstance(inner, Node) else ANY
+        for arg in (*node.nodes("args"), *node.nodes("kwargs")):
+            self.shape(arg, scope)
+        if name in BYPASSES:
+            self._report(
+                "escape-bypass", node, f"the filter {name!r} is not offered: everything is escaped", ("|", name)
+            )
+        elif name not in FILTERS:
+            self._report("unknown-filter", node, f"no filter {name!r}{did_you_mean(name, FILTERS)}", ("|", name))
+        if name in _GIVES:
+            return _GIVES[name]
+        if name in _KEEP_LIST:
+            return base if base.kind == "list" else ANY
+        if name in ("first", "last"):
+            return base.each if base.kind == "list" else ANY
+        return Shape(kind="list") if name == "map" else ANY
+
+    def _test(self, node: Node, scope: Scope) -> Shape:
+        name = node.text("name")
+        self.shape(node.node("node"), scope, probing=name in ("defined", "undefined"))
+        for arg in node.nodes("args"):
+            self.shape(arg, scope)
+        if name not in TESTS:
+            self._report("unknown-test", node, f"no test {name!r}{did_you_mean(name, TESTS)}", ("is", name))
+        return TRUTH
+
+    def _call(self, node: Node, scope: Scope) -> Shape:
+        called = node.node("node")
+        for child in (*node.nodes("args"), *node.nodes("kwargs")):
+            self.shape(child, scope)
+        if called.kind == "Getattr":
+            base = self.shape(called.node("node"), scope)
+            name = called.text("attr")
+            if _is_unsafe(name, base) or (name not in _METHODS and base.kind != "module"):
+                self._report("unsafe-call", called, f"the method {name!r} is not offered", words_of(called))
+                return ANY
+            if base.kind == "mapping" and name not in MAPPING_METHODS:
+                self._report("unsafe-call", called, f"a mapping has no method {name!r}", words_of(called))
+            return ANY
+        self.shape(called, scope)
+        return ANY
+
+    def _choice(self, node: Node, scope: Scope) -> Shape:
+        test = node.node("test")
+        self.shape(test, scope)
+        chosen = self.shape(node.node("expr1"), scope.asked(asked_for(test)))
+        other = node.get("expr2")
+        if not isinstance(other, Node):
+            return chosen
+        rest = self.shape(other, scope.asked(missing_when(test)))
+        return chosen if chosen.kind == rest.kind else ANY
+
+
+def _is_unsafe(name: str, base: Shape) -> bool:
+    """Names that lead behind a value; a key of the state may begin with one underscore (`_anchor`)."""
+    if name.startswith("__") or name in ("mro", "format", "format_map"):
+        return name not in base.fields
+    return name.startswith("_") and name != "_anchor" and base.kind != "any" and name not in base.fields
+
+
+def _constant(node: Node) -> Shape:
+    if node.kind == "Const":
+        value = node.get("value")
+        return (
+            TRUTH
+            if isinstance(value, bool)
+            else TEXT
+            if isinstance(value, str)
+            else NUMBER
+            if value is not None
+            else ANY
+        )
+    if node.kind in ("List", "Tuple"):
+        return Shape(kind="list")
+    if node.kind in ("Compare", "Not"):
+        return TRUTH
+    return ANY
+
+
+def words_of(node: Node) -> tuple[str, ...]:
+    """Return the tokens that an expression begins with, so that its place in the line can be found."""
+    if node.kind == "Name":
+        return (node.text("name"),)
+    if node.kind == "Getattr":
+        return (*words_of(node.node("node")), ".", node.text("attr"))
+    if node.kind == "Getitem":
+        return words_of(node.node("node"))
+    if node.kind in ("Filter", "Test", "Call"):
+        inner = node.get("node")
+        return words_of(inner) if isinstance(inner, Node) else ()
+    return ()

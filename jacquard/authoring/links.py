@@ -1,0 +1,170 @@
+"""How the templates of a set hang together: who extends, includes and imports whom, and what comes of it.
+
+The room exists so that one file can be judged by what is done with it: what its includers hand to it, which of its blocks
+are printed, whether it leads out of the folders. Pure, over syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jacquard.authoring.names import given_names
+from jacquard.errors import TemplateError
+from jacquard.manifest import BlockSpec
+from jacquard.template_files import TemplateFile
+from jacquard.template_set import TemplateSet
+from jacquard.templating import read_syntax
+from jacquard.templating.syntax import Node, Syntax
+
+_LINKS = ("Extends", "Include", "Import", "FromImport")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """One template names another. `name` is None where the name is calculated; `context`: it sees the variables."""
+
+    kind: str
+    name: str | None
+    node: Node
+    context: bool
+    optional: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Library:
+    """All templates that can be read, with their links, faults (by file name) and the blocks of every template id.
+
+    `each` are files that are rendered once for each item of a list, with everything that they reach.
+    """
+
+    files: Mapping[str, TemplateFile]
+    syntaxes: Mapping[str, Syntax]
+    links: Mapping[str, tuple[Link, ...]]
+    faults: tuple[TemplateError, ...]
+    blocks: Mapping[str, tuple[BlockSpec, ...]]
+    handed: Mapping[str, frozenset[str]]
+    scoped: Mapping[str, Mapping[str, frozenset[str]]]
+    each: frozenset[str]
+    isolated: frozenset[str] = field(default_factory=frozenset)
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Return the chain of templates that a template extends, nearest first; a circle ends it."""
+        chain: list[str] = []
+        while True:
+            up = next((link.name for link in self.links.get(name, ()) if link.kind == "Extends"), None)
+            if up is None or up in chain or up not in self.links:
+                return tuple(chain)
+            chain.append(up)
+            name = up
+
+    def reach(self, name: str) -> tuple[str, ...]:
+        """Return a template and all that it names, directly or not, each once."""
+        found: dict[str, None] = {}
+        waiting = [name]
+        while waiting:
+            current = waiting.pop()
+            if current in found:
+                continue
+            found[current] = None
+            waiting += [link.name for link in self.links.get(current, ()) if link.name is not None]
+        return tuple(found)
+
+    def block_names(self, name: str) -> frozenset[str]:
+        """Return the names of a template's own blocks."""
+        syntax = self.syntaxes.get(name)
+        return frozenset() if syntax is None else frozenset(each.text("name") for each in syntax.root.find("Block"))
+
+
+def read_library(templates: TemplateSet) -> Library:
+    """Read every template of a set; what cannot be read is among the faults."""
+    syntaxes: dict[str, Syntax] = {}
+    faults: list[TemplateError] = []
+    for name, file in templates.files.items():
+        if not name.endswith(".j2"):
+            continue
+        try:
+            syntaxes[name] = read_syntax(file)
+            templates.compile(name)
+        except TemplateError as error:
+            faults.append(error)
+    blocks: dict[str, tuple[BlockSpec, ...]] = {}
+    for template_id in templates.template_ids:
+        try:
+            blocks[template_id] = templates.blocks(template_id)
+        except TemplateError as error:
+            faults.append(error)
+    links = {name: tuple(_links(name, syntax)) for name, syntax in syntaxes.items()}
+    library = Library(
+        files=templates.files,
+        syntaxes=syntaxes,
+        links=links,
+        faults=tuple(faults),
+        blocks=blocks,
+        handed=_handed(syntaxes),
+        scoped={name: _scoped(syntax) for name, syntax in syntaxes.items()},
+        each=frozenset(),
+    )
+    specs = [spec for group in blocks.values() for spec in group]
+    each = {name for spec in specs if spec.each for name in library.reach(spec.name)}
+    used = {name for spec in specs for name in library.reach(spec.name)}
+    return Library(
+        files=library.files,
+        syntaxes=syntaxes,
+        links=links,
+        faults=library.faults,
+        blocks=blocks,
+        handed=library.handed,
+        scoped=library.scoped,
+        each=frozenset(each | (set(syntaxes) - used)),
+        isolated=frozenset(_isolated(library, specs)),
+    )
+
+
+def target_name(name: str, parent: str) -> str:
+    """Return the full name of a template that `parent` names: a bare file name means its own folder."""
+    folder = parent.rpartition("/")[0]
+    return f"{folder}/{name}" if folder and "/" not in name else name
+
+
+def _links(name: str, syntax: Syntax) -> Iterator[Link]:
+    for node in syntax.root.find(*_LINKS):
+        target = node.node("template")
+        written = target.get("value") if target.kind == "Const" else None
+        many = [each.get("value") for each in target.nodes("items")] if target.kind in ("List", "Tuple") else [written]
+        for one in many:
+            yield Link(
+                kind=node.kind,
+                name=target_name(one, name) if isinstance(one, str) else None,
+                node=node,
+                context=node.kind in ("Extends", "Include") or bool(node.get("with_context")),
+                optional=bool(node.get("ignore_missing")) or len(many) > 1,
+            )
+
+
+def _handed(syntaxes: Mapping[str, Syntax]) -> dict[str, frozenset[str]]:
+    """Return, by template, the names that its includers hand to it besides the context."""
+    handed: dict[str, frozenset[str]] = {}
+    for name, syntax in syntaxes.items():
+        for key, names in given_names(syntax.root).items():
+            kind, _, target = key.partition(":")
+            if kind == "include":
+                full = target_name(target, name)
+                handed[full] = handed.get(full, frozenset()) | names
+    return handed
+
+
+def _scoped(syntax: Syntax) -> dict[str, frozenset[str]]:
+    given = given_names(syntax.root)
+    return {key.partition(":")[2]: frozenset(names) for key, names in given.items() if key.startswith("block:")}
+
+
+def _isolated(library: Library, specs: Iterable[BlockSpec]) -> Iterator[str]:
+    """Yield the templates that are only ever imported without the context: their macros see no variables."""
+    seeing = {spec.name for spec in specs}
+    imported: set[str] = set()
+    for links in library.links.values():
+        for link in links:
+            if link.name is not None:
+                (seeing if link.context else imported).add(link.name)
+    yield from imported - seeing

@@ -1,0 +1,219 @@
+"""The lint: every fault of templates that can be seen without a turn, each with file, line, column and what to do.
+
+The room exists to join the rules; each rule lives in a room of its own. It reads files, and writes and renders nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jacquard.authoring.expressions import words_of
+from jacquard.authoring.findings import Finding, Severity, as_json, finding, in_order
+from jacquard.authoring.links import Library, Link, read_library
+from jacquard.authoring.markup import MarkupReader
+from jacquard.authoring.names import NameReader
+from jacquard.authoring.places import Places
+from jacquard.authoring.prefix import CACHE_LAYOUT, is_before_history, volatile_reads
+from jacquard.authoring.shapes import ANY, Shape, variable_shapes
+from jacquard.authoring.target import LAYOUTS, TemplateTarget
+from jacquard.errors import LayoutError, TemplateError
+from jacquard.layouts import layout_ids, load_layout
+from jacquard.manifest import MANIFEST
+from jacquard.skein import SkeinTemplate
+from jacquard.template_files import TemplateFile
+from jacquard.templating import open_templates
+from jacquard.templating.syntax import Node
+from mnemosyne.schema.world import WorldPack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LintReport:
+    """What was found in which files, by file, line and column."""
+
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...]
+
+    @property
+    def errors(self) -> int:
+        """How many of the findings are errors."""
+        return sum(each.severity is Severity.ERROR for each in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as `--json` prints it."""
+        return {
+            "ok": not self.errors,
+            "errors": self.errors,
+            "warnings": len(self.findings) - self.errors,
+            "files": list(self.files),
+            "findings": [as_json(each) for each in self.findings],
+        }
+
+
+def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> LintReport:
+    """Return every fault of the files that are meant; with a world, fields of its state and persona are checked too."""
+    try:
+        names = target.names()
+        library = read_library(open_templates(target.roots))
+    except TemplateError as error:
+        place = TemplateFile(name=error.file, shown=error.file, text="")
+        return LintReport(findings=(finding("syntax", place, error.line, error.reason),), files=())
+    shapes = variable_shapes(world)
+    found = [*_faults(library, names)]
+    for name in names:
+        if name in library.syntaxes:
+            found += _template(library, name, shapes)
+    layouts = [each for each in names if each.startswith(f"{LAYOUTS}/")]
+    found += _layouts(library, layouts, target.roots)
+    found += _prefix(library, names, target.roots)
+    found += _unused(library, names)
+    return LintReport(findings=in_order(found), files=names)
+
+
+def _faults(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
+    """Faults of the engine and of manifests; what another rule tells better is left to it."""
+    for fault in library.faults:
+        file = next((file for name, file in library.files.items() if fault.file in (file.shown, name)), None)
+        if file is None or file.name not in names:
+            continue
+        code = "manifest" if file.name.endswith(MANIFEST) else "syntax"
+        told_elsewhere = ("No filter named", "No test named", "`autoescape` is not", "a filter over a whole block")
+        if not fault.reason.startswith(told_elsewhere):
+            yield finding(code, file, fault.line, fault.reason)
+
+
+def _template(library: Library, name: str, shapes: Mapping[str, Shape]) -> list[Finding]:
+    file, syntax = library.files[name], library.syntaxes[name]
+    places = Places(syntax)
+    found: list[Finding] = []
+
+    def at_node(code: str, node: Node, message: str, words: tuple[str, ...]) -> None:
+        if code == "unknown-variable" and name in library.isolated and words[0] in shapes:
+            message = f"{words[0]!r} is not known in a file that is imported; import it `with context`, or hand it over"
+        found.append(finding(code, file, node.line, message, column=places.column(node.line, words)))
+
+    def at_place(code: str, line: int, column: int, message: str) -> None:
+        found.append(finding(code, file, line, message, column=column or None))
+
+    NameReader(at_node, _scoped_by_parents(library, name)).read(syntax.root, _context(library, name, shapes))
+    MarkupReader(syntax, at_place, lambda node: places.column(node.line, words_of(node))).read()
+    for token in syntax.tokens:
+        if "\t" in token.value and token.kind not in ("data", "comment", "string"):
+            at_place("tab-in-code", token.line, token.column, "a tab inside a template tag")
+    for link in library.links[name]:
+        _link(library, name, link, at_node)
+    _lost(library, name, at_node)
+    return found
+
+
+def _context(library: Library, name: str, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+    handed = dict.fromkeys(library.handed.get(name, ()), ANY)
+    if name in library.isolated:
+        return handed
+    hidden = () if name in library.each else ("item",)
+    return {**{key: shape for key, shape in shapes.items() if key not in hidden}, **handed}
+
+
+def _scoped_by_parents(library: Library, name: str) -> dict[str, frozenset[str]]:
+    handed: dict[str, frozenset[str]] = {}
+    for parent in library.parents(name):
+        for block, names in library.scoped.get(parent, {}).items():
+            handed[block] = handed.get(block, frozenset()) | names
+    return handed
+
+
+def _link(library: Library, name: str, link: Link, report: Any) -> None:
+    words = ({"Extends": "extends", "Include": "include", "Import": "import", "FromImport": "from"}[link.kind],)
+    if link.name is None:
+        report("dynamic-name", link.node, "the name of the template is calculated", words)
+    elif link.name not in library.files:
+        leads_out = link.name.startswith(("/", "..")) or "/../" in link.name or "\\" in link.name
+        if leads_out:
+            report("outside-import", link.node, f"{link.name!r} leads out of the template folders", words)
+        elif not link.optional:
+            report("outside-import", link.node, f"there is no template {link.name!r} in the template folders", words)
+    elif link.name == name or name in library.reach(link.name):
+        report("circular-extends", link.node, f"{link.name!r} leads back to this template", words)
+
+
+def _lost(library: Library, name: str, report: Any) -> None:
+    """What a template that extends writes, and nobody prints."""
+    parents = library.parents(name)
+    if not parents:
+        return
+    syntax = library.syntaxes[name]
+    known = frozenset().union(*(library.block_names(parent) for parent in parents))
+    own = library.block_names(name)
+    nested = {inner.text("name") for outer in syntax.root.find("Block") for inner in _inner_blocks(outer)}
+    for block in syntax.root.find("Block"):
+        if block.text("name") not in known | nested:
+            told = f"{parents[0]!r} has no block {block.text('name')!r}; it has: {', '.join(sorted(known - own)) or 'none'}"
+            report("lost-block", block, told, ("block",))
+    for node in syntax.root.nodes("body"):
+        texts = [each for each in node.nodes("nodes") if node.kind == "Output"]
+        if any(each.kind != "TemplateData" or str(each.get("data")).strip() for each in texts):
+            first = next(each for each in texts if each.kind != "TemplateData" or str(each.get("data")).strip())
+            data = str(first.get("data") or "")
+            skipped = len(data) - len(data.lstrip())
+            shifted = Node(kind=first.kind, line=first.line + data[:skipped].count("\n"), fields=first.fields)
+            report("lost-text", shifted, "this text is never printed: the template extends another", ())
+
+
+def _inner_blocks(block: Node) -> Iterator[Node]:
+    for child in block.nodes("body"):
+        yield from child.find("Block")
+
+
+def _layouts(library: Library, names: list[str], roots: tuple[Path, ...]) -> Iterator[Finding]:
+    for name in names:
+        try:
+            load_layout(Path(name).stem, roots)
+        except LayoutError as error:
+            yield finding("layout", library.files[name], 1, str(error))
+
+
+def _prefix(library: Library, names: tuple[str, ...], roots: tuple[Path, ...]) -> Iterator[Finding]:
+    layout = _cache_layout(roots)
+    if layout is None:
+        return
+    seen: set[tuple[str, str]] = set()
+    for template_id, specs in library.blocks.items():
+        manifest = library.files.get(f"{template_id}/{MANIFEST}")
+        for spec in specs:
+            if not is_before_history(spec.slot, layout):
+                continue
+            place = f"block {spec.block_id!r} of {template_id!r} stands before the history in layout {CACHE_LAYOUT!r}"
+            for part, node, root in volatile_reads(library, spec):
+                if part in names and (part, spec.slot) not in seen:
+                    column = Places(library.syntaxes[part]).column(node.line, (root,))
+                    told = f"{root!r} may change each turn, but {place} (slot {spec.slot!r})"
+                    yield finding("volatile-prefix", library.files[part], node.line, told, column=column)
+            seen |= {(part, spec.slot) for part in library.reach(spec.name)}
+            if spec.volatile and manifest is not None and manifest.name in names:
+                line = _line_of(manifest, spec.block_id)
+                yield finding("volatile-prefix", manifest, line, f"`volatile: true`, but {place} (slot {spec.slot!r})")
+
+
+def _cache_layout(roots: tuple[Path, ...]) -> SkeinTemplate | None:
+    if CACHE_LAYOUT not in layout_ids(roots):
+        return None
+    try:
+        return load_layout(CACHE_LAYOUT, roots)
+    except LayoutError:
+        return None
+
+
+def _line_of(manifest: TemplateFile, block_id: str) -> int:
+    for number, line in enumerate(manifest.text.split("\n"), start=1):
+        if "id:" in line and block_id in line:
+            return number
+    return 1
+
+
+def _unused(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
+    used = {part for specs in library.blocks.values() for spec in specs for part in library.reach(spec.name)}
+    for name in names:
+        if name in library.syntaxes and name not in used:
+            yield finding("unused-file", library.files[name], 1, "no block and no template uses this file")

@@ -1,0 +1,177 @@
+"""What a template may read, learned from what Stream A really gives (spec 2.2), never from a list of our own.
+
+The room exists so that the lint cannot drift from the renderer: it makes the variables of two specimen turns, one rich and
+one poor, with Stream A's own function, and takes their shape. What only the rich one has may be missing in play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from types import MappingProxyType
+from typing import Any
+
+from filament import with_anchors
+from jacquard.config import RuntimeConfig
+from jacquard.plan import PlanContext, SearchIntent, Triage
+from jacquard.quests import META, active_quests, is_scalar
+from jacquard.streams.automation import SkeletonInput, entry_row, template_variables
+from jacquard.worlds import bare_world
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.world import WorldPack
+
+NO_FIELDS: Mapping[str, Shape] = MappingProxyType({})
+GROWING = ("state", "status", "quests")
+"""Variables that grow during play."""
+
+TURNING = ("goal", "item", "plan", "quests", "state", "status")
+"""Variables that may change with every turn."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """What is known of a value: `any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (a value with a
+    description) or `markup` (printed by a filter already).
+
+    `fields` of a mapping, those in `optional` are not always there; `closed` means that there are no others. `item` is the
+    shape of a list's items.
+    """
+
+    kind: str
+    fields: Mapping[str, Shape] = field(default_factory=lambda: NO_FIELDS)
+    optional: frozenset[str] = frozenset()
+    closed: bool = False
+    item: Shape | None = None
+
+    @property
+    def each(self) -> Shape:
+        """The shape of an item."""
+        return self.item or ANY
+
+
+ANY = Shape(kind="any")
+TEXT = Shape(kind="text")
+NUMBER = Shape(kind="number")
+TRUTH = Shape(kind="truth")
+NOTHING = Shape(kind="nothing")
+MARKUP = Shape(kind="markup")
+
+
+def shape_of(value: object, *, closed: bool = False) -> Shape:
+    """Return the shape of a value; `closed` holds for the mappings in it too."""
+    if isinstance(value, bool):
+        return TRUTH
+    if value is None:
+        return NOTHING
+    if isinstance(value, Mapping):
+        fields = {str(key): shape_of(each, closed=closed) for key, each in value.items()}
+        return Shape(kind="mapping", fields=fields, closed=closed)
+    if isinstance(value, list | tuple):
+        if len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
+            return Shape(kind="pair")
+        items = [shape_of(each, closed=closed) for each in value]
+        return Shape(kind="list", item=reduce(either, items) if items else None)
+    return NUMBER if isinstance(value, int | float) else TEXT
+
+
+def either(left: Shape, right: Shape) -> Shape:
+    """Return what holds of both shapes."""
+    if left.kind != right.kind:
+        return ANY
+    if left.kind == "list":
+        items = [each for each in (left.item, right.item) if each is not None]
+        return Shape(kind="list", item=reduce(either, items) if items else None)
+    if left.kind != "mapping":
+        return left
+    names = [*left.fields, *(name for name in right.fields if name not in left.fields)]
+    fields, optional = {}, left.optional | right.optional
+    for name in names:
+        both = [shape.fields[name] for shape in (left, right) if name in shape.fields]
+        fields[name] = reduce(either, both)
+        optional |= {name} if len(both) == 1 else frozenset()
+    return Shape(kind="mapping", fields=fields, optional=optional, closed=left.closed and right.closed)
+
+
+def variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
+    """Return the shape of every variable; `item` is what a block with `each` sees besides.
+
+    Without a world nothing is known of the state and the persona. With one, `state` is the tree at its start.
+    """
+    rich, poor = _variables(_specimen()), _variables(bare_world("specimen"))
+    shapes = {name: either(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
+    shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
+    shapes["quests"] = _open_below(shape_of(rich["quests"], closed=True))
+    shapes |= {"state": ANY, "status": ANY, "persona": Shape(kind="mapping")}
+    if world is not None:
+        told = _variables(world)
+        shapes |= {name: shape_of(told[name]) for name in ("state", "status", "persona")}
+        if told["quests"]:
+            own = either(shapes["quests"], shape_of(told["quests"]))
+            shapes["quests"] = replace(own, item=replace(own.each, closed=True))
+    return shapes
+
+
+def _open_below(rows: Shape) -> Shape:
+    """The keys of a row are ours; what a step holds is the author's."""
+    steps = rows.each.fields.get("objectives")
+    fields = dict(rows.each.fields)
+    if steps is not None:
+        fields["objectives"] = Shape(kind="list", item=replace(steps.each, closed=False))
+    return Shape(kind="list", item=replace(rows.each, fields=fields))
+
+
+def _variables(world: WorldPack) -> dict[str, Any]:
+    head = SessionHead(
+        session_id="specimen",
+        world_id=world.world_id,
+        branch_id="main",
+        turn_id=None,
+        depth=0,
+        lineage=(),
+        version=0,
+    )
+    state = with_anchors(world.state)
+    quests = active_quests(state)
+    plan = PlanContext(
+        triage=Triage.NARRATIVE,
+        active_quest_id=quests[0].quest_id if quests else "none",
+        current_goal="",
+        template_id="chat",
+        search_intent=SearchIntent(enabled=True),
+    )
+    window = SessionWindow(head=head, messages=(), state=state)
+    request = SkeletonInput(plan=plan, window=window, world=world, user_text="", config=RuntimeConfig())
+    return template_variables(request, state, quests)
+
+
+_ENTRY = MemoryEntry(
+    entry_id="axiom",
+    scope=world_scope("specimen"),
+    chain=Chain.LORE,
+    kind=LoreCategory.AXIOM.value,
+    title="t",
+    text="t",
+)
+_QUESTS = {
+    "whole": {
+        "id": "whole",
+        "title": "t",
+        "status": "active",
+        "progress": "t",
+        "objectives": [{"id": "step", "text": "t", "status": "active"}],
+    },
+    "bare": {"id": "bare", "title": "t", "status": "active"},
+}
+
+
+def _specimen() -> WorldPack:
+    bare = bare_world("specimen")
+    return replace(bare, lore=(_ENTRY,), state={"quests": _QUESTS}, persona={"name": "t"})
+
+
+def field_names(shape: Shape) -> Iterable[str]:
+    """Return the fields of a mapping that may be named in a template."""
+    return (name for name in shape.fields if name != META)

@@ -1,0 +1,119 @@
+"""What an author means by a name or a path: template roots, a template id, and the files that are meant.
+
+Looks at the disk, writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jacquard.authoring.findings import did_you_mean, near
+from jacquard.errors import JacquardError
+from jacquard.manifest import MANIFEST
+from jacquard.template_files import SHIPPED_PREFIX, TESTS_FOLDER, read_files, template_ids
+
+PACK_FILE = "world.yaml"
+FOLDER = "templates"
+LAYOUTS = "layouts"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateTarget:
+    """What is meant: `roots`, first wins, the shipped one last; `template_id` None = all, or the plan's own; `file` is one
+    file's name. `own` says whether files of the first root alone are meant. `shown` is how a person wrote it.
+    """
+
+    roots: tuple[Path, ...]
+    shown: str
+    template_id: str | None = None
+    file: str | None = None
+    own: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the files that are meant, sorted. Reads the folders."""
+        files = read_files(self.roots)
+        names = [name for name in files if not name.startswith(SHIPPED_PREFIX)]
+        if self.own:
+            names = [name for name in names if Path(files[name].shown).is_relative_to(self.roots[0])]
+        if self.file is not None:
+            names = [name for name in names if name == self.file]
+        elif self.template_id is not None:
+            names = [name for name in names if name.startswith(f"{self.template_id}/")]
+        return tuple(sorted(names))
+
+
+def find_target(written: str | None, *, pack: Path | None, shipped: Path) -> TemplateTarget:
+    """Return what `written` means: a template id (`combat`, `shipped/combat`), or the path of a pack, of a folder of
+    templates, of one template, of a file. None means all templates of the pack. JacquardError says what it could be.
+    """
+    roots = _roots(None if pack is None else pack / FOLDER, shipped)
+    if written is None:
+        if pack is None:
+            raise JacquardError("Say which templates: a name, a path, or --world DIR for all of a pack.")
+        return _of_root(pack / FOLDER, shipped, str(pack))
+    if written.startswith(SHIPPED_PREFIX) and not Path(written).exists():
+        return _of_id(written.removeprefix(SHIPPED_PREFIX), (shipped,), written)
+    if "/" not in written and "." not in written and "\\" not in written:
+        known = template_ids(read_files(roots))
+        if written in known:
+            return TemplateTarget(roots=roots, template_id=written, shown=written)
+        if not Path(written).exists():
+            return _of_id(written, roots, written)
+    return _of_path(Path(written), pack, shipped)
+
+
+def enclosing_pack(folder: Path) -> Path | None:
+    """Return the pack that a folder is, or is the `templates` of, or None."""
+    for place in (folder, *folder.resolve().parents[:3]):
+        if (place / PACK_FILE).is_file():
+            return place
+    return None
+
+
+def _of_id(name: str, roots: tuple[Path, ...], shown: str) -> TemplateTarget:
+    known = template_ids(read_files(roots))
+    if name not in known:
+        raise JacquardError(f"There is no template {shown!r} and no such path{did_you_mean(name, known)}")
+    return TemplateTarget(roots=roots, template_id=name, shown=shown)
+
+
+def _of_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTarget:
+    if not path.exists():
+        raise JacquardError(f"{path}: there is no such file or folder; name a template, its folder, or a pack.")
+    if path.is_file():
+        if path.name != MANIFEST and path.suffix != ".j2":
+            raise JacquardError(f"{path}: is no template; templates are .j2 files and {MANIFEST}.")
+        folder = path.resolve().parent
+        roots = _roots(folder.parent, shipped, pack)
+        name = f"{folder.name}/{path.name}"
+        return TemplateTarget(roots=roots, template_id=folder.name, file=name, own=True, shown=str(path))
+    folder = path.resolve()
+    if (folder / PACK_FILE).is_file():
+        return _of_root(folder / FOLDER, shipped, str(path))
+    if any(each.name == MANIFEST or each.suffix == ".j2" for each in folder.iterdir()):
+        roots = _roots(folder.parent, shipped, pack)
+        return TemplateTarget(roots=roots, template_id=folder.name, own=True, shown=str(path))
+    return _of_root(folder, shipped, str(path), pack)
+
+
+def _of_root(root: Path, shipped: Path, shown: str, pack: Path | None = None) -> TemplateTarget:
+    if not root.is_dir():
+        raise JacquardError(
+            f"{near(str(root))}: there are no templates yet; `jacquard template new NAME --world {shown}` writes some."
+        )
+    return TemplateTarget(roots=_roots(root, shipped, pack), own=True, shown=shown)
+
+
+def _roots(first: Path | None, shipped: Path, pack: Path | None = None) -> tuple[Path, ...]:
+    """Return roots without repeats: the one that is meant, then the pack's, then the shipped one."""
+    wanted: Sequence[Path | None] = (first, None if pack is None else pack / FOLDER, shipped)
+    roots: dict[Path, None] = {}
+    for root in wanted:
+        if root is not None and root.is_dir() and root.resolve() != shipped.resolve():
+            roots[root.resolve()] = None
+    return (*roots, shipped)
+
+
+__all__ = ["FOLDER", "LAYOUTS", "PACK_FILE", "TESTS_FOLDER", "TemplateTarget", "enclosing_pack", "find_target"]
