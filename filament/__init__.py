@@ -1,12 +1,12 @@
 """Filament: the prompt protocol. Values go out as XML and YAML, a model's reply comes back as XML and JSON.
 
 `render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
-`parse_reply` reads what comes back; `apply_ops` carries out its ops and gives the JSON Patch of what changed.
+`parse_reply` reads what comes back, `StreamParser` while it comes; `apply_ops` carries out its ops and gives the JSON Patch of what changed.
 `docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
 """
 
 from filament.anchors import collect_anchors, display, with_anchors
-from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError
+from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError
 from filament.markup import (
     check_name,
     clean_surrogates,
@@ -20,23 +20,39 @@ from filament.markup import (
 from filament.nodes import Data, Element, Node, Text, element
 from filament.ops import AppliedOps, Op, Verb, apply_ops, parse_op, resolve
 from filament.parse import Reply, parse_reply
+from filament.parse_tags import REPLY, Body, Expected, TagRule
+from filament.parse_values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
 from filament.patch import apply_patch
 from filament.payload import dump_yaml, load_yaml, load_yaml_marked, scalar
 from filament.read import parse_element
 from filament.render import render, render_body
+from filament.stream import StreamParser
 
 __all__ = [
+    "REPLY",
     "AnchorError",
     "AppliedOps",
+    "Block",
+    "Body",
+    "Correction",
     "Data",
     "Element",
+    "EventKind",
+    "Expected",
     "FilamentError",
     "MarkupError",
     "Node",
     "Op",
     "OpError",
+    "ParseEvent",
+    "ParsedReply",
     "PayloadError",
+    "Piece",
+    "PieceKind",
     "Reply",
+    "ReplyError",
+    "StreamParser",
+    "TagRule",
     "Text",
     "Verb",
     "apply_ops",

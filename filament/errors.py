@@ -4,9 +4,10 @@ FilamentError
 ├── MarkupError     a name that no element or attribute may have, a misplaced node, text that is not filament markup
 ├── PayloadError    a value that YAML cannot carry, or a YAML text that cannot be read
 ├── AnchorError     one anchor stands at two places of a state tree
-└── OpError         an op is malformed or was refused
+├── OpError         an op is malformed or was refused
+└── ReplyError      in strict mode: a reply is not as it should be
 
-A model's reply raises none of them: `parse_reply` mends what it can and lists the rest as corrections.
+Without strict mode a model's reply raises none of them: it is mended, and the rest is listed as corrections.
 """
 
 from __future__ import annotations
@@ -45,3 +46,12 @@ class OpError(FilamentError):
     def __init__(self, index: int, op: str, reason: str) -> None:
         self.index, self.op, self.reason = index, op, reason
         super().__init__(f"op {index} ({op}): {reason}")
+
+
+class ReplyError(FilamentError):
+    """A reply had to be mended, or is odd in form; `faults` are the sentences of its log, in the order of the text."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        self.faults = faults
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        super().__init__(f"The reply is not as it should be: {faults[0]}{more}")

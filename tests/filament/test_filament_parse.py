@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from filament_strategies import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filament import Reply, clean_text, escape_text, parse_op, parse_reply, unescape
+from filament import clean_text, escape_text, parse_op, parse_reply, unescape
 
 SET = '["SET", "hero.gold", 1]'
 GOLD = (parse_op(["SET", "hero.gold", 1]),)
@@ -27,11 +26,12 @@ def test_a_reply_as_it_should_be() -> None:
         "<content>\n“Five coins &amp; a smile.” &lt;he nods&gt;\n</content>\n"
         "</filament_output>"
     )
-    assert reply == Reply(
-        content="“Five coins & a smile.” <he nods>",
-        thought="He pays.",
-        ops=(parse_op(["SUB", "hero.gold", 5], 0), parse_op({"op": "add", "path": "/hero/mood", "value": "glad"}, 1)),
+    assert (reply.content, reply.thought) == ("“Five coins & a smile.” <he nods>", "He pays.")
+    assert reply.ops == (
+        parse_op(["SUB", "hero.gold", 5], 0),
+        parse_op({"op": "add", "path": "/hero/mood", "value": "glad"}, 1),
     )
+    assert reply.log == ()
 
 
 @pytest.mark.parametrize(
@@ -217,12 +217,13 @@ def no_tag_words(text: str) -> bool:
 def plain_law(text: str) -> None:
     """Escaped, any text is a reply that says just that; unescaped, one without tags is."""
     said = clean_text(text).strip()
-    assert parse_reply(escape_text(text)) == Reply(
-        content=said, corrections=() if said else ("The reply has no content.",)
-    )
+    reply = parse_reply(escape_text(text))
+    assert (reply.content, reply.thought, reply.ops) == (said, "", ())
+    assert reply.corrections == (() if said else ("The reply has no content.",))
     assert parse_reply(f"<content>{escape_text(text)}</content>").content == said
     if no_tag_words(text):
-        assert parse_reply(text).content == unescape(clean_text(text)).strip()
+        paired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert parse_reply(text).content == unescape(clean_text(paired)).strip()
 
 
 def whole_law(content: str, thought: str, ops: list[Any], order: random.Random) -> None:
@@ -286,40 +287,3 @@ def test_law(name: str) -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_law_at_length(name: str) -> None:
     hold(name, 10_000)
-
-
-@pytest.mark.parametrize(
-    "shard",
-    [
-        "<content>",
-        "<thought>",
-        "</think>",
-        "<state_update>",
-        "<state_update>[",
-        '<state_update>["',
-        "<state_update>{}",
-        "<state_update>[]</state_update>",
-        "<content>a</thought>",
-        "<",
-        "< ",
-        "<content ",
-        "&lt;",
-        "```json\n",
-        "\n",
-        " ",
-        "<state_update>[ ",
-        "```\n<state_update>[]</state_update>\n```",
-    ],
-)
-def test_time_grows_with_the_length_and_not_faster(shard: str) -> None:
-    def seconds(count: int) -> float:
-        text = shard * count + "end"
-        best = 9.9
-        for _ in range(3):
-            start = time.perf_counter()
-            parse_reply(text)
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    few, many = 500, 4_000
-    assert seconds(many) < 8 * 4 * max(seconds(few), 0.002)

@@ -1,0 +1,144 @@
+"""The desk of a reading: the text so far, what was found in it, and looking ahead in it.
+
+Looking ahead is a generator that rests where it must see more. What it answers depends on the text alone, never on its
+pieces, and each character is looked at a fixed number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from filament.parse_tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
+from filament.parse_text import Source
+from filament.parse_values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
+from filament.verbs import Op
+
+T = TypeVar("T")
+Looking = Generator[None, None, T]
+"""Rests (yields) until there is more text, and answers in the end."""
+
+_STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
+
+
+class Desk:
+    """What one reading has so far. `at`: everything before it was read; `index`: the next tag to look at."""
+
+    def __init__(self, expected: Expected) -> None:
+        words = words_of(expected)
+        self.rules, self.legal = words.rules, words.legal
+        self.source = Source()
+        self.tags = TagScanner(words.kinds)
+        self.ended = False
+        self.at = self.index = 0
+        self.events: list[ParseEvent] = []
+        self.log: list[Correction] = []
+        self.ops: list[Op] = []
+        self.blocks: list[Block] = []
+        self.pieces: list[Piece] = []
+        self.counts: dict[str, int] = {}
+        self.repaired_chars = 0
+
+    def append(self, text: str, *, last: bool = False) -> None:
+        """Take the next characters of the reply."""
+        self.source.append(text)
+        self.tags.scan(text, last=last)
+        self.ended = last
+
+    # --- what was found ---
+
+    def note(self, code: str, sentence: str, start: int, end: int) -> None:
+        """Enter a correction."""
+        entry = Correction(code=code, sentence=sentence, start=start, end=end)
+        self.log.append(entry)
+        self.events.append(ParseEvent(kind=EventKind.CORRECTED, correction=entry))
+
+    def piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
+        """Enter what a stretch of the source is; pieces follow one another without a gap."""
+        if start >= end:
+            return
+        last = self.pieces[-1] if self.pieces else None
+        if last is not None and (last.kind, last.tag) == (kind, tag) and kind is PieceKind.TEXT:
+            start = self.pieces.pop().start
+        self.pieces.append(Piece(kind=kind, tag=tag, start=start, end=end))
+
+    def pass_tag(self, tag: Tag) -> None:
+        """Leave a tag behind."""
+        self.piece(PieceKind.MARKUP, tag.kind, tag.start, tag.end)
+        self.at, self.index = tag.end, tag.index + 1
+
+    def is_block(self, tag: Tag) -> bool:
+        """Say whether a tag holds JSON."""
+        return tag.kind != WRAPPER and self.rules[tag.kind].body is not Body.TEXT
+
+    # --- looking ahead ---
+
+    def closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
+        """Return the first closing tag of these kinds behind a tag, None if the reply ends without one."""
+        while True:
+            found = self.tags.first_closing(tag.index, kinds)
+            if found is not None or self.ended:
+                return found
+            yield
+
+    def following(self, index: int, start: int = 0) -> Looking[Tag | None]:
+        """Return the next tag from an index on that starts at `start` or later, None if the reply ends without one."""
+        tags = self.tags.tags
+        while True:
+            while index < len(tags) and tags[index].start < start:
+                index += 1
+            if index < len(tags):
+                return tags[index]
+            if self.ended:
+                return None
+            yield
+
+    def json_start(self, at: int) -> Looking[int | None]:
+        """Return where JSON starts after a tag, behind a fence if there is one; None if what follows is no JSON."""
+        at = yield from self.behind_blanks(at)
+        if self.source.slice(at, at + 1) == "`":
+            end = at
+            while True:
+                char = self.source.slice(end, end + 1)
+                place = end - at
+                if char == "`" if place < _FENCE else char.isascii() and char.isalpha() and place < _FENCE_CHARS:
+                    end += 1
+                elif char or self.ended:
+                    break
+                else:
+                    yield
+            if end - at < _FENCE:
+                return None
+            at = yield from self.behind_blanks(end)
+        return at if self.source.slice(at, at + 1) in ("{", "[") else None
+
+    def behind_blanks(self, at: int) -> Looking[int]:
+        """Return where something else than blanks stands, or the reply ends."""
+        while True:
+            text = self.source.slice(at, min(at + _STEP, self.source.length))
+            blank = len(text) - len(text.lstrip())
+            at += blank
+            if blank < len(text) or (self.ended and not text):
+                return at
+            if not text:
+                yield
+
+    def words_follow(self, tag: Tag) -> Looking[bool]:
+        """Say whether anything but blanks and tags follows a tag."""
+        at, index = tag.end, tag.index + 1
+        while True:
+            follower = self.tags.tags[index] if index < len(self.tags.tags) else None
+            limit = self.tags.safe if follower is None else follower.start
+            if self.source.slice(at, limit).strip():
+                return True
+            at = max(at, limit)
+            if follower is not None:
+                at, index = max(at, follower.end), index + 1
+            elif self.ended:
+                return False
+            else:
+                yield
+
+    def tell(self, kind: EventKind, **facts: Any) -> None:
+        """Enter an event."""
+        self.events.append(ParseEvent(kind=kind, **facts))

@@ -1,0 +1,169 @@
+"""JSON in a reply: where it ends while it is still coming in, what it says, and how broken JSON is mended.
+
+The only file that imports json_repair.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from json import JSONDecoder
+from typing import Any
+
+import json_repair
+
+from filament.brackets import depth, ends_between_ops
+from filament.errors import OpError
+from filament.markup import unescape
+from filament.verbs import Op, parse_op
+
+REPAIR_CHARS = 2000
+"""How much broken JSON is repaired in one reply: the library's time grows faster than its text."""
+_REPAIR_DEPTH = 32
+_DECODER = JSONDecoder(strict=False)
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_IN_STRING = re.compile(r'[^"\\]*')
+_BARE = re.compile(r"[-+.0-9A-Za-z]*")
+_OPENING = {"[": "]", "{": "}"}
+
+
+class _Next(Enum):
+    """What may come next."""
+
+    VALUE = auto()
+    VALUE_OR_END = auto()
+    KEY = auto()
+    KEY_OR_END = auto()
+    COLON = auto()
+    COMMA_OR_END = auto()
+    BARE = auto()
+
+
+_VALUES, _KEYS = (_Next.VALUE, _Next.VALUE_OR_END), (_Next.KEY, _Next.KEY_OR_END)
+
+
+class JsonScan:
+    """Follows JSON that comes in pieces, from its first bracket on.
+
+    `done` when all brackets are closed, `broken` as soon as it cannot be JSON; `length` are the characters taken so far.
+    Words without quotes are let pass: whether they are numbers is the decoder's business.
+    """
+
+    def __init__(self) -> None:
+        self.done = self.broken = False
+        self.length = 0
+        self._open: list[str] = []
+        self._next = _Next.VALUE
+        self._string: bool | None = None
+        self._escaped = False
+
+    def take(self, text: str) -> None:
+        """Take the next characters, up to the end of the JSON."""
+        at = 0
+        while at < len(text) and not self.done and not self.broken:
+            at = self._in_string(text, at) if self._string is not None else self._outside(text, at)
+        self.length += at
+
+    def _in_string(self, text: str, at: int) -> int:
+        """Go on in a string; `_string` says whether it is a key."""
+        if self._escaped:
+            self._escaped = False
+            return at + 1
+        match = _IN_STRING.match(text, at)
+        end = match.end() if match else at
+        if end == len(text):
+            return end
+        if text[end] == "\\":
+            self._escaped = True
+        else:
+            self._next = _Next.COLON if self._string else _Next.COMMA_OR_END
+            self._string = None
+        return end + 1
+
+    def _outside(self, text: str, at: int) -> int:
+        if self._next is _Next.BARE:
+            match = _BARE.match(text, at)
+            if match and match.end() > at:
+                return match.end()
+            self._next = _Next.COMMA_OR_END
+        blank = _BLANKS.match(text, at)
+        if blank and blank.end() > at:
+            return blank.end()
+        char, expected = text[at], self._next
+        if char == '"' and expected in _VALUES + _KEYS:
+            self._string = expected in _KEYS
+        elif char in _OPENING and expected in _VALUES:
+            self._open.append(_OPENING[char])
+            self._next = _Next.VALUE_OR_END if char == "[" else _Next.KEY_OR_END
+        elif self._open and char == self._open[-1] and expected not in (_Next.VALUE, _Next.KEY, _Next.COLON):
+            self._open.pop()
+            self._next, self.done = _Next.COMMA_OR_END, not self._open
+        elif char == "," and expected is _Next.COMMA_OR_END:
+            self._next = _Next.VALUE if self._open[-1] == "]" else _Next.KEY
+        elif char == ":" and expected is _Next.COLON:
+            self._next = _Next.VALUE
+        elif self._open and expected in _VALUES and _BARE.fullmatch(char):
+            self._next = _Next.BARE
+        else:
+            self.broken = True
+            return at
+        return at + 1
+
+
+def decode(text: str) -> tuple[Any, bool]:
+    """Return (value, True) of JSON, or (None, False)."""
+    try:
+        return _DECODER.decode(text), True
+    except (ValueError, RecursionError):
+        return None, False
+
+
+def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
+    """Return (value, what is wrong, characters given to repair) of broken JSON.
+
+    What is wrong is `""` if it was merely escaped, `repaired` if it was mended, else the reason why it is hopeless. `cut`:
+    the reply ends with it, so that what is half there must not be guessed.
+    """
+    body = body.strip().removesuffix("```").rstrip()
+    if "&quot;" in body:
+        body = unescape(body)
+        value, fits = decode(body)
+        if fits:
+            return value, "", 0
+    if cut and not ends_between_ops(body):
+        return None, "the reply was cut off in the middle of an op", 0
+    if len(body) > repairable or depth(body) > _REPAIR_DEPTH:
+        return None, "its JSON is broken and too long or too deep to repair", 0
+    try:
+        value = json_repair.loads(body)
+    except Exception:  # whatever a guess at broken JSON runs into, the reply must come through
+        value = None
+    if not isinstance(value, dict | list) or not value:
+        return None, "its JSON cannot be read", len(body)
+    return value, "repaired", len(body)
+
+
+def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], str]:
+    """Return the ops of a block, numbered from `first`, all or none, and why there are none (a sentence without its end)."""
+    raw = value.get("ops") if isinstance(value, dict) and "op" not in value else value
+    if isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], str)):
+        raw = [raw]
+    if not isinstance(raw, list):
+        return (), 'it has no list of ops. Write {"ops": [...]}'
+    try:
+        return tuple(parse_op(unescaped(item), first + place) for place, item in enumerate(raw)), ""
+    except OpError as error:
+        return (), str(error)
+    except RecursionError:
+        return (), "it is nested too deep"
+
+
+def unescaped(value: Any) -> Any:
+    """Undo the escaping that a model copied from its prompt, in every string of a value."""
+    if isinstance(value, str):
+        return unescape(value)
+    if isinstance(value, list):
+        return [unescaped(item) for item in value]
+    if isinstance(value, dict):
+        return {unescaped(key): unescaped(item) for key, item in value.items()}
+    return value

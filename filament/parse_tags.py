@@ -1,0 +1,197 @@
+"""Which tags a reply may hold, and where they stand in a text that is still coming in.
+
+`TagScanner` finds tags wherever chunks break; what it finds depends on the text alone. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+from filament.errors import MarkupError
+from filament.markup import check_name
+
+CONTENT, THOUGHT, UPDATE, WRAPPER = "content", "thought", "state_update", "filament_output"
+INLINE = frozenset({"b", "br", "em", "i", "p", "rp", "rt", "ruby", "s", "span", "strong", "u"})
+"""Markup that content may hold as it is (origin 10.1)."""
+
+_NAME_CHARS, _ATTRIBUTE_CHARS = 63, 200
+_HEAD = rf"<(/?)[ \t]{{0,8}}([A-Za-z_][A-Za-z0-9_.-]{{0,{_NAME_CHARS}}})"
+_TAG = re.compile(rf"{_HEAD}(?:\s[^<>]{{0,{_ATTRIBUTE_CHARS}}}?)?(/?)>", re.ASCII)
+_HALF_TAG = re.compile(rf"{_HEAD}(?:\s[^<>]{{0,{_ATTRIBUTE_CHARS}}})?/?|</?[ \t]{{0,8}}", re.ASCII)
+
+
+class Body(StrEnum):
+    """What stands in a tag: words, any JSON, or JSON with a list of ops."""
+
+    TEXT = "text"
+    JSON = "json"
+    OPS = "ops"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TagRule:
+    """One legal tag. `required`: its absence is noted. A tag that is not `repeatable` counts once: further texts are
+    joined to the first, further blocks are left out; both are noted.
+    """
+
+    name: str
+    body: Body = Body.TEXT
+    aliases: tuple[str, ...] = ()
+    required: bool = False
+    repeatable: bool = True
+
+
+_CORE = (
+    TagRule(name=CONTENT, aliases=("reply",), required=True),
+    TagRule(name=THOUGHT, aliases=("think", "thinking")),
+    TagRule(name=UPDATE, body=Body.OPS, aliases=("variable_update",)),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expected:
+    """The expected structure of one reply (origin 10.2): its legal tags, and their order if that matters.
+
+    Tags named in `sequence` are noted where they come after a later one; they are read all the same. Content, thought and
+    state_update are known even where they are not legal: a state_update is then left out and not shown to the player.
+    Any other tag is text. MarkupError for a name that is none, or given twice.
+    """
+
+    tags: tuple[TagRule, ...] = _CORE
+    sequence: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        seen: set[str] = {WRAPPER}
+        for spelling in (spelling for rule in self.tags for spelling in (rule.name, *rule.aliases)):
+            if check_name(spelling).lower() in seen:
+                raise MarkupError(f"The tag {spelling!r} is expected twice. Name each tag and each alias once.")
+            seen.add(spelling.lower())
+        if missing := [name for name in self.sequence if name not in {rule.name for rule in self.tags}]:
+            raise MarkupError(f"The sequence names {missing[0]!r}, which is no expected tag. Add it to `tags`.")
+
+
+REPLY = Expected()
+"""The usual reply: content, and if need be thought and state updates, in any order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """The tags that one reading knows: rules and legal names by canonical name, canonical names by lower-case spelling."""
+
+    rules: Mapping[str, TagRule]
+    legal: frozenset[str]
+    kinds: Mapping[str, str]
+
+
+@lru_cache(maxsize=64)
+def words_of(expected: Expected) -> Words:
+    """Return what a reading of this structure knows: the tags that are legal, and those of the core that are not."""
+    rules = {rule.name: rule for rule in expected.tags}
+    taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
+    for rule in _CORE:
+        if rule.name not in rules and rule.name not in taken:
+            free = tuple(alias for alias in rule.aliases if alias not in taken)
+            rules[rule.name] = TagRule(name=rule.name, body=rule.body, aliases=free)
+    kinds = {spelling.lower(): rule.name for rule in rules.values() for spelling in (rule.name, *rule.aliases)}
+    return Words(rules=rules, legal=frozenset(rule.name for rule in expected.tags), kinds={**kinds, WRAPPER: WRAPPER})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tag:
+    """A tag in the text. `fresh`: nothing but blanks and tags stand before it on its line."""
+
+    index: int
+    kind: str
+    spelling: str
+    closes: bool
+    empty: bool
+    start: int
+    end: int
+    fresh: bool
+
+
+class TagScanner:
+    """Finds tags in a text that comes in pieces.
+
+    `tags` are those that are known, `unknown` all others, in order; each tag that starts before `safe` has been found.
+    `looked` counts the characters looked at.
+    """
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        self.tags: list[Tag] = []
+        self.unknown: deque[Tag] = deque()
+        self.safe = 0
+        self.looked = 0
+        self._kinds = kinds
+        self._half = ""
+        self._blank = True
+        self._closings: dict[str, deque[int]] = {kind: deque() for kind in kinds.values()}
+
+    def scan(self, text: str, *, last: bool = False) -> None:
+        """Take the next characters of the text; with `last` a tag that is half there is text."""
+        text, base = self._half + text, self.safe
+        self.looked += len(text)
+        self._half = ""
+        at = done = 0
+        while (at := text.find("<", at)) >= 0:
+            match = _TAG.match(text, at)
+            if match is None:
+                if not last and _HALF_TAG.fullmatch(text, at):
+                    self._half = text[at:]
+                    break
+                at += 1
+                continue
+            self._pass(text[done:at])
+            self._keep(match, base)
+            at = done = match.end()
+        end = len(text) - len(self._half)
+        self._pass(text[done:end])
+        self.safe = base + end
+
+    def first_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
+        """Return the first closing tag of one of `kinds` behind the tag with index `after`, which never goes back."""
+        first: int | None = None
+        for kind in kinds:
+            closings = self._closings[kind]
+            while closings and closings[0] <= after:
+                closings.popleft()
+            if closings and (first is None or closings[0] < first):
+                first = closings[0]
+        return None if first is None else self.tags[first]
+
+    def unknown_before(self, end: int) -> Iterator[Tag]:
+        """Give and forget the unknown tags that start before `end`."""
+        while self.unknown and self.unknown[0].start < end:
+            yield self.unknown.popleft()
+
+    def _keep(self, match: re.Match[str], base: int) -> None:
+        spelling = match[2].lower()
+        kind = self._kinds.get(spelling)
+        tag = Tag(
+            index=len(self.tags),
+            kind=kind or spelling,
+            spelling=spelling,
+            closes=bool(match[1]),
+            empty=bool(match[3]),
+            start=base + match.start(),
+            end=base + match.end(),
+            fresh=self._blank,
+        )
+        if kind is None:
+            self._blank = False
+            if spelling not in INLINE:
+                self.unknown.append(tag)
+            return
+        self.tags.append(tag)
+        if tag.closes:
+            self._closings[kind].append(tag.index)
+
+    def _pass(self, text: str) -> None:
+        """Mind whether the line has held anything but blanks so far."""
+        line = text[text.rfind("\n") + 1 :]
+        self._blank = (self._blank or len(line) < len(text)) and not line.strip()

@@ -1,0 +1,188 @@
+"""Text that comes in pieces: cleaned at the door, kept for a second look, and told as soon as it is certain. Pure."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+
+from filament.markup import clean_text, unescape
+
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_HALF_ENTITY = re.compile(r"&(?:[a-z]{0,4}|#[0-9]{0,7}|#[xX][0-9a-fA-F]{0,6})")
+_ENTITY_CHARS = 10
+_FENCE_AT_END = re.compile(r"(?<!`)`{1,3}[A-Za-z]{0,16}\Z")
+_FENCE_CHARS = 20
+_BEHIND_FENCE = re.compile(r"[ \t]{0,8}(?:\n\s*)?")
+_OPEN_FENCE = re.compile(r"(?<!`)```[A-Za-z]{0,16}[ \t]{0,8}\n\s*\Z")
+_CLOSE_FENCE = re.compile(r"(\s*```[ \t]{0,8}\n)")
+_CLOSE_FENCE_WHOLE = re.compile(r"(\s*```[ \t]{0,8}\n?)\s*")
+_FENCES = re.compile("`{3,}")
+
+
+class Intake:
+    """The door: line ends become newlines, halves of a surrogate pair one character, what is unclean U+FFFD."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def take(self, chunk: str, *, last: bool = False) -> str:
+        """Return what of the text so far is certain and was not returned before."""
+        text, self._held = self._held + chunk, ""
+        if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
+            text, self._held = text[:-1], text[-1]
+        return clean_text(text if text.isascii() else _PAIR.sub(_joined, text))
+
+
+def _joined(pair: re.Match[str]) -> str:
+    return pair.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+class Source:
+    """The text so far; a stretch of it costs its own length. `looked` counts the characters looked at."""
+
+    def __init__(self) -> None:
+        self._text = StringIO(newline="\n")
+        self.length = 0
+        self.looked = 0
+
+    def append(self, text: str) -> None:
+        """Add the next characters."""
+        self._text.seek(self.length)
+        self._text.write(text)
+        self.length += len(text)
+
+    def slice(self, start: int, end: int) -> str:
+        """Return characters `start`..`end` (0-based, half-open)."""
+        self._text.seek(start)
+        self.looked += max(end - start, 0)
+        return self._text.read(max(end - start, 0))
+
+    def whole(self) -> str:
+        """Return everything."""
+        return self._text.getvalue()
+
+
+class Voice:
+    """One text of the reply, told piece by piece: unescaped, trimmed, without the fence around a block cut out of it.
+
+    Where a block was cut out, blank lines do not add up. Each character is told once it is certain that it belongs: what
+    may be the end's blank, half an entity or a fence waits. What is told depends on the text alone, not on its pieces.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.fences_left_out: list[int] = []
+        self.looked = 0
+        self._entity = ""
+        self._held: list[str] = []
+        self._kept = self._opener = ""
+        self._cut_at: int | None = None
+        self._fenced = False
+        self._swallow = self._fences = 0
+        self._last = ""
+
+    def write(self, raw: str) -> str:
+        """Take more of the text as it stands in the reply; return what can be told now."""
+        text, self._entity = self._entity + raw, ""
+        self.looked += len(text)
+        at = text.rfind("&", max(0, len(text) - _ENTITY_CHARS))
+        if at >= 0 and _HALF_ENTITY.fullmatch(text, at):
+            text, self._entity = text[:at], text[at:]
+        return self._settle(unescape(text))
+
+    def cut(self, at: int) -> str:
+        """Mind that something was cut out here, at place `at` of the source; return what can be told now."""
+        told = self._flush_entity()
+        held = "".join(self._held)
+        if self._cut_at is not None and not held:
+            return told
+        held = self._behind_cut(held, whole=True)
+        opener = _OPEN_FENCE.search(held, max(0, len(held.rstrip()) - _FENCE_CHARS))
+        self._swallow = len(held) - len(held.rstrip("\n"))
+        self._held, self._kept, self._opener, self._cut_at = [], held, "", at
+        if opener and not self._last and not held[: opener.start()].strip():
+            self._kept, self._fenced = "", True
+            self.fences_left_out.append(at)
+        elif opener and self._fences % 2 == 0:
+            self._kept, self._opener = held[: opener.start()], held[opener.start() :]
+        return told
+
+    def finish(self) -> str:
+        """Return the rest: the end has come."""
+        told = self._flush_entity()
+        held = self._behind_cut("".join(self._held), whole=True)
+        self._held = []
+        if self._fenced and held.strip() == "```":
+            held = ""
+        return told + self._tell(held.rstrip())
+
+    def text(self) -> str:
+        """Return all that was told."""
+        return "".join(self.told)
+
+    def _flush_entity(self) -> str:
+        text, self._entity = self._entity, ""
+        return self._settle(text)
+
+    def _settle(self, text: str) -> str:
+        if self._swallow and text:
+            drop = min(self._swallow, len(text) - len(text.lstrip("\n")))
+            text = text[drop:]
+            self._swallow = 0 if text else self._swallow - drop
+        if not text:
+            return ""
+        self._held.append(text)
+        if text.isspace():
+            return ""
+        text = "".join(self._held)
+        self.looked += len(text)
+        start = self._undecided_from(text)
+        if start and self._cut_at is not None:
+            text = self._behind_cut(text, whole=False)
+            start = self._undecided_from(text)
+        self._held = [text[start:]]
+        return self._tell(text[:start])
+
+    def _undecided_from(self, text: str) -> int:
+        """Return where that part of a text starts that may yet turn out to be a fence, or the blank at the end."""
+        end = len(text.rstrip())
+        window = max(0, end - _FENCE_CHARS)
+        fence = _FENCE_AT_END.search(text[window:end])
+        if fence is None or not _BEHIND_FENCE.fullmatch(text, end):
+            return end
+        start = window + fence.start()
+        goes_on = start == 0 and self._cut_at is None and self._last == "`"
+        return end if goes_on else len(text[:start].rstrip())
+
+    def _behind_cut(self, text: str, *, whole: bool) -> str:
+        """Return the text that goes on, with what waited before the cut, now that it is known what follows the cut.
+
+        A fence that was opened right before it goes if it is closed right behind it. `whole`: no more text will follow.
+        """
+        if self._cut_at is None:
+            return text
+        place, self._cut_at = self._cut_at, None
+        before, opener = self._kept, self._opener
+        self._kept = self._opener = ""
+        closing = None
+        if opener or self._fenced:
+            closing = _CLOSE_FENCE_WHOLE.fullmatch(text) if whole else _CLOSE_FENCE.match(text)
+        if closing is None:
+            return before + opener + text
+        if opener:
+            self.fences_left_out.append(place)
+        else:
+            self._fenced = False
+        rest = text[closing.end(1) :]
+        ends, starts = len(before) - len(before.rstrip("\n")), len(rest) - len(rest.lstrip("\n"))
+        return before + rest[min(ends, starts) :]
+
+    def _tell(self, text: str) -> str:
+        if not self._last:
+            text = text.lstrip()
+        if text:
+            goes_on = self._last == "`" and text.startswith("```")
+            self._fences += len(_FENCES.findall(text)) - goes_on
+            self._last = text[-1]
+            self.told.append(text)
+        return text

@@ -1,0 +1,104 @@
+"""What a parsed reply is made of: its parts, its log, and the events of a reply on its way. Values only; knows ops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from filament.verbs import Op
+
+FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
+"""Codes of what is odd in a reply's form and needs no mending; strict mode objects to them all the same."""
+
+
+class EventKind(StrEnum):
+    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read. CORRECTED: something was mended or noticed.
+
+    MOVED: all that was told of `content` so far was `thought` (its opening tag was missing); a screen takes it back.
+    """
+
+    TEXT = "text"
+    BLOCK = "block"
+    MOVED = "moved"
+    CORRECTED = "corrected"
+
+
+class PieceKind(StrEnum):
+    """What a stretch of a reply is: words of a text tag, the source of a JSON block, or a tag itself."""
+
+    TEXT = "text"
+    BLOCK = "block"
+    MARKUP = "markup"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Piece:
+    """A stretch of `ParsedReply.source`: characters `start`..`end` (0-based, half-open); `tag` is the canonical name."""
+
+    kind: PieceKind
+    tag: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Correction:
+    """One entry of the log: `code` for machines, `sentence` for people, and the stretch of the source that it is about.
+
+    Codes: `unclosed`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`, `out_of_order`,
+    `too_many`, `not_expected`, `missing`, and those of FORM_CODES.
+    """
+
+    code: str
+    sentence: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """The value of a JSON block that is no list of ops, with the place of its source."""
+
+    tag: str
+    value: Any
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParseEvent:
+    """One event of a reply on its way. `text` is clean, unescaped and never taken back but by MOVED."""
+
+    kind: EventKind
+    tag: str = ""
+    text: str = ""
+    ops: tuple[Op, ...] = ()
+    value: Any = None
+    correction: Correction | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParsedReply:
+    """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
+
+    `ops` are in order, numbered through the whole reply; `blocks` are other JSON tags in order; `texts` are other text tags
+    as (tag, text). `source` is the reply as it was read (line ends newlines, unclean characters replaced) and `pieces` cover
+    it from end to end: nothing is lost. `log` tells everything that was mended or odd, by its place. `tail` are the events
+    that only the end could tell.
+    """
+
+    content: str
+    thought: str = ""
+    ops: tuple[Op, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
+    log: tuple[Correction, ...] = ()
+    source: str = ""
+    pieces: tuple[Piece, ...] = ()
+    tail: tuple[ParseEvent, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def corrections(self) -> tuple[str, ...]:
+        """Sentences on what was mended or left out; what is merely odd in form is in `log` alone."""
+        return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)

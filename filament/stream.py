@@ -1,0 +1,68 @@
+"""A model's reply while it is still coming in (origin 10.3): chunks in, events out, the whole reply at the end.
+
+What comes out depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal.
+The time grows with the length of the reply and not faster. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from filament.errors import FilamentError, ReplyError
+from filament.parse_desk import Desk
+from filament.parse_reader import Reader
+from filament.parse_tags import REPLY, Expected
+from filament.parse_text import Intake
+from filament.parse_values import ParsedReply, ParseEvent
+
+
+class StreamParser:
+    """Reads one reply. `expected` says which tags are legal.
+
+    Tolerant, because models are: it never raises for a text, mends what can be mended and says what it did. With `strict`
+    the same reading ends in a ReplyError where anything had to be mended or is odd in form.
+
+    Content is told while it comes. What may yet turn out to be something else waits: a tag half there, half an entity,
+    blanks that may be the end's, a tag in the middle of a sentence until it is closed or the reply ends, and what follows
+    JSON that was not closed.
+    """
+
+    def __init__(self, *, expected: Expected = REPLY, strict: bool = False) -> None:
+        self._strict = strict
+        self._intake = Intake()
+        self._desk = Desk(expected)
+        self._reader = Reader(self._desk, expected)
+        self._reading = self._reader.run()
+        self._told = 0
+        self._reply: ParsedReply | None = None
+
+    @property
+    def looked(self) -> int:
+        """How many characters were looked at so far, each time that one was: the measure of the work."""
+        desk = self._desk
+        return desk.source.looked + desk.tags.looked + self._reader.looked
+
+    def feed(self, chunk: str) -> tuple[ParseEvent, ...]:
+        """Take the next characters, however many; return what is certain now. FilamentError after `close`."""
+        if self._reply is not None:
+            raise FilamentError("This reply has ended. Make a new StreamParser for the next one.")
+        text = self._intake.take(chunk)
+        if not text:
+            return ()
+        self._desk.append(text)
+        next(self._reading, None)
+        return self._news()
+
+    def close(self) -> ParsedReply:
+        """End the reply and return it; its `tail` are the last events. ReplyError in strict mode."""
+        if self._reply is None:
+            self._desk.append(self._intake.take("", last=True), last=True)
+            next(self._reading, None)
+            self._reply = replace(self._reader.reply(), tail=self._news())
+        if self._strict and self._reply.log:
+            raise ReplyError(tuple(entry.sentence for entry in self._reply.log))
+        return self._reply
+
+    def _news(self) -> tuple[ParseEvent, ...]:
+        news, self._told = tuple(self._desk.events[self._told :]), len(self._desk.events)
+        return news
