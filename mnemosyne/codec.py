@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 JsonText = msgspec.Raw
 """JSON that is written already: `encode` copies it as it stands; a field of this type is decoded unread."""
+_ESCAPED = "$escaped"
+_IN_OBJECT = b'{"$escaped":'
 
 
 def _plain_mapping(value: Any) -> Any:
@@ -66,8 +68,38 @@ def _encode_escaped(value: Any) -> bytes:
 
 
 def written(value: Any) -> JsonText:
-    """Return the JSON of a value as one that `encode` copies; CodecError as of `encode`."""
-    return JsonText(encode(value))
+    """Return the JSON of a value as one that `encode` copies, for `unwritten` to read; CodecError as of `encode`.
+
+    Half a surrogate pair would make it unreadable inside other JSON; then it is the text of the JSON, in an object.
+    """
+    try:
+        return _readable(_ENCODER.encode(value))
+    except UnicodeEncodeError:
+        return _in_object(_encode_escaped(value))
+    except (NotImplementedError, TypeError, msgspec.MsgspecError):
+        return JsonText(encode(value))
+
+
+def written_tree(tree: Mapping[str, Any]) -> JsonText:
+    """Return `written` of a state tree; CodecError as of `encode_tree`."""
+    encode_tree(tree)
+    return written(tree)
+
+
+def unwritten(text: JsonText, kind: type[T]) -> T:
+    """Return the value of type `kind` that `written` made JSON of; CodecError when it holds none."""
+    data = bytes(text)
+    if data.startswith(_IN_OBJECT):
+        data = decode(data, dict)[_ESCAPED].encode("utf-8")
+    return decode(data, kind)
+
+
+def _readable(data: bytes) -> JsonText:
+    return _in_object(data) if data.startswith(_IN_OBJECT) else JsonText(data)
+
+
+def _in_object(data: bytes) -> JsonText:
+    return JsonText(_ENCODER.encode({_ESCAPED: data.decode("utf-8")}))
 
 
 def decode(data: bytes, kind: type[T]) -> T:

@@ -1,0 +1,126 @@
+"""Writing entries into a ledger: what a session adds to memory, and a world's lore.
+
+The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
+tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
+follow. Each function runs inside `Ledger.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnemosyne.codec import time_text, unwritten, written
+from mnemosyne.errors import EntryConflictError
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.ledger import Ledger
+from mnemosyne.stores.ledger_reads import committed_turn, session_row
+from mnemosyne.stores.ledger_rows import EntryRow
+
+_DIGEST = "digest"
+
+
+def write_session_entries(ledger: Ledger, head: SessionHead, entries: Sequence[MemoryEntry]) -> int:
+    """Write entries of a session and return how many were new or changed.
+
+    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head itself.
+    EntryConflictError when another turn has the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    """
+    return sum(_write_session_entry(ledger, head, entry) for entry in entries)
+
+
+def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> bool:
+    _check_scope(head.session_id, entry)
+    row = ledger.entries.get(entry.entry_id)
+    stored = None if row is None else unwritten(row.body, MemoryEntry)
+    if stored is not None and entry.turn_id is None and entry.depth is None:
+        placed = replace(entry, branch_id=stored.branch_id, depth=stored.depth, turn_id=stored.turn_id)
+    else:
+        placed = _placed(ledger, head, entry)
+    if stored is not None:
+        if placed == stored:
+            return False
+        if (placed.branch_id, placed.depth) != (stored.branch_id, stored.depth):
+            raise EntryConflictError(entry.scope, entry.entry_id, stored.turn_id)
+    put_entry(ledger, placed)
+    return True
+
+
+def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+    """Add entries of committed turns; those that are there already are skipped. Returns how many were new."""
+    session_row(ledger, session_id)
+    added = 0
+    for entry in entries:
+        _check_scope(session_id, entry)
+        if entry.turn_id is None:
+            raise ValueError(f"Entry {entry.entry_id!r} names no turn; what is made after a commit belongs to one.")
+        place = committed_turn(ledger, session_id, entry.turn_id)
+        if entry.entry_id not in ledger.entries:
+            put_entry(ledger, replace(entry, branch_id=place.branch_id, depth=place.depth))
+            added += 1
+    return added
+
+
+def _check_scope(session_id: str, entry: MemoryEntry) -> None:
+    if entry.scope != session_scope(session_id):
+        raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {session_scope(session_id)!r}.")
+    if entry.chain is Chain.HISTORY:
+        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
+
+
+def _placed(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+    if entry.turn_id is not None:
+        place = committed_turn(ledger, head.session_id, entry.turn_id)
+        return replace(entry, branch_id=place.branch_id, depth=place.depth)
+    if entry.depth is None:
+        return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
+    if entry.branch_id is not None:
+        return entry
+    for span in reversed(head.lineage):
+        if entry.depth <= span.upto_depth:
+            return replace(entry, branch_id=span.branch_id)
+    raise ValueError(
+        f"Entry {entry.entry_id!r} is placed at depth {entry.depth}, but the path to the head is {head.depth} turns long."
+    )
+
+
+def replace_world(ledger: Ledger, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
+    """Bring a world's lore up to date and return how many entries were added, changed or removed (0 = same digest)."""
+    known = ledger.bodies("world").get(_DIGEST)
+    if known is not None and unwritten(known, str) == digest:
+        return 0
+    scope = world_scope(world_id)
+    wanted: dict[str, MemoryEntry] = {}
+    for entry in lore:
+        if entry.scope != scope or entry.entry_id in wanted:
+            raise ValueError(
+                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
+            )
+        wanted[entry.entry_id] = entry
+    changes = 0
+    for entry_id, row in list(ledger.entries.items()):
+        stored = unwritten(row.body, MemoryEntry)
+        given = wanted.pop(entry_id, None)
+        if (given is None and row.deleted) or (given == stored and not row.deleted):
+            continue
+        put_entry(ledger, given or stored, deleted=given is None)
+        changes += 1
+    for entry in wanted.values():
+        put_entry(ledger, entry)
+    ledger.put("world", _DIGEST, written(digest))
+    return changes + len(wanted)
+
+
+def put_entry(ledger: Ledger, entry: MemoryEntry, *, deleted: bool = False) -> None:
+    """Write an entry under a new number."""
+    if entry.at is not None:
+        time_text(entry.at)
+    row = EntryRow(
+        sequence=ledger.next_sequence(),
+        chain=entry.chain,
+        restricted=bool(entry.viewers or entry.when),
+        deleted=deleted,
+        body=written(entry),
+    )
+    ledger.put("entry", entry.entry_id, row)

@@ -1,0 +1,91 @@
+"""The store in memory: for tests, for hosts that keep nothing, and for trying things out.
+
+The room exists to give the ledgers of one process the face of a Store. Nothing is written anywhere; work is calculation and
+runs where it is called, one piece after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import anyio.lowlevel
+
+from mnemosyne.schema.erasure import AuditRecord
+from mnemosyne.stores.ledger import Ledger
+from mnemosyne.stores.ledger_erase import Rewriting, Shelf
+from mnemosyne.stores.ledger_store import LedgerStore
+
+T = TypeVar("T")
+
+
+class MemoryStore(LedgerStore):
+    """A Store whose sessions live and die with this instance, and with the views of other tenants on it.
+
+    For what a method does and raises, see `mnemosyne.protocols.Store`. Rule 1 cannot hold; all others do. An instance is
+    for one event loop.
+    """
+
+    def __init__(self, tenant: str = "default") -> None:
+        self._tenants: dict[str, MemoryKeeper] = {}
+        self._open(tenant)
+
+    def _open(self, tenant: str) -> None:
+        self.tenant = tenant
+        super().__init__(self._tenants.setdefault(tenant, MemoryKeeper(tenant)))
+
+    def for_tenant(self, tenant: str) -> MemoryStore:
+        """Return a view of the same memory for another tenant; neither sees what the other keeps."""
+        view = MemoryStore.__new__(MemoryStore)
+        view._tenants = self._tenants
+        view._open(tenant)
+        return view
+
+
+class MemoryKeeper:
+    """Keeps the ledgers of one tenant in a dict."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._ledgers: dict[str, Ledger] = {}
+        self._audits: tuple[AuditRecord, ...] = ()
+        self._floor = 0
+
+    async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
+        """Run work on present ledgers."""
+        await anyio.lowlevel.checkpoint()
+        return work([self._ledgers.get(scope) or Ledger() for scope in scopes])
+
+    async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
+        """Run work that changes one ledger."""
+        await anyio.lowlevel.checkpoint()
+        ledger = self._ledgers.get(scope) or Ledger(floor=self._floor)
+        result, changes = ledger.run(work)
+        if changes:
+            self._ledgers[scope] = ledger
+        return result
+
+    async def browse(self, work: Callable[[Shelf], T]) -> T:
+        """Run work on all that is kept."""
+        await anyio.lowlevel.checkpoint()
+        return work(self._shelf())
+
+    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+        """Let work replace ledgers."""
+        await anyio.lowlevel.checkpoint()
+        result, rewriting = work(self._shelf())
+        for scope, ledger in rewriting.ledgers.items():
+            if ledger is None:
+                del self._ledgers[scope]
+            else:
+                self._ledgers[scope] = ledger
+        self._audits = (*self._audits, rewriting.audit)
+        self._floor = rewriting.floor
+        return result
+
+    async def close(self) -> None:
+        """Nothing is held; what was kept stays for the other views."""
+        await anyio.lowlevel.checkpoint()
+
+    def _shelf(self) -> Shelf:
+        return Shelf(ledgers=self._ledgers, audits=self._audits, floor=self._floor)
