@@ -1,7 +1,8 @@
 """Filament: the prompt protocol. Values go out as XML and YAML, a model's reply comes back as XML and JSON.
 
 `render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
-`parse_reply` reads what comes back, `StreamParser` while it comes; `apply_ops` carries out its ops and gives the JSON Patch of what changed.
+`parse_reply` reads what comes back, `StreamParser` while it comes; `apply_ops` carries out its ops and gives the JSON
+Patch of what changed.
 `docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
 """
 
