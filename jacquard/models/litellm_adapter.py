@@ -13,6 +13,7 @@ import importlib
 import os
 import socket
 import threading
+import warnings
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
@@ -94,6 +95,8 @@ def _litellm() -> Any:
     """Import litellm, silenced; runs in the model thread only."""
     if "litellm" not in _loaded:
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+        # Its first call builds types that some releases of pydantic remark upon, to the user's terminal.
+        warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
         module: Any = importlib.import_module("litellm")
         module.suppress_debug_info = True
         _loaded["litellm"] = module

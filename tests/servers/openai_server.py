@@ -210,9 +210,9 @@ class OpenAiServer:
             self.script = list(steps)
 
     def wait_for_requests(self, count: int) -> None:
-        """Block until `count` requests have come in altogether."""
+        """Block until `count` requests have come in altogether; a minute without them is a failure, not a hang."""
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self.requests) >= count)
+            assert self._arrived.wait_for(lambda: len(self.requests) >= count, timeout=60), "no request came"
 
     def start(self) -> None:
         """Begin to serve."""
