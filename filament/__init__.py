@@ -1,13 +1,15 @@
 """Filament: the prompt protocol. Values go out as XML and YAML, a model's reply comes back as XML and JSON.
 
 `render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
-`parse_reply` reads what comes back, `StreamParser` while it comes; `apply_ops` carries out its ops and gives the JSON
-Patch of what changed.
+`parse_reply` reads what comes back; `judge_ops` carries out its ops, tells of each, and gives the JSON Patch of what
+changed.
 `docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
 """
 
-from filament.anchors import collect_anchors, display, with_anchors
+from filament.anchors import collect_anchors, display, with_anchors, with_own_lists
+from filament.descriptions import with_descriptions
 from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError
+from filament.judge import JudgedOps, judge_ops
 from filament.markup import (
     check_name,
     clean_surrogates,
@@ -28,6 +30,7 @@ from filament.payload import dump_yaml, load_yaml, load_yaml_marked, scalar
 from filament.read import parse_element
 from filament.render import render, render_body
 from filament.stream import StreamParser
+from filament.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [
     "REPLY",
@@ -41,15 +44,21 @@ __all__ = [
     "EventKind",
     "Expected",
     "FilamentError",
+    "JudgedOps",
     "MarkupError",
     "Node",
+    "Note",
     "Op",
     "OpError",
+    "OpVerdict",
+    "Outcome",
     "ParseEvent",
     "ParsedReply",
     "PayloadError",
     "Piece",
     "PieceKind",
+    "Refusal",
+    "Remark",
     "Reply",
     "ReplyError",
     "StreamParser",
@@ -68,6 +77,7 @@ __all__ = [
     "element",
     "escape_attribute",
     "escape_text",
+    "judge_ops",
     "load_yaml",
     "load_yaml_marked",
     "open_tag",
@@ -80,4 +90,6 @@ __all__ = [
     "scalar",
     "unescape",
     "with_anchors",
+    "with_descriptions",
+    "with_own_lists",
 ]

@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from filament.described import ANCHOR, ID, META, anchors_of, is_list, is_pair, plain_lists
+from filament.departed import departed
+from filament.described import ANCHOR, ID, META, anchors_of, is_pair, meta_of
 from filament.errors import AnchorError
 from filament.payload import number_text
 from filament.pointer import Tokens, join_pointer
+from filament.rules import LISTS, Rules, rules_at_root
 
 _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 
@@ -60,30 +62,30 @@ def next_item_id(taken: Any) -> Iterator[str]:
 def with_anchors(tree: Any) -> Any:
     """Return the tree in which every mapping inside a container's list has an `id`.
 
-    A mapping without one gets `item_<n>`, in reading order, numbered on from the highest such id in the tree. The same
-    tree gives the same ids; a tree that lacks none is returned as it is.
+    A mapping without one gets `item_<n>`, in reading order, numbered on from the highest such id that is or was in the
+    tree. The same tree gives the same ids; a tree that lacks none is returned as it is.
     """
-    fresh = next_item_id({anchor for anchor, _ in walk_anchors(tree)})
-    return _named(tree, fresh)
+    return named(tree, next_item_id({*departed(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
 
 
-def _named(node: Any, fresh: Iterator[str]) -> Any:
+def named(node: Any, fresh: Iterator[str]) -> Any:
+    """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
     if isinstance(node, Mapping):
         grows = isinstance(node.get(ANCHOR), str)
-        named = {key: _named_field(node, key, value, fresh, grows=grows) for key, value in node.items()}
-        return named if any(named[key] is not value for key, value in node.items()) else node
+        fields = {key: _named_field(key, value, fresh, grows=grows) for key, value in node.items()}
+        return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
-        items = [_named(item, fresh) for item in node]
+        items = [named(item, fresh) for item in node]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
 
-def _named_field(owner: Mapping[str, Any], key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
+def _named_field(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
     if key == META:
         return value
-    if grows and is_list(owner, key, value) and any(_is_nameless(item) for item in value):
+    if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):
         value = [{ID: next(fresh), **item} if _is_nameless(item) else item for item in value]
-    return _named(value, fresh)
+    return named(value, fresh)
 
 
 def _is_nameless(item: Any) -> bool:
@@ -95,18 +97,56 @@ def display(tree: Any) -> Any:
 
     Values stand exactly as stored; an empty description leaves the bare value. Shares nothing with the tree.
     """
-    return _shown(tree, described=True)
+    return _shown(tree, rules_at_root(tree), "")
 
 
-def _shown(node: Any, *, described: bool) -> Any:
-    if described and is_pair(node):
+def _shown(node: Any, rules: Rules, field: str) -> Any:
+    """Return a node as shown; `rules` are those of a mapping itself, of all else those of the mapping above."""
+    if rules.is_described(field, node):
         value, text = node
         return f"{_plain(value)} ({text})" if text else value
     if isinstance(node, Mapping):
-        lists = plain_lists(node)
-        return {key: _shown(value, described=key not in lists) for key, value in node.items() if key != META}
+        return {
+            key: _shown(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            for key, value in node.items()
+            if key != META
+        }
     if isinstance(node, list | tuple):
-        return [_shown(item, described=described) for item in node]
+        return [
+            _shown(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            for item in node
+        ]
+    return node
+
+
+def with_own_lists(tree: Any) -> Any:
+    """Return the tree in which every mapping says in its own `$meta.lists` which of its fields are lists.
+
+    What a template says of lists gets lost when a part of a tree is shown by itself; this keeps it. A tree that has no
+    such template is returned as it is.
+    """
+    return _spelled(tree, rules_at_root(tree), "")
+
+
+def _spelled(node: Any, rules: Rules, field: str) -> Any:
+    if isinstance(node, Mapping):
+        spelled = {
+            key: value
+            if key == META
+            else _spelled(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            for key, value in node.items()
+        }
+        if own := sorted(rules.lists & node.keys()):
+            own_meta = meta_of(node)
+            if set(own) - set(own_meta.get(LISTS, ())):
+                return {**spelled, META: {**own_meta, LISTS: own}}
+        return spelled if any(spelled[key] is not value for key, value in node.items()) else node
+    if isinstance(node, list | tuple) and not is_pair(node):
+        items = [
+            _spelled(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            for item in node
+        ]
+        return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
 

@@ -41,10 +41,13 @@ class AnchorError(FilamentError):
 
 
 class OpError(FilamentError):
-    """An op was refused; `index` is its place in the list (0-based), `op` its text, `reason` what to do about it."""
+    """An op was refused; `index` is its place in the list (0-based), `op` its text, `reason` what to do about it.
 
-    def __init__(self, index: int, op: str, reason: str) -> None:
-        self.index, self.op, self.reason = index, op, reason
+    `code` is one of `verdicts.Refusal`.
+    """
+
+    def __init__(self, index: int, op: str, reason: str, code: str = "malformed") -> None:
+        self.index, self.op, self.reason, self.code = index, op, reason, code
         super().__init__(f"op {index} ({op}): {reason}")
 
 

@@ -1,50 +1,58 @@
-"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards`.
+"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `settling`.
 
-Nothing is changed here. `ops` applies what this room proposes, so a patch is right by construction.
+Nothing is changed here. `judge` applies what this room proposes, so a patch is right by construction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
 from filament.anchors import next_item_id, walk_anchors
-from filament.described import ANCHOR, ID, META, anchors_of, is_list, is_pair, is_scalar, meta_of, plain_lists
-from filament.guards import (
-    check_changeable,
-    check_growth,
-    check_limits,
-    check_new_field,
-    check_removal,
-    clamp,
-    is_number,
-    settle,
-)
-from filament.places import AnchorIndex, RefusedError, Spot, open_place, spot_at
-from filament.pointer import Tokens, join_pointer
+from filament.described import ID, META, anchors_of, is_container, is_number, is_pair, is_scalar, label_of, meta_of
+from filament.descriptions import described_anew
+from filament.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
+from filament.places import AnchorIndex, Spot, open_place, spot_at
+from filament.pointer import Tokens, join_pointer, look_up
+from filament.settling import make, name_new, settle
 from filament.verbs import ARITHMETIC, Op, Verb, checked_number
+from filament.verdicts import Note, Refusal, RefusedError
 
 Patch = list[dict[str, Any]]
 
 _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 
-def propose(op: Op, tokens: Tokens, tree: Any, index: AnchorIndex) -> Patch:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bench:
+    """What an op works on: the tree as it is by now, its anchors, and the remarks made so far."""
+
+    tree: Any
+    index: AnchorIndex
+    notes: list[Note] = field(default_factory=list)
+
+    def fresh_ids(self, value: Any) -> Iterator[str]:
+        """Return ids that name nothing in the tree, never did, and are not in `value`."""
+        return next_item_id({*self.index.taken(), *(anchor for anchor, _ in walk_anchors(value))})
+
+
+def propose(op: Op, tokens: Tokens, bench: Bench) -> Patch:
     """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
-    spot = spot_at(tree, tokens)
-    check_changeable(spot)
-    if op.verb in ARITHMETIC:
-        return _calculate(op, spot)
-    if op.verb is Verb.SET:
-        return _set(op, spot, index, may_create=not op.target.startswith("/"))
+    spot = spot_at(bench.tree, tokens)
     if op.verb is Verb.DELETE:
         return _delete(spot)
+    check_changeable(spot)
+    if op.verb in ARITHMETIC:
+        return _calculate(op, spot, bench)
+    if op.verb is Verb.SET:
+        return _set(op, spot, bench, may_create=not op.target.startswith("/"))
     if op.verb is Verb.INSERT:
-        return _insert(op, spot, tree, index)
-    listed = _list_spot(spot, tree)
+        return _insert(op, spot, bench)
+    listed = _list_spot(spot, bench.tree)
     if op.verb is Verb.PUSH:
-        return _grow(listed, len(listed.old), op.value, index)
+        return _grow(listed, len(listed.old), op.value, bench)
     return _pop(listed, op.value)
 
 
@@ -53,39 +61,68 @@ def _one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
     return op if verb == "remove" else {**op, "value": value}
 
 
-def _set(op: Op, spot: Spot, index: AnchorIndex, *, may_create: bool) -> Patch:
+def _set(op: Op, spot: Spot, bench: Bench, *, may_create: bool) -> Patch:
     value = op.value
     if spot.part == "1":
-        if not isinstance(value, str):
-            raise RefusedError("a description is text")
-        return [_one("replace", (*spot.tokens, "1"), value)]
+        return _set_description(spot, value)
     if not spot.found:
-        if not isinstance(spot.owner, Mapping):
-            raise RefusedError(f"there is no {spot.key!r} to set; only mappings take new fields")
-        if not may_create:
-            raise RefusedError(f"there is no {spot.key!r} to replace; use `add` for a new field")
-        check_new_field(spot.owner, spot.key, value)
-        _check_anchors(value, index, spot.tokens)
-        return [_one("add", spot.tokens, value)]
-    if spot.described and is_scalar(value):
-        check_limits(spot.owner, spot.key, value)
-        return [_one("replace", (*spot.tokens, "0"), value)]
-    if spot.part == "0":
-        raise RefusedError(f"{spot.key!r} takes a value here")
-    settled = settle(spot.owner, spot.key, spot.old, value, described=spot.described)
-    _check_anchors(settled, index, spot.tokens)
-    declared = _declare(spot, settled) if isinstance(spot.old, list | tuple) and not spot.described else []
+        return [_one("add", spot.tokens, _new_field(spot, value, bench, may_create=may_create))]
+    if spot.part == "0" and not is_scalar(value):
+        raise RefusedError(Refusal.WRONG_TYPE, f"{spot.key!r} takes a value here")
+    settled = settle(spot.rules, spot.field, spot.old, value, bench.notes, entry=spot.in_list)
+    if spot.described:
+        return [_described_change(spot, settled)]
+    settled = name_new(settled, bench.fresh_ids(settled), in_container=spot.rules.container and not spot.in_list)
+    _check_anchors(settled, bench.index, spot.tokens)
+    declared = _declare(spot, settled) if isinstance(spot.old, list | tuple) else []
     return [_one("replace", spot.tokens, settled), *declared]
 
 
-def _calculate(op: Op, spot: Spot) -> Patch:
+def _new_field(spot: Spot, value: Any, bench: Bench, *, may_create: bool) -> Any:
+    if not isinstance(spot.owner, Mapping):
+        reason = f"there is no {spot.key!r} to set; only mappings take new fields"
+        raise RefusedError(Refusal.UNKNOWN_PATH, reason)
+    if not may_create:
+        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to replace; use `add` for a new field")
+    check_new_field(spot.rules, spot.key)
+    made = make(spot.rules, spot.key, value, bench.notes)
+    listed = spot.rules.container and spot.rules.is_list(spot.key, made)
+    made = name_new(made, bench.fresh_ids(made), in_container=listed)
+    _check_anchors(made, bench.index, spot.tokens)
+    return made
+
+
+def _set_description(spot: Spot, text: Any) -> Patch:
+    if not isinstance(text, str):
+        raise RefusedError(Refusal.WRONG_TYPE, "a description is text")
+    if isinstance(spot.rules.description_rule(spot.field), tuple):
+        reason = f"the description of {spot.key!r} follows its value ($meta.descriptions)"
+        raise RefusedError(Refusal.RULED_DESCRIPTION, reason)
+    return [_one("replace", (*spot.tokens, "1"), text)]
+
+
+def _described_change(spot: Spot, settled: Any) -> dict[str, Any]:
+    """Propose the new state of a VWD: its value alone where the description stays as it is."""
+    if is_pair(settled) and settled[1] == spot.old[1]:
+        return _one("replace", (*spot.tokens, "0"), settled[0])
+    return _one("replace", spot.tokens, settled)
+
+
+def _calculate(op: Op, spot: Spot, bench: Bench) -> Patch:
     old = spot.old[0] if spot.described else spot.old
     if not spot.found or not is_number(old) or spot.part == "1":
-        raise RefusedError(f"{spot.key!r} is not a number to calculate with")
+        raise RefusedError(Refusal.NOT_A_NUMBER, f"{spot.key!r} is not a number to calculate with")
     if not is_number(op.value):
-        raise RefusedError(f"{op.verb} needs a number, not {type(op.value).__name__}")
-    number = clamp(spot.owner, spot.key, calculate(op.verb, old, op.value))
-    return [_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
+        raise RefusedError(Refusal.NOT_A_NUMBER, f"{op.verb} needs a number, not {type(op.value).__name__}")
+    number = calculate(op.verb, old, op.value)
+    if spot.in_list:
+        return [_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
+    number = clamped(spot.rules, spot.field, number, bench.notes)
+    if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
+        reason = f"{spot.key!r} takes a whole number, and {number} is none ($meta.types)"
+        raise RefusedError(Refusal.WRONG_TYPE, reason)
+    settled = described_anew(spot.rules, spot.field, spot.old, number, bench.notes)
+    return [_described_change(spot, settled) if spot.described else _one("replace", spot.tokens, settled)]
 
 
 def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
@@ -95,7 +132,7 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
     is 0.3 in the prompt.
     """
     if right == 0 and verb is Verb.DIV:
-        raise RefusedError("nothing can be divided by zero")
+        raise RefusedError(Refusal.DIVISION_BY_ZERO, "nothing can be divided by zero")
     try:
         if isinstance(left, int) and isinstance(right, int):
             if verb is not Verb.DIV:
@@ -112,62 +149,59 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
         }
         return checked_number(float(work[verb](a, b)))
     except (ArithmeticError, ValueError) as error:
-        raise RefusedError("the result is beyond the range of numbers") from error
+        raise RefusedError(Refusal.OUT_OF_RANGE, "the result is beyond the range of numbers") from error
 
 
-def _insert(op: Op, spot: Spot, tree: Any, index: AnchorIndex) -> Patch:
+def _insert(op: Op, spot: Spot, bench: Bench) -> Patch:
     if spot.part is not None:
-        raise RefusedError("nothing can be inserted into a value with a description")
+        raise RefusedError(Refusal.PROTECTED, "nothing can be inserted into a value with a description")
     if op.target.startswith("/"):
         place = open_place(spot.key, spot.owner)
         if place is not None:
-            return _grow(spot_at(tree, spot.tokens[:-1]), place, op.value, index)
-    elif spot.found and (is_list(spot.holder, spot.field, spot.old) or _is_container(spot.old)):
-        listed = _list_spot(spot, tree)
-        return _grow(listed, len(listed.old), op.value, index)
-    return _set(op, spot, index, may_create=True)
-
-
-def _is_container(node: Any) -> bool:
-    return isinstance(node, Mapping) and isinstance(node.get(ANCHOR), str)
+            return _grow(spot_at(bench.tree, spot.tokens[:-1]), place, op.value, bench)
+    elif spot.found and (spot.rules.is_list(spot.field, spot.old) or is_container(spot.old)):
+        listed = _list_spot(spot, bench.tree)
+        return _grow(listed, len(listed.old), op.value, bench)
+    return _set(op, spot, bench, may_create=True)
 
 
 def _list_spot(spot: Spot, tree: Any) -> Spot:
     """Return the spot of the list that PUSH and POP mean: the target, or of a mapping its `items` or its only list."""
     if not spot.found:
-        raise RefusedError(f"there is no {spot.key!r} to PUSH to or POP from")
+        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to PUSH to or POP from")
     if spot.part is not None or spot.described:
-        raise RefusedError(
-            f"{spot.key!r} is a value with a description, not a list (name it in $meta.lists if it is one)"
-        )
+        reason = f"{spot.key!r} is a value with a description, not a list (name it in $meta.lists if it is one)"
+        raise RefusedError(Refusal.NOT_A_LIST, reason)
     if isinstance(spot.old, list | tuple):
         return spot
-    if not isinstance(spot.old, Mapping):
-        raise RefusedError(f"{spot.key!r} is not a list")
-    names = [key for key, value in spot.old.items() if key != META and is_list(spot.old, key, value)]
+    if spot.inner is None:
+        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
+    names = [key for key, value in spot.old.items() if key != META and spot.inner.is_list(key, value)]
     if "items" in names:
         names = ["items"]
     if len(names) != 1:
         has = f"has the lists {', '.join(names)}: name one" if names else "has no list"
-        raise RefusedError(f"{spot.key!r} {has}")
+        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} {has}")
     listed = spot_at(tree, (*spot.tokens, names[0]))
     check_changeable(listed)
     return listed
 
 
-def _grow(spot: Spot, place: int, value: Any, index: AnchorIndex) -> Patch:
+def _grow(spot: Spot, place: int, value: Any, bench: Bench) -> Patch:
     """Propose a new entry at a place of a list; a mapping without `id` is given one."""
     if spot.described or not isinstance(spot.old, list | tuple):
-        raise RefusedError(f"{spot.key!r} is not a list")
+        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
     check_changeable(spot)
-    check_growth(spot)
+    check_growth(spot.rules, spot.field)
     if isinstance(value, Mapping):
-        name = value.get(ID)
-        if ID not in value:
-            value = {ID: next(next_item_id(index.places)), **value}
-        elif not isinstance(name, str) or not name:
-            raise RefusedError("an id is text, and not empty")
-    _check_anchors(value, index, None)
+        name = value.get(ID, "made")
+        if not isinstance(name, str) or not name:
+            raise RefusedError(Refusal.WRONG_TYPE, "an id is text, and not empty")
+        made = make(spot.rules, spot.field, value, bench.notes, entry=True)
+        value = name_new(made, bench.fresh_ids(made), in_container=True)
+    elif isinstance(value, list):
+        value = make(spot.rules, spot.field, value, bench.notes, entry=True)
+    _check_anchors(value, bench.index, None)
     last = place == len(spot.old)
     grown = [*spot.old[:place], value, *spot.old[place:]]
     return [_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare(spot, grown)]
@@ -175,11 +209,11 @@ def _grow(spot: Spot, place: int, value: Any, index: AnchorIndex) -> Patch:
 
 def _pop(spot: Spot, wanted: Any) -> Patch:
     if not spot.old:
-        raise RefusedError(f"{spot.key!r} is empty")
+        raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
     place = len(spot.old) - 1 if wanted is None else _find(spot.old, wanted)
     if place is None:
-        raise RefusedError(f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
-    check_removal(None, str(place), spot.old[place])
+        raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
+    check_removal(spot.rules, spot.field, spot.old[place], entry=True)
     left = [*spot.old[:place], *spot.old[place + 1 :]]
     return [_one("remove", (*spot.tokens, str(place))), *_declare(spot, left)]
 
@@ -197,22 +231,24 @@ def _find(entries: Any, wanted: Any) -> int | None:
 
 
 def _delete(spot: Spot) -> Patch:
+    check_changeable(spot)
     if spot.part is not None:
-        raise RefusedError("the parts of a value with a description are not deleted one by one; name the field")
+        reason = "the parts of a value with a description are not deleted one by one; name the field"
+        raise RefusedError(Refusal.PROTECTED, reason)
     if not spot.found:
-        raise RefusedError(f"there is no {spot.key!r} to delete")
-    check_removal(spot.owner, spot.key, spot.old)
+        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to delete")
+    check_removal(spot.rules, spot.field, spot.old, entry=spot.in_list)
     removal = _one("remove", spot.tokens)
-    if not isinstance(spot.owner, list | tuple):
+    if not spot.in_list:
         return [removal]
     place = int(spot.key)
     left = [*spot.owner[:place], *spot.owner[place + 1 :]]
     return [removal, *_declare(spot, left)]
 
 
-def _declare(spot: Spot, grown: list[Any]) -> Patch:
+def _declare(spot: Spot, grown: Any) -> Patch:
     """Propose to name the list in `$meta.lists`, if it now has the shape of a VWD: a list stays a list."""
-    if not is_pair(grown) or spot.field in plain_lists(spot.holder):
+    if not is_pair(grown) or not spot.rules.may_describe(spot.field):
         return []
     meta, at = meta_of(spot.holder), (*spot.holder_tokens, META)
     if META not in spot.holder:
@@ -223,7 +259,10 @@ def _declare(spot: Spot, grown: list[Any]) -> Patch:
 
 
 def _check_anchors(value: Any, index: AnchorIndex, at: Tokens | None) -> None:
-    """Refuse a value whose anchors are taken elsewhere or repeat; what stood at `at` goes, so its anchors are free."""
+    """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
+
+    What stood at `at` goes, so its anchors are free.
+    """
     if is_scalar(value):
         return
     free = index.under(at) if at is not None else set()
@@ -231,4 +270,9 @@ def _check_anchors(value: Any, index: AnchorIndex, at: Tokens | None) -> None:
     for anchor, tokens in walk_anchors(value):
         taken = anchor in index.places and anchor not in free
         if taken or seen.setdefault(anchor, tokens) != tokens:
-            raise RefusedError(f"the id {anchor!r} is taken; choose another, or none to be given one")
+            reason = f"the id {anchor!r} is taken; choose another, or none to be given one"
+            raise RefusedError(Refusal.ID_TAKEN, reason)
+        if anchor in index.gone and index.gone[anchor] != label_of(look_up(value, tokens)[1]):
+            named = index.gone[anchor] or "another thing"
+            reason = f"the id {anchor!r} was that of {named!r}; choose another, or none to be given one"
+            raise RefusedError(Refusal.ID_RETIRED, reason)

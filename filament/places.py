@@ -8,12 +8,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from filament.anchors import walk_anchors
-from filament.described import ID, META, anchors_of, is_pair, meta_of, plain_lists
+from filament.departed import departed
+from filament.described import ID, META, anchors_of, is_pair
 from filament.pointer import Tokens, list_place, look_up, split_pointer, step
-
-
-class RefusedError(ValueError):
-    """Why an op is refused; the room above adds which op it was."""
+from filament.rules import Rules, rules_at_root
+from filament.verdicts import Refusal, RefusedError
 
 
 class AnchorIndex:
@@ -21,11 +20,13 @@ class AnchorIndex:
 
     `shown` are the anchors that the prompt showed, as JSON Pointers. They count where the tree has no such anchor of its
     own and a mapping without anchors stands at the pointer: ids that were made for the prompt only (`with_anchors`).
+    `gone` are the ids of things that are no more, with their names.
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
         self.places: dict[str, Tokens] = {}
         self.ambiguous: set[str] = set()
+        self.gone: dict[str, str] = dict(departed(tree))
         self.add(walk_anchors(tree))
         for anchor, pointer in (shown or {}).items():
             if anchor in self.places:
@@ -56,6 +57,10 @@ class AnchorIndex:
             if len(tokens) > size and tokens[:size] == at and int(tokens[size]) >= place:
                 self.places[name] = (*at, str(int(tokens[size]) + by), *tokens[size + 1 :])
 
+    def taken(self) -> set[str]:
+        """Return every id that names something, or has named something."""
+        return {*self.places, *self.gone}
+
     def under(self, at: Tokens) -> set[str]:
         """Return the anchors at and below a place."""
         return {name for name, tokens in self.places.items() if tokens[: len(at)] == at}
@@ -73,21 +78,22 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
         try:
             tokens = split_pointer(target)
         except ValueError as error:
-            raise RefusedError(str(error)) from error
+            raise _unknown_path(str(error)) from error
         if not look_up(tree, tokens[:-1])[0]:
-            raise RefusedError(f"there is nothing at {target!r} in the state")
+            raise _unknown_path(f"there is nothing at {target!r} in the state")
         return tokens
     names = target.split(".")
     if "" in names:
-        raise RefusedError(f"{target!r} has an empty name between its dots")
+        raise _unknown_path(f"{target!r} has an empty name between its dots")
     for size in range(len(names), 0, -1):
         anchor = ".".join(names[:size])
         if anchor in index.ambiguous:
-            raise RefusedError(f"the id {anchor!r} stands at more than one place of the state; use a JSON Pointer")
+            reason = f"the id {anchor!r} stands at more than one place of the state; use a JSON Pointer"
+            raise RefusedError(Refusal.AMBIGUOUS_ID, reason)
         if anchor in index.places:
             return _descend(tree, index.places[anchor], names[size:], anchor)
     if not isinstance(tree, Mapping) or (names[0] not in tree and (len(names) > 1 or not may_create)):
-        raise RefusedError(_unknown(names[0], index, tree))
+        raise _unknown_path(_unknown(names[0], index, tree))
     return _descend(tree, (), names, "the state")
 
 
@@ -97,7 +103,7 @@ def _descend(tree: Any, tokens: Tokens, names: list[str], said: str) -> Tokens:
         token = _child(node, name, said)
         found, inner = step(node, token)
         if not found and place < len(names) - 1:
-            raise RefusedError(f"{said} has no field {name!r}")
+            raise _unknown_path(f"{said} has no field {name!r}")
         tokens, node, said = (*tokens, token), inner, name
     return tokens
 
@@ -110,8 +116,12 @@ def _child(node: Any, name: str, said: str) -> str:
         for place, item in enumerate(node):
             if isinstance(item, Mapping) and item.get(ID) == name:
                 return str(place)
-        raise RefusedError(f"{said} is a list: address an entry by its id, not as {name!r}")
-    raise RefusedError(f"{said} is a value and has no field {name!r}")
+        raise _unknown_path(f"{said} is a list: address an entry by its id, not as {name!r}")
+    raise _unknown_path(f"{said} is a value and has no field {name!r}")
+
+
+def _unknown_path(reason: str) -> RefusedError:
+    return RefusedError(Refusal.UNKNOWN_PATH, reason)
 
 
 def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
@@ -127,7 +137,8 @@ class Spot:
 
     `owner` holds `key`; `found` says whether something is there, `old` what. `described`: it is a VWD. `part` is "0" or
     "1" if the path went on into a VWD (then `tokens` end before it). `holder` is the nearest mapping above, `field` its
-    field on the way, `holder_tokens` its place. `frozen`: `$meta.updatable` is false here, the nearest word counting.
+    field on the way, `holder_tokens` its place, `rules` what is in force for it. `inner` are the rules of what is there,
+    if that is a mapping.
     """
 
     tokens: Tokens
@@ -140,52 +151,61 @@ class Spot:
     holder: Mapping[str, Any]
     field: str
     holder_tokens: Tokens
-    frozen: bool
+    rules: Rules
+    inner: Rules | None
+
+    @property
+    def in_list(self) -> bool:
+        """Whether it is an entry of a list."""
+        return isinstance(self.owner, list | tuple)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the rules let nothing be changed here; of a mapping its own word counts."""
+        return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
 def spot_at(tree: Any, tokens: Tokens) -> Spot:
     """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and where the way ends too early."""
     if not tokens:
-        raise RefusedError("the root of the state is not changed as a whole; name a field")
+        raise RefusedError(Refusal.PROTECTED, "the root of the state is not changed as a whole; name a field")
     if META in tokens:
-        raise RefusedError("$meta belongs to the author of the world")
+        raise RefusedError(Refusal.PROTECTED, "$meta belongs to the author of the world")
     node, owner, found = tree, tree, True
+    inner: Rules | None = rules_at_root(tree)
+    rules = Rules()
     holder: Mapping[str, Any] = {}
-    field, may_describe, frozen = "", True, False
+    field = ""
     holder_tokens: Tokens = ()
     part, end = None, len(tokens)
     for at, token in enumerate(tokens):
-        if isinstance(node, Mapping):
-            holder, field, holder_tokens = node, token, tokens[:at]
-            may_describe = token not in plain_lists(node)
-            frozen = _frozen(node, frozen)
-        elif may_describe and is_pair(node):
+        if isinstance(node, Mapping) and inner is not None:
+            rules, holder, field, holder_tokens = inner, node, token, tokens[:at]
+        elif rules.is_described(field, node):
             if at != len(tokens) - 1 or token not in ("0", "1"):
-                raise RefusedError("a value with a description has no such part")
+                raise _unknown_path("a value with a description has no such part")
             part, end = token, at
             break
         owner = node
         found, node = step(node, token)
         if not found and at < len(tokens) - 1:
-            raise RefusedError(f"there is nothing at {token!r}")
+            raise _unknown_path(f"there is nothing at {token!r}")
+        entry = isinstance(owner, list | tuple)
+        inner = rules.below(field, node, entry=entry) if isinstance(node, Mapping) else None
     return Spot(
         tokens=tokens[:end],
         owner=owner,
         key=tokens[end - 1],
         found=found,
         old=node,
-        described=found and may_describe and is_pair(node),
+        described=found and rules.is_described(field, node),
         part=part,
         holder=holder,
         field=field,
         holder_tokens=holder_tokens,
-        frozen=_frozen(node, frozen),
+        rules=rules,
+        inner=inner,
     )
-
-
-def _frozen(node: Any, frozen: bool) -> bool:
-    updatable = meta_of(node).get("updatable")
-    return not updatable if isinstance(updatable, bool) else frozen
 
 
 def open_place(token: str, owner: Any) -> int | None:

@@ -11,29 +11,43 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament.described import ANCHOR, META, is_pair
-from filament.errors import OpError
-from filament.ops import AppliedOps, Op, apply_ops, parse_op
+from filament.judge import JudgedOps, judge_ops
+from filament.ops import AppliedOps
 from filament.places import AnchorIndex, locate, spot_at
 from filament.pointer import look_up
+from filament.verdicts import OpVerdict
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
 
 _ORDER = frozenset({Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE})
 
 
+def judge_reply_ops(
+    state: Mapping[str, Any],
+    ops: Sequence[Any],
+    anchors: Mapping[str, str] | None = None,
+    lost: Sequence[OpVerdict] = (),
+) -> JudgedOps:
+    """Return what becomes of the ops of a reply: a verdict on each, and the state after them; `state` stays as it is.
+
+    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those that
+    the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is refused,
+    none takes effect. Never raises for an op.
+    """
+    return judge_ops(state, ops, anchors, lost=lost)
+
+
 def apply_reply_ops(
     state: Mapping[str, Any], ops: Sequence[Any], anchors: Mapping[str, str] | None = None
 ) -> AppliedOps:
-    """Return the tree after the ops of a reply, and the JSON Patch that leads to it; `state` stays as it is.
+    """Return the tree after the ops and the JSON Patch that leads to it; as `judge_reply_ops`, for whom all must hold.
 
-    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those that
-    the prompt of the turn showed. All or nothing: StateOpError at the first op that is refused, with its place and reason.
+    StateOpError with the first op that was refused, its place, reason and code.
     """
-    try:
-        typed = [op if isinstance(op, Op) else parse_op(op, number) for number, op in enumerate(ops)]
-        return apply_ops(state, typed, anchors)
-    except OpError as error:
-        raise StateOpError(error.index, error.op, error.reason) from error
+    judged = judge_reply_ops(state, ops, anchors)
+    if (bad := judged.refused) is not None:
+        raise StateOpError(bad.number, bad.op, bad.reason, bad.code)
+    return AppliedOps(tree=judged.tree, patch=judged.patch)
 
 
 def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any]) -> AppliedOps:

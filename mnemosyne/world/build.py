@@ -18,7 +18,7 @@ from mnemosyne.schema.world import (
 )
 from mnemosyne.world.draft import Draft, Item
 from mnemosyne.world.files import PackFolder
-from mnemosyne.world.state import StateTree
+from mnemosyne.world.state import StateTree, start_state
 
 
 def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
@@ -31,7 +31,7 @@ def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
         instruction=world["instruction"].strip(),
         persona=dict(world["persona"]),
         user_name=world["user_name"],
-        state=tree.root,
+        state=start_state(tree),
         entities=tuple(_entity(each) for each in world["entities"]),
         lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore),
         actions=tuple(_action(each) for _, each in draft.actions),

@@ -7,22 +7,23 @@ in the tree. A flat path begins with an anchor, or else at the root.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from filament.described import ANCHOR, ID, META, is_list, is_pair, plain_lists
-from filament.guards import is_number
+from filament.anchors import with_anchors
+from filament.described import ANCHOR, ID, META, is_pair
+from filament.descriptions import with_descriptions
 from filament.places import AnchorIndex, locate
 from filament.pointer import look_up
+from filament.rules import Rules, rules_at_root
 from mnemosyne.plain import Path as KeyPath
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.meta import check_follows, check_meta
 from mnemosyne.world.shapes import IDENTIFIER
 
 QUESTS = "quests"
-META_KEYS = ("limits", "updatable", "extensible", "lists", "necessary")
 
 Where = Callable[[KeyPath], Place]
 
@@ -89,11 +90,12 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
     """Return the tree with its anchors, noting everything that breaks a rule of the tree; `where` tells places."""
     anchors: dict[str, tuple[KeyPath, str]] = {}
-    for path, node, described in _nodes(root, (), False):
+    for path, node, rules, described in _nodes(root):
         if isinstance(node, dict):
-            _note_anchors(anchors, path, node, where, faults)
+            _note_anchors(anchors, path, node, rules, where, faults)
             _check_keys(path, node, where, faults)
-            _check_meta(path, node, where, faults)
+            check_meta(node, where(path), faults)
+            check_follows(node, rules, where(path), faults)
         elif described:
             _check_pair(node, where(path), faults)
     for anchor, (path, _) in anchors.items():
@@ -112,28 +114,51 @@ def plain_value(node: Any) -> Any:
     return node[0] if is_pair(node) else node
 
 
+def start_state(tree: StateTree) -> dict[str, Any]:
+    """Return the state with which sessions start: everything in a container has an id, what has a table its description."""
+    started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
+    return started
+
+
 def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
     """Yield the key path, with dots, of every value with a description, in reading order."""
-    for path, node, described in _nodes(root, (), False):
+    for path, node, _, described in _nodes(root):
         if described and is_pair(node):
             yield ".".join(str(step) for step in path)
 
 
-def _nodes(node: Any, path: KeyPath, described: bool) -> Iterator[tuple[KeyPath, Any, bool]]:
-    """Yield `(path, node, may be a pair)` for every node, parents first; `$meta` is no part of the tree."""
-    yield path, node, described
+_Node = tuple[KeyPath, Any, Rules, bool]
+
+
+def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
+    """Yield `(path, node, rules, may be a pair)` for every node, parents first; `$meta` is no part of the tree.
+
+    The rules of a mapping are its own, those of all else are the rules of the mapping above.
+    """
+    yield from _within((), root, rules_at_root(root), "", described=False)
+
+
+def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
+    yield path, node, rules, described
     if isinstance(node, dict):
-        lists = plain_lists(node)
-        for key, value in node.items():
-            if key != META:
-                yield from _nodes(value, (*path, key), key not in lists)
+        inner = [(key, value, key) for key, value in node.items() if key != META]
     elif isinstance(node, list) and not (described and is_pair(node)):
-        for index, value in enumerate(node):
-            yield from _nodes(value, (*path, index), True)
+        inner = [(index, value, field) for index, value in enumerate(node)]
+    else:
+        return
+    entry = isinstance(node, list)
+    for step, value, name in inner:
+        below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
+        yield from _within((*path, step), value, below, name, described=rules.may_describe(name))
 
 
 def _note_anchors(
-    anchors: dict[str, tuple[KeyPath, str]], path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList
+    anchors: dict[str, tuple[KeyPath, str]],
+    path: KeyPath,
+    node: dict[str, Any],
+    rules: Rules,
+    where: Where,
+    faults: FaultList,
 ) -> None:
     for key in (ID, ANCHOR):
         if key not in node:
@@ -150,7 +175,7 @@ def _note_anchors(
             faults.add(place, f"{name!r} is used already at {first} ({first.key}); give each its own id")
         else:
             anchors.setdefault(name, (path, key))
-    if ANCHOR in node and not any(key != META and is_list(node, key, value) for key, value in node.items()):
+    if ANCHOR in node and not any(key != META and rules.is_list(key, value) for key, value in node.items()):
         faults.add(where(path), "has an _anchor but no list that could grow; add 'items: []', or take the _anchor out")
 
 
@@ -175,66 +200,3 @@ def _check_pair(node: Any, place: Place, faults: FaultList) -> None:
         )
     elif not node[1].strip():
         faults.add(place, "has an empty description; write one, or the value alone")
-
-
-def _check_meta(path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList) -> None:
-    if META not in node:
-        return
-    meta, place = node[META], where((*path, META))
-    if not isinstance(meta, dict):
-        faults.add(place, f"is {called(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
-        return
-    for key, value in meta.items():
-        if key not in META_KEYS:
-            near = did_you_mean(key, META_KEYS) or f"; known keys: {', '.join(META_KEYS)}"
-            faults.add(place.at(key), f"is no key of $meta{near}")
-        elif key in ("updatable", "extensible"):
-            if not isinstance(value, bool):
-                faults.add(place.at(key), f"is {called(value)}, but must be true or false; change it")
-        elif key == "limits":
-            _check_limits(node, value, place.at(key), faults)
-        else:
-            _check_named_fields(node, key, value, place.at(key), faults)
-
-
-def _check_limits(node: dict[str, Any], limits: Any, place: Place, faults: FaultList) -> None:
-    if not isinstance(limits, dict):
-        faults.add(place, f"is {called(limits)}, but must be a mapping; write 'field: [least, most]'")
-        return
-    for name, bounds in limits.items():
-        here = place.at(name)
-        if not _is_field(node, name, here, faults):
-            continue
-        if (
-            not isinstance(bounds, list)
-            or len(bounds) != 2
-            or not all(each is None or is_number(each) for each in bounds)
-        ):
-            faults.add(here, "must be two numbers; write [least, most], with null for an open end")
-            continue
-        least, most = (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1])
-        value = plain_value(node[name])
-        if least > most:
-            faults.add(here, f"has a least value {least} above the most {most}; swap them")
-        elif not is_number(value):
-            faults.add(here, f"limits {name!r}, which is {called(value)}; limits are for numbers")
-        elif not least <= value <= most:
-            faults.add(here, f"limits {name!r} to {least}..{most}, but it starts at {value}; change one of the two")
-
-
-def _check_named_fields(node: dict[str, Any], key: str, names: Any, place: Place, faults: FaultList) -> None:
-    if not isinstance(names, list):
-        faults.add(place, f"is {called(names)}, but must be a list; write the fields in [ ]")
-        return
-    for index, name in enumerate(names):
-        here = place.at(index)
-        if _is_field(node, name, here, faults) and key == "lists" and not isinstance(node[name], list):
-            faults.add(here, f"names {name!r}, which is {called(node[name])} and no list; take it out")
-
-
-def _is_field(node: dict[str, Any], name: Any, place: Place, faults: FaultList) -> bool:
-    if isinstance(name, str) and name in node and name != META:
-        return True
-    near = did_you_mean(name, node) if isinstance(name, str) else ""
-    faults.add(place, f"names {name!r}, which is no field of this mapping{near or '; add the field or take it out'}")
-    return False

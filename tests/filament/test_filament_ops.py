@@ -130,6 +130,7 @@ def test_the_patch_has_pointers() -> None:
         {"op": "replace", "path": "/hero/health/0", "value": 80},
         {"op": "add", "path": "/main_bag/items/-", "value": {"id": "item_1", "name": "Lamp"}},
         {"op": "remove", "path": "/main_bag/items/0"},
+        {"op": "add", "path": "/$meta", "value": {"gone": {"item_sword_01": "Iron Sword"}}},
         {"op": "replace", "path": "/odd~1key~0/a", "value": 2},
         {"op": "add", "path": "/hero/mood", "value": "glad"},
     ]
@@ -169,11 +170,15 @@ def test_a_thing_that_went_can_no_longer_be_addressed() -> None:
     assert "neither an id" in error.reason
 
 
-def test_anchors_of_the_prompt_reach_what_has_no_id_of_its_own() -> None:
+def test_what_the_prompt_showed_under_a_made_id_keeps_it() -> None:
     tree = {"bag": {"_anchor": "bag", "items": [{"n": 1}, {"n": 2}, {"n": 3}]}}
     shown = collect_anchors(with_anchors(tree))
     ops = [["DELETE", "item_1"], ["SET", "item_3.n", 9], ["PUSH", "bag", {"n": 4}], ["ADD", "item_2.n", 5]]
-    assert run(*ops, tree=tree, anchors=shown)["bag"]["items"] == [{"n": 7}, {"n": 9}, {"id": "item_4", "n": 4}]
+    assert run(*ops, tree=tree, anchors=shown)["bag"]["items"] == [
+        {"id": "item_2", "n": 7},
+        {"id": "item_3", "n": 9},
+        {"id": "item_4", "n": 4},
+    ]
 
 
 def test_an_anchor_of_the_tree_goes_before_where_the_prompt_saw_it() -> None:

@@ -350,7 +350,12 @@ CASES = {
     ),
     "limits turned": case(W, "{health: [0, 100]", "{health: [100, 0]", "state.hero.$meta.limits.health", "swap them"),
     "limits outside": case(
-        W, "{health: [0, 100]", "{health: [0, 50]", "state.hero.$meta.limits.health", "starts at 90"
+        W,
+        "{health: [0, 100]",
+        "{health: [0, 50]",
+        "state.hero.health",
+        "starts at 90",
+        at="health: [90",
     ),
     "limits form": case(W, "{health: [0, 100]", "{health: 100", "state.hero.$meta.limits.health", "two numbers"),
     "necessary field": case(

@@ -1,0 +1,97 @@
+"""The description that goes with a new value: a number that changed must not be told by an old text.
+
+Pure; imports `described`, `rules` and `verdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from filament.described import META, is_number, is_pair, is_scalar, same_scalar
+from filament.rules import DROP, KEEP, Rules, rules_at_root
+from filament.verdicts import Note, Remark
+
+
+def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
+    """Return the text that a table gives a value, or None.
+
+    A table of numbers is read by steps: the row with the highest number that the value reaches; below all of them, the
+    first. Any other table is read by the very value.
+    """
+    if all(is_number(row[0]) for row in table):
+        if not is_number(value):
+            return None
+        reached = [row for row in table if row[0] <= value]
+        return reached[-1][1] if reached else table[0][1]
+    return next((text for known, text in table if same_scalar(known, value)), None)
+
+
+def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
+    """Return what a field holds once `new` (a scalar, or a pair of a value and its description) is set in it.
+
+    `old` is what it held, a pair if that was a VWD, None for nothing. The author's table speaks first, then the op, then
+    the old description, which stays unless the author lets it drop.
+    """
+    value, given = (new[0], new[1]) if is_pair(new) else (new, None)
+    rule = rules.description_rule(field)
+    if isinstance(rule, tuple):
+        text = look_up_text(rule, value)
+        if text is not None:
+            if given is not None and given != text:
+                note(notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is told by the world's table: {text!r}.")
+            return [value, text]
+    if given is not None:
+        return [value, given]
+    if not is_pair(old):
+        return value
+    if same_scalar(old[0], value) or rule == KEEP:
+        return [value, old[1]]
+    if rule == DROP or isinstance(rule, tuple):
+        note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} went with the old value of {field!r}.")
+        return value
+    said = f"{field!r} is {value!r} now and still described as {old[1]!r}; give [value, description] to say it anew."
+    note(notes, Remark.DESCRIPTION_KEPT, field, said)
+    return [value, old[1]]
+
+
+def note(notes: list[Note], code: Remark, field: str, text: str) -> None:
+    """Add a remark."""
+    notes.append(Note(code=code, field=field, text=text))
+
+
+def with_descriptions(tree: Any) -> Any:
+    """Return the tree in which every plain value that has a table is described by it; what is described stays.
+
+    Shares with the tree what stays the same.
+    """
+    return _told(tree, rules_at_root(tree))
+
+
+def _told(node: Any, rules: Rules) -> Any:
+    """Return a mapping with its plain values told; `rules` are its own."""
+    if not isinstance(node, Mapping):
+        return node
+    told = {key: value if key == META else _field(rules, key, value) for key, value in node.items()}
+    return told if any(told[key] is not value for key, value in node.items()) else node
+
+
+def _field(rules: Rules, key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _told(value, rules.below(key, value))
+    if rules.is_list(key, value):
+        return _entries(rules, key, value)
+    rule = rules.description_rule(key) if is_scalar(value) else None
+    return described_anew(rules, key, None, value, []) if isinstance(rule, tuple) else value
+
+
+def _entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:
+    told = [
+        _told(entry, rules.below(key, entry, entry=True))
+        if isinstance(entry, Mapping)
+        else _entries(rules, key, entry)
+        if isinstance(entry, list)
+        else entry
+        for entry in entries
+    ]
+    return told if any(new is not old for new, old in zip(told, entries, strict=True)) else entries

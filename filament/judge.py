@@ -1,0 +1,164 @@
+"""The ops of a turn, judged one by one and applied all or nothing (spec 3.4; seed 004 section 5.3).
+
+Pure: a tree is never changed; the new one shares what stayed the same. Every op gets a verdict, not only the first that
+is refused, so that a host, a model or an author sees all of what was wrong at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from filament.anchors import walk_anchors, with_anchors
+from filament.departed import departures
+from filament.described import label_of
+from filament.errors import OpError
+from filament.moves import Bench, propose
+from filament.patch import patch_once
+from filament.places import AnchorIndex, locate
+from filament.pointer import join_pointer, look_up, split_pointer
+from filament.verbs import CREATING, Op, checked_value, parse_op, raw_text
+from filament.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
+
+PatchOp = Mapping[str, Any]
+APPLIED = "applied"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedOps:
+    """What became of the ops of a turn.
+
+    `verdicts` has one for each, in order. `tree` is the state after them and `patch` the JSON Patch that leads there; if
+    any op was refused, `tree` is the state as it was and `patch` is empty.
+    """
+
+    tree: Any
+    patch: tuple[PatchOp, ...]
+    verdicts: tuple[OpVerdict, ...]
+
+    @property
+    def refused(self) -> OpVerdict | None:
+        """The first op that was refused for a reason of its own, or None."""
+        return first_refused(self.verdicts)
+
+
+def judge_ops(
+    tree: Any, ops: Sequence[Any], anchors: Mapping[str, str] | None = None, *, lost: Sequence[OpVerdict] = ()
+) -> JudgedOps:
+    """Return what becomes of ops, typed or in either spelling; the given tree stays as it was.
+
+    Each op sees the work of the good ones before it. When one is refused, the others are judged all the same, and none
+    takes effect: those without a fault of their own get the code `turn_refused`. `anchors` are those that the prompt
+    showed. `lost` are verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts
+    are then numbered by the places in the reply (`Op.number`). Things in containers that have no id yet are given theirs
+    (as `with_anchors` shows them) by the same patch.
+    """
+    run = _Run(tree, anchors)
+    judged = [run.take(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
+    verdicts = sorted([*lost, *judged], key=lambda verdict: verdict.number)
+    first = first_refused(verdicts)
+    if first is None:
+        return JudgedOps(tree=run.tree if run.patch else tree, patch=tuple(run.patch), verdicts=tuple(verdicts))
+    reason = f"nothing is wrong with it, but op {first.number} was refused, and a turn's ops are applied all or none"
+    bound = (refused(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
+    return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
+
+
+def first_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
+    """Return the first op that was refused, one with a reason of its own before all others; None if none was."""
+    bad = [verdict for verdict in verdicts if not verdict.is_applied]
+    return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
+
+
+class _Run:
+    """A tree on which ops are tried one after the other."""
+
+    def __init__(self, tree: Any, anchors: Mapping[str, str] | None) -> None:
+        self.patch: list[PatchOp] = []
+        self.tree = with_anchors(tree)
+        self._naming = list(_naming(tree, self.tree, ()))
+        self._index = AnchorIndex(self.tree, anchors)
+
+    def take(self, number: int, raw: Any) -> OpVerdict:
+        """Carry out one op and tell of it; one that is refused changes nothing."""
+        try:
+            op = raw if isinstance(raw, Op) else parse_op(raw, number)
+        except OpError as error:
+            return refused(number, error.op, Refusal.MALFORMED, error.reason)
+        try:
+            changes, notes = self._carry_out(op)
+        except RefusedError as error:
+            return refused(number, str(op), error.code, error.reason)
+        except ValueError as error:
+            return refused(number, str(op), Refusal.MALFORMED, str(error))
+        return OpVerdict(
+            number=number,
+            op=str(op),
+            outcome=Outcome.APPLIED,
+            code=APPLIED,
+            reason="; ".join(map(_told, changes)),
+            notes=tuple(notes),
+        )
+
+    def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
+        sound = replace(op, value=checked_value(op.value))
+        tokens = locate(op.target, self._index, self.tree, may_create=op.verb in CREATING)
+        bench = Bench(tree=self.tree, index=self._index)
+        changes = propose(sound, tokens, bench)
+        before, places = self.tree, dict(self._index.places)
+        if self._naming:
+            self.patch, self._naming = [*self._naming], []
+        for change in changes:
+            _reindex(self._index, self.tree, change)
+            self._play(change)
+        here = {*self._index.places, *self._index.ambiguous}
+        left = {name: label_of(look_up(before, at)[1]) for name, at in places.items() if name not in here}
+        back = [name for name in self._index.gone if name in here]
+        for change in departures(self.tree, left, back):
+            self._play(change)
+        self._index.gone.update(left)
+        for name in back:
+            del self._index.gone[name]
+        return changes, bench.notes
+
+    def _play(self, change: PatchOp) -> None:
+        self.tree = patch_once(self.tree, change)
+        self.patch.append(change)
+
+
+def _naming(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
+    """Yield the patch that gives things their ids: `named` is `bare` with ids."""
+    if bare is named:
+        return
+    if isinstance(bare, Mapping) and len(bare) < len(named):
+        yield {"op": "replace", "path": join_pointer(at), "value": named}
+        return
+    pairs = bare.items() if isinstance(bare, Mapping) else enumerate(bare)
+    for key, value in pairs:
+        yield from _naming(value, named[key], (*at, str(key)))
+
+
+def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> None:
+    """Keep the anchors right through one change, of which `tree` is the state before."""
+    tokens = split_pointer(change["path"])
+    above, key = tokens[:-1], tokens[-1]
+    owner = look_up(tree, above)[1]
+    in_list = isinstance(owner, list | tuple)
+    if change["op"] == "add" and in_list:
+        place = len(owner) if key == "-" else int(key)
+        index.shift(above, place, 1)
+        tokens = (*above, str(place))
+    else:
+        index.drop(tokens)
+        if change["op"] == "remove" and in_list:
+            index.shift(above, int(key) + 1, -1)
+    if change["op"] != "remove" and "$meta" not in tokens:
+        index.add(walk_anchors(change["value"], tokens))
+
+
+def _told(change: PatchOp) -> str:
+    path = change["path"]
+    if change["op"] == "remove":
+        return f"{path} is gone"
+    return f"{path} is {'now' if change['op'] == 'replace' else 'new:'} {raw_text(change['value'])}"

@@ -1,0 +1,221 @@
+"""What an author's `$meta` rules for each mapping of a state, with all that it inherits (spec 3.4; origin 9.2).
+
+A mapping follows three voices, the nearest first: its own `$meta`; the `$meta` of the template that it follows; for the
+two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules of its own, for
+the things inside the mapping that names it. Nothing is copied into the things: what a template says holds for all of them,
+now and later. Pure; imports `described` and `verdicts` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from filament.described import EMPTY, META, is_container, is_number, is_pair, meta_of
+from filament.verdicts import Refusal, RefusedError
+
+UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
+LIMITS, LISTS, TYPES, DESCRIPTIONS = "limits", "lists", "types", "descriptions"
+TEMPLATE, DESCRIPTION = "template", "description"
+META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, DESCRIPTIONS, TEMPLATE)
+"""What an author may write in `$meta`."""
+GONE = "gone"
+"""What is kept in the root's `$meta` beside: the ids of things that are no more, with their names."""
+OTHERS = "*"
+"""In `updatable: {field: …}`: all fields that are not named."""
+SELF = "$self"
+"""In `necessary`: the thing itself."""
+KEEP, DROP = "keep", "drop"
+"""In `descriptions`: the description stays whatever the value is, or goes with it."""
+TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping")
+NECESSARY_WORDS = ("self", "children", "all")
+_FIELDWISE = (LIMITS, TYPES, DESCRIPTIONS)
+_NO_FIELDS: frozenset[str] = frozenset()
+
+
+def _nothing() -> Mapping[str, Any]:
+    return EMPTY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rules:
+    """What is in force for one mapping.
+
+    `meta` is its own `$meta` over that of its template, rule by rule; `shape` the template that it follows; `pattern` the
+    template for the things in it. `updatable` and `extensible` are settled, inherited where nothing is said; `lists` are
+    the fields that are lists and never VWDs. `container`: it has an `_anchor`.
+    """
+
+    meta: Mapping[str, Any] = field(default_factory=_nothing)
+    shape: Mapping[str, Any] = field(default_factory=_nothing)
+    pattern: Mapping[str, Any] = field(default_factory=_nothing)
+    updatable: bool = True
+    extensible: bool = True
+    lists: frozenset[str] = _NO_FIELDS
+    container: bool = False
+
+    def below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
+        """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
+        shape = self.shape_below(field, entry=entry)
+        meta = merge_meta(meta_of(shape), meta_of(child))
+        container = is_container(child)
+        pattern = meta.get(TEMPLATE, EMPTY)
+        if TEMPLATE not in meta and entry and container and self.container:
+            pattern = self.pattern
+        updatable, extensible = meta.get(UPDATABLE), meta.get(EXTENSIBLE)
+        if isinstance(updatable, Mapping):
+            updatable = updatable.get(OTHERS)
+        return Rules(
+            meta=meta,
+            shape=shape,
+            pattern=pattern if isinstance(pattern, Mapping) else EMPTY,
+            updatable=updatable if isinstance(updatable, bool) else self.may_update(field),
+            extensible=extensible if isinstance(extensible, bool) else self.extensible,
+            lists=_lists_of(meta) if meta else _NO_FIELDS,
+            container=container,
+        )
+
+    def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
+        """Return the template that a mapping there follows, empty if none.
+
+        An entry of a list follows the pattern. A field that is a mapping follows the pattern too unless this is a
+        container, and what this mapping's own template has under the field's name goes before.
+        """
+        if entry:
+            return self.pattern
+        named = self.shape.get(field)
+        named = named if isinstance(named, Mapping) else EMPTY
+        return named if self.container else merge_shapes(self.pattern, named)
+
+    def may_update(self, field: str) -> bool:
+        """Say whether the value of a field may be changed."""
+        by_field = self.meta.get(UPDATABLE)
+        word = by_field.get(field) if isinstance(by_field, Mapping) else None
+        return word if isinstance(word, bool) else self.updatable
+
+    def may_describe(self, field: str) -> bool:
+        """Say whether a pair in this field would be a VWD."""
+        return field not in self.lists
+
+    def is_described(self, field: str, value: Any) -> bool:
+        """Say whether the value of a field is a VWD."""
+        return is_pair(value) and field not in self.lists
+
+    def is_list(self, field: str, value: Any) -> bool:
+        """Say whether the value of a field is a list and no VWD."""
+        return isinstance(value, list | tuple) and not self.is_described(field, value)
+
+    def knows(self, field: str) -> bool:
+        """Say whether a field is foreseen: the template has it, or `types` names it."""
+        types = self.meta.get(TYPES)
+        return field in self.shape or (isinstance(types, Mapping) and field in types)
+
+    def limits_of(self, field: str) -> tuple[float | None, float | None] | None:
+        """Return (min, max) of a field, None at an open end; None if it has none. RefusedError if they are misspelt."""
+        limits = self.meta.get(LIMITS)
+        pair = limits.get(field) if isinstance(limits, Mapping) else None
+        if pair is None:
+            return None
+        if (
+            not isinstance(pair, list | tuple)
+            or len(pair) != 2
+            or not all(end is None or is_number(end) for end in pair)
+        ):
+            raise _broken(f"its $meta.limits must be [min, max]; the author of the world has to mend {field!r}")
+        return pair[0], pair[1]
+
+    def type_of(self, field: str) -> str | tuple[Any, ...] | None:
+        """Return a word of TYPE_WORDS, or the values to choose from; None if the field has no type. RefusedError."""
+        types = self.meta.get(TYPES)
+        word = types.get(field) if isinstance(types, Mapping) else None
+        if word is None or (isinstance(word, str) and word in TYPE_WORDS):
+            return word
+        if isinstance(word, list | tuple) and word:
+            return tuple(word)
+        raise _broken(f"its $meta.types has {word!r} for {field!r}; the author of the world has to mend it")
+
+    def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
+        """Return the table of a field, best told first to last, or KEEP or DROP; None if nothing is said. RefusedError."""
+        rules = self.meta.get(DESCRIPTIONS)
+        rule = rules.get(field) if isinstance(rules, Mapping) else None
+        if rule is None or rule in (KEEP, DROP):
+            return rule
+        if isinstance(rule, list | tuple) and rule and all(is_pair(row) for row in rule):
+            return tuple((row[0], row[1]) for row in rule)
+        raise _broken(f"its $meta.descriptions for {field!r} is no table; the author of the world has to mend it")
+
+    def is_necessary(self, field: str) -> bool:
+        """Say whether a field may not be taken away."""
+        word = self.meta.get(NECESSARY)
+        return word in ("children", "all") if isinstance(word, str) else field in self.necessary_fields
+
+    @property
+    def necessary_fields(self) -> tuple[str, ...]:
+        """The fields that `necessary` names; a new thing must have them."""
+        word = self.meta.get(NECESSARY)
+        if not isinstance(word, list | tuple):
+            return ()
+        return tuple(name for name in word if isinstance(name, str) and name != SELF)
+
+    @property
+    def stays(self) -> bool:
+        """Whether the mapping itself may not be taken away."""
+        word = self.meta.get(NECESSARY)
+        return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
+
+
+def rules_at_root(tree: Any) -> Rules:
+    """Return the rules of the root of a state."""
+    return Rules().below("", tree) if isinstance(tree, Mapping) else Rules()
+
+
+def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a mapping follows whose template says `under` and that says `over` itself.
+
+    Rule by rule the own word counts. `limits`, `types` and `descriptions` go field by field, and so does `updatable` where
+    the own word names fields; `lists` add up; two templates become one. `template: null` cuts off what is inherited.
+    """
+    if not under or not over:
+        return over or under
+    merged = {**under, **over}
+    for rule in _FIELDWISE:
+        merged |= _fieldwise(under, over, rule)
+    if isinstance(under.get(LISTS), list | tuple) and isinstance(over.get(LISTS), list | tuple):
+        merged[LISTS] = list(dict.fromkeys([*under[LISTS], *over[LISTS]]))
+    if isinstance(over.get(UPDATABLE), Mapping):
+        word = under.get(UPDATABLE)
+        by_field = word if isinstance(word, Mapping) else {} if word is None else {OTHERS: word}
+        merged[UPDATABLE] = {**by_field, **over[UPDATABLE]}
+    if isinstance(under.get(TEMPLATE), Mapping) and isinstance(over.get(TEMPLATE), Mapping):
+        merged[TEMPLATE] = merge_shapes(under[TEMPLATE], over[TEMPLATE])
+    return merged
+
+
+def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return two templates as one: `over` goes before, mappings in both become one, all else is replaced."""
+    if not under or not over:
+        return over or under
+    merged = {**under, **over}
+    for key in under.keys() & over.keys():
+        low, high = under[key], over[key]
+        if isinstance(low, Mapping) and isinstance(high, Mapping):
+            merged[key] = merge_meta(low, high) if key == META else merge_shapes(low, high)
+    return merged
+
+
+def _fieldwise(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
+    low, high = under.get(rule), over.get(rule)
+    return {rule: {**low, **high}} if isinstance(low, Mapping) and isinstance(high, Mapping) else {}
+
+
+def _lists_of(meta: Mapping[str, Any]) -> frozenset[str]:
+    names, types = meta.get(LISTS), meta.get(TYPES)
+    found = {name for name in names if isinstance(name, str)} if isinstance(names, list | tuple) else set()
+    if isinstance(types, Mapping):
+        found |= {field for field, word in types.items() if word == "list"}
+    return frozenset(found)
+
+
+def _broken(reason: str) -> RefusedError:
+    return RefusedError(Refusal.BROKEN_RULES, reason)
