@@ -129,10 +129,10 @@ class StoreUnavailableError(StoreError):
 
 
 class StateOpError(MnemosyneError):
-    """An op on the state was refused; `index` is its place in the list (0-based)."""
+    """An op on the state was refused; `index` is its place in the list (0-based), `code` one of `filament.Refusal`."""
 
-    def __init__(self, index: int, op: str, reason: str) -> None:
-        self.index, self.op, self.reason = index, op, reason
+    def __init__(self, index: int, op: str, reason: str, code: str = "malformed") -> None:
+        self.index, self.op, self.reason, self.code = index, op, reason, code
         super().__init__(f"op {index} ({op}) was refused: {reason}. No op of the turn was applied.")
 
 

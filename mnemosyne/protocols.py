@@ -25,6 +25,7 @@ from mnemosyne.schema.record import (
     TurnCommit,
     TurnRecord,
 )
+from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 from mnemosyne.schema.session import Message, SessionHead
 
 Vectors = npt.NDArray[np.float32]
@@ -363,6 +364,35 @@ class Index(Protocol):
 
     async def close(self) -> None:
         """Write out what is held back and release files."""
+        ...
+
+
+class Redactor(Protocol):
+    """Takes out of a text what must not be kept (seed 002 section 6.8).
+
+    1. What its rules find is not in the result.
+    2. Redacting a result again changes nothing.
+    3. A text without anything to find comes back as it is.
+    4. A search that cannot be finished raises RedactionError; nothing half searched is ever returned.
+    5. The event loop is not held up.
+    """
+
+    async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
+        """Return the text without what the rules (None: the redactor's own) find; RedactionError."""
+        ...
+
+
+class PiiDetector(Protocol):
+    """Finds personal data that patterns alone do not; runs its work off the event loop.
+
+    1. Spans lie inside the text and are not empty; their `rule` begins with `pii_` (lower-case letters and underscores).
+    2. The same text has the same spans, and a placeholder `[redacted:…]` has none.
+    """
+
+    name: str
+
+    async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
+        """Return what was found, in any order; spans may overlap."""
         ...
 
 

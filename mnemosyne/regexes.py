@@ -36,14 +36,18 @@ def compile_pattern(pattern: str) -> Any:
         raise PatternError(pattern, f"it is no usable regular expression ({type(error).__name__})") from None
 
 
-def find_spans(pattern: str, text: str, *, seconds: float = SECONDS) -> tuple[Span, ...]:
-    """Return where a pattern matches, in order, without empty matches; PatternError, also when it takes too long."""
+def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
+    """Return where (a group of) a pattern matches, in order, without empty matches.
+
+    PatternError, also when it takes too long or matches more than MAX_SPANS times.
+    """
     compiled = compile_pattern(pattern)
     spans: list[Span] = []
     try:
         for match in compiled.finditer(text, timeout=seconds):
-            if match.end() > match.start():
-                spans.append(match.span())
+            begin, end = match.span(group)
+            if end > begin:
+                spans.append((begin, end))
                 if len(spans) > MAX_SPANS:
                     raise PatternError(pattern, f"it matches more than {MAX_SPANS:,} times; write a narrower one")
     except TimeoutError:

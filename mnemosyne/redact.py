@@ -1,0 +1,330 @@
+"""Taking personal data and secrets out of a text before it is kept (seed 002 sections 6.8 and 8.4).
+
+The room exists so that nothing sensitive reaches a store, an index or a prompt by accident. It knows no store. What is found
+becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError; whoever keeps texts must then withhold them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from anyio import to_thread
+
+from mnemosyne.errors import PatternError, RedactionError
+from mnemosyne.jsonpaths import compile_path, find_nodes
+from mnemosyne.protocols import PiiDetector, Redactor
+from mnemosyne.redact_rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
+from mnemosyne.regexes import compile_pattern, find_spans
+from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
+
+MAX_TEXT_CHARS = 4_000_000
+SECONDS_A_RULE = 2.0
+CUSTOM = "custom"
+FIELD = "field"
+SECRET = "secret"
+_PASSES = 8
+_SEAMS = re.compile(r"\[redacted:[a-z_]{1,40}\]")
+_LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_UNSEEN = dict.fromkeys(
+    map(ord, "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\ufeff")
+)
+
+
+class RegexRedactor:
+    """The built-in `Redactor`: shipped dictionaries, patterns of one's own, JSON fields, and a detector beside them.
+
+    `rules` hold where a call gives none. Full-width forms are read as plain ones, invisible characters are read over, and
+    escaped JSON strings are read as what they say. `detector` finds more than patterns can (see `redact_presidio`).
+    """
+
+    def __init__(self, rules: RedactionRules | None = None, *, detector: PiiDetector | None = None) -> None:
+        self.rules = rules or RedactionRules()
+        self._detector = detector
+        check_rules(self.rules)
+
+    async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
+        """Return the text without what the rules find; RedactionError when the search cannot be finished."""
+        wanted = self.rules if rules is None else rules
+        redacted, applied = await to_thread.run_sync(redact_text, text, wanted)
+        if self._detector is not None:
+            redacted, more = await self._detected(redacted, self._detector)
+            applied = (*applied, *(name for name in more if name not in applied))
+        return result_of(redacted, applied)
+
+    async def _detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
+        applied: dict[str, None] = {}
+        for _ in range(_PASSES):
+            try:
+                found = await detector.detect(text)
+            except RedactionError:
+                raise
+            except Exception as error:
+                # Whatever a foreign detector raises, the text has not been looked through.
+                raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
+            merged = _merged(_apart(found, _placeholders(text)))
+            if not merged:
+                return text, tuple(applied)
+            applied.update(dict.fromkeys(span.rule for span in merged))
+            text = _replaced(text, merged)
+        raise RedactionError(f"The detector {detector.name!r} finds more after each redaction; leave it out.")
+
+
+def check_rules(rules: RedactionRules) -> None:
+    """Raise RedactionError for a dictionary that is not shipped, or a pattern or path that cannot be used."""
+    for name in rules.dictionaries:
+        if name not in DICTIONARIES:
+            known = ", ".join(DICTIONARIES)
+            raise RedactionError(f"There is no redaction dictionary {name!r}; there are {known}.")
+    try:
+        for pattern in rules.patterns:
+            compile_pattern(pattern)
+        for path in rules.field_paths:
+            compile_path(_rooted(path))
+    except PatternError as error:
+        raise RedactionError(f"A redaction rule cannot be used. {error}") from None
+
+
+def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
+    """Return the text without what the rules find, and the names of rules that found something; RedactionError.
+
+    The search is repeated until nothing more is found, so redacting the result again changes nothing.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise RedactionError(f"The text has more than {MAX_TEXT_CHARS:,} characters; split it before it is taken in.")
+    check_rules(rules)
+    applied: dict[str, None] = {}
+    try:
+        for _ in range(_PASSES):
+            spans, literals = _found(text, rules)
+            if not spans and not literals:
+                return text, tuple(applied)
+            applied.update(dict.fromkeys(span.rule for span in spans))
+            applied.update(dict.fromkeys(name for _, _, names in literals for name in names))
+            text = _replaced(text, spans, {span: new for span, new, _ in literals})
+    except PatternError as error:
+        raise RedactionError(f"The text could not be searched to its end. {error}") from None
+    raise RedactionError("The rules find more after each redaction; look at the patterns of your own.")
+
+
+async def redact_tree(
+    redactor: Redactor, tree: Any, rules: RedactionRules | None = None
+) -> tuple[Any, tuple[str, ...]]:
+    """Return a JSON tree with every text redacted, and the rules that found something, one name a field; RedactionError.
+
+    A field whose name says secret (`password`, `api_key`, `密码`) loses its value whatever that looks like. Keys stay.
+    """
+    if isinstance(tree, str):
+        result = await redactor.redact(tree, rules)
+        return result.redacted_text, result.applied_rules[:1]
+    applied: list[str] = []
+    if isinstance(tree, Mapping):
+        done: dict[str, Any] = {}
+        for key, value in tree.items():
+            if _is_secret(str(key), value):
+                done[key] = placeholder(SECRET)
+                applied.append(SECRET)
+                continue
+            done[key], names = await redact_tree(redactor, value, rules)
+            applied.extend(names)
+        return done, tuple(applied)
+    if isinstance(tree, list | tuple):
+        items = []
+        for value in tree:
+            item, names = await redact_tree(redactor, value, rules)
+            items.append(item)
+            applied.extend(names)
+        return items, tuple(applied)
+    return tree, ()
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    """Say whether a field holds a secret by its name; a number is a secret as a PIN, not as a count of tokens."""
+    if isinstance(value, bool) or value in ("", placeholder(SECRET)) or SECRET_KEY.fullmatch(key) is None:
+        return False
+    return isinstance(value, str) or (isinstance(value, int) and "token" not in key.lower())
+
+
+def placeholder(rule: str) -> str:
+    """Return what stands in the place of something that a rule found."""
+    return f"[redacted:{rule}]"
+
+
+def result_of(text: str, applied: Sequence[str]) -> RedactResult:
+    """Return the result for a redacted text."""
+    return RedactResult(
+        redacted_text=text,
+        applied_rules=tuple(applied),
+        has_sensitive=bool(applied),
+        spans=tuple(
+            SensitiveSpan(rule=text[begin + len("[redacted:") : end - 1], begin=begin, end=end)
+            for begin, end in _placeholders(text)
+        ),
+    )
+
+
+Literal = tuple[tuple[int, int], str, tuple[str, ...]]
+
+
+def _found(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[Literal]]:
+    """Return what must go, merged; and JSON strings whose escapes hide something, with what to write in their place."""
+    plain, origins = _plain(text)
+    spans = [
+        SensitiveSpan(rule=span.rule, begin=origins[span.begin], end=origins[span.end - 1] + 1) if origins else span
+        for span in _matches(plain, rules)
+    ]
+    spans.extend(_fields(text, rules))
+    merged = _merged(_apart(spans, _placeholders(text)))
+    covered = [(span.begin, span.end) for span in merged]
+    literals = [each for each in _literals(text, rules) if not _touches(each[0], covered)]
+    return merged, literals
+
+
+def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
+    lower = plain.lower()
+    found: dict[str, list[tuple[int, int]]] = {}
+    for rule in _wanted(rules.dictionaries):
+        if rule.hints and not any(hint in lower for hint in rule.hints):
+            continue
+        for span in find_spans(rule.pattern, plain, group=rule.group, seconds=SECONDS_A_RULE):
+            holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
+            if holds and not _touches(span, found.get(rule.unless, ())):
+                found.setdefault(rule.name, []).append(span)
+                yield SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
+    for pattern in rules.patterns:
+        for begin, end in find_spans(pattern, plain):
+            yield SensitiveSpan(rule=CUSTOM, begin=begin, end=end)
+
+
+@lru_cache(maxsize=16)
+def _wanted(dictionaries: tuple[str, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in RULES if rule.dictionary in dictionaries)
+
+
+def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
+    """Yield the values of the fields that must go, where the text is JSON."""
+    if not rules.field_paths or not text.lstrip().startswith(("{", "[")):
+        return
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return
+    except (ValueError, RecursionError):
+        raise RedactionError("The text is JSON that is too deep or too big to look for fields in.") from None
+    for path in rules.field_paths:
+        for node in find_nodes(text, _rooted(path)):
+            if node.value != placeholder(FIELD):
+                quoted = isinstance(node.value, str)
+                begin, end = (node.span[0] - 1, node.span[1] + 1) if quoted else node.span
+                yield SensitiveSpan(rule=FIELD, begin=begin, end=end)
+
+
+def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
+    if "\\" not in text:
+        return
+    without_fields = RedactionRules(patterns=rules.patterns, dictionaries=rules.dictionaries)
+    for found in _LITERAL.finditer(text):
+        raw = found.group()
+        if "\\" not in raw:
+            continue
+        try:
+            said = json.loads(raw)
+        except ValueError:
+            continue
+        plain, origins = _plain(said)
+        spans = [
+            SensitiveSpan(rule=span.rule, begin=origins[span.begin], end=origins[span.end - 1] + 1) if origins else span
+            for span in _matches(plain, without_fields)
+        ]
+        merged = _merged(_apart(spans, _placeholders(said)))
+        if merged:
+            new = json.dumps(_replaced(said, merged), ensure_ascii=raw.isascii())
+            yield found.span(), new, tuple(dict.fromkeys(span.rule for span in merged))
+
+
+def _plain(text: str) -> tuple[str, list[int]]:
+    """Return a text in plain letters, and where each of its characters comes from (empty: from the same place)."""
+    if text.isascii():
+        return text, []
+    folded = "".join(map(_fold, text))
+    if not any(ord(char) in _UNSEEN for char in folded):
+        return folded, []
+    origins = [place for place, char in enumerate(folded) if ord(char) not in _UNSEEN]
+    return "".join(folded[place] for place in origins), origins
+
+
+@lru_cache(maxsize=4096)
+def _fold(char: str) -> str:
+    """Return the plain form of a character where that is one character; digits of any script become 0-9."""
+    if char.isascii():
+        return char
+    digit = unicodedata.decimal(char, None)
+    if digit is not None:
+        return str(digit)
+    if unicodedata.category(char) == "Pd":
+        return "-"
+    plain = unicodedata.normalize("NFKC", char)
+    return plain if len(plain) == 1 and plain.isascii() else char
+
+
+def _placeholders(text: str) -> list[tuple[int, int]]:
+    known = {placeholder(name) for name in (*RULE_NAMES, CUSTOM, FIELD)}
+    return [found.span() for found in _SEAMS.finditer(text) if found.group() in known or _is_detected(found.group())]
+
+
+def _is_detected(seam: str) -> bool:
+    return seam.startswith("[redacted:pii_")
+
+
+def _apart(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:
+    """Return spans without what placeholders cover: a redacted text must not be redacted again."""
+    apart: list[SensitiveSpan] = []
+    for span in spans:
+        begin = span.begin
+        for low, high in protected:
+            if high <= begin or low >= span.end:
+                continue
+            if begin < low:
+                apart.append(SensitiveSpan(rule=span.rule, begin=begin, end=low))
+            begin = high
+        if begin < span.end:
+            apart.append(SensitiveSpan(rule=span.rule, begin=begin, end=span.end))
+    return apart
+
+
+def _merged(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
+    """Return spans in order, those that overlap as one under the name of the one that begins first (the longest of them)."""
+    merged: list[SensitiveSpan] = []
+    for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
+        if merged and span.begin < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = SensitiveSpan(rule=last.rule, begin=last.begin, end=max(last.end, span.end))
+        else:
+            merged.append(span)
+    return merged
+
+
+def _touches(span: tuple[int, int], covered: Sequence[tuple[int, int]]) -> bool:
+    return any(low < span[1] and high > span[0] for low, high in covered)
+
+
+def _replaced(text: str, spans: Sequence[SensitiveSpan], literals: Mapping[tuple[int, int], str] | None = None) -> str:
+    changes = [(span.begin, span.end, _stand_in(span)) for span in spans]
+    changes.extend((begin, end, new) for (begin, end), new in (literals or {}).items())
+    parts, at = [], 0
+    for begin, end, new in sorted(changes):
+        parts += [text[at:begin], new]
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _stand_in(span: SensitiveSpan) -> str:
+    return json.dumps(placeholder(FIELD)) if span.rule == FIELD else placeholder(span.rule)
+
+
+def _rooted(path: str) -> str:
+    return path if path.startswith("$") else f"$.{path}"

@@ -1,0 +1,50 @@
+"""What is taken out of a text before it is kept, and what was (seed 002 sections 5.1.3, 6.8 and 8.4). Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedactionRules:
+    """What to take out.
+
+    `dictionaries` names shipped rule sets (`pii`, `secrets`, `internal_urls`); `patterns` are regular expressions, bounded
+    in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values go from JSON content.
+    """
+
+    patterns: tuple[str, ...] = ()
+    field_paths: tuple[str, ...] = ()
+    dictionaries: tuple[str, ...] = ("pii", "secrets")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SensitiveSpan:
+    """Characters `begin` up to, not including, `end` of a text, and the name of the rule that found them."""
+
+    rule: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedactResult:
+    """A text without what must not be kept.
+
+    `applied_rules`: names of the rules that found something now, each once. `spans`: where placeholders stand in
+    `redacted_text`, in order, also those of an earlier redaction. `has_sensitive`: whether anything was found now.
+    """
+
+    redacted_text: str
+    applied_rules: tuple[str, ...] = ()
+    has_sensitive: bool = False
+    spans: tuple[SensitiveSpan, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedactionRecord:
+    """What redaction did to one evidence: rules in order of first finding, and in how many fields (content, metadata…)."""
+
+    evidence_id: str
+    rules_applied: tuple[str, ...] = ()
+    fields_redacted: int = 0

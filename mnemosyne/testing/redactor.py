@@ -1,0 +1,99 @@
+"""The contract suite of `mnemosyne.protocols.Redactor`: subclass it, say how to make a redactor, and run pytest.
+
+    from mnemosyne.testing.redactor import RedactorContract
+
+    class TestMyRedactor(RedactorContract):
+        def make_redactor(self) -> Redactor:
+            return MyRedactor()
+
+`test_rule_<n>_...` belongs to rule n of the protocol. The samples of `redactor_samples` are what every redactor must find
+with its own rules, and what it must leave alone; a redactor of a narrower kind overrides `sensitive` and `harmless`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+import pytest
+
+from mnemosyne.errors import RedactionError
+from mnemosyne.protocols import Redactor
+from mnemosyne.schema.redaction import RedactionRules
+from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE
+
+
+class RedactorContract:
+    """What every Redactor must do; see the module's docstring for how to use it."""
+
+    pytestmark = pytest.mark.anyio
+    sensitive = SENSITIVE
+    harmless = HARMLESS
+
+    def make_redactor(self) -> Redactor:
+        """Return a fresh redactor with its own rules."""
+        raise NotImplementedError("say which redactor is tested")
+
+    async def test_rule_1_no_sample_survives(self) -> None:
+        """What is sensitive in a sample is not in its result."""
+        redactor = self.make_redactor()
+        for text, secret in self.sensitive:
+            result = await redactor.redact(text)
+            assert secret not in result.redacted_text, f"{secret!r} survived in {result.redacted_text!r}"
+            assert result.has_sensitive
+            assert result.applied_rules
+
+    async def test_rule_1_samples_in_one_text_go_too(self) -> None:
+        """A long text of many kinds loses them all."""
+        text = "\n".join(text for text, _ in self.sensitive)
+        redacted = (await self.make_redactor().redact(text)).redacted_text
+        assert [secret for _, secret in self.sensitive if secret in redacted] == []
+
+    async def test_rule_1_rules_of_a_call_hold(self) -> None:
+        """Patterns and fields of a call are looked for in place of the redactor's own rules."""
+        rules = RedactionRules(patterns=(r"dragon-\d+",), field_paths=("$.user.name",), dictionaries=())
+        result = await self.make_redactor().redact('{"user": {"name": "Ann"}, "pet": "dragon-12"}', rules)
+        assert "Ann" not in result.redacted_text
+        assert "dragon-12" not in result.redacted_text
+        assert "pet" in result.redacted_text
+
+    async def test_rule_2_redacting_again_changes_nothing(self) -> None:
+        """A result is left as it is, and holds nothing more to find."""
+        redactor = self.make_redactor()
+        for text in (*(text for text, _ in self.sensitive), *self.harmless):
+            once = await redactor.redact(text)
+            again = await redactor.redact(once.redacted_text)
+            assert again.redacted_text == once.redacted_text
+            assert not again.has_sensitive
+
+    async def test_rule_3_harmless_texts_stay(self) -> None:
+        """No harmless sample changes."""
+        redactor = self.make_redactor()
+        changed = [text for text in self.harmless if (await redactor.redact(text)).redacted_text != text]
+        assert changed == []
+
+    async def test_rule_4_a_search_that_cannot_be_finished_is_an_error(self) -> None:
+        """A pattern that never ends is refused, not skipped."""
+        with pytest.raises(RedactionError):
+            await self.make_redactor().redact("a" * 5_000, RedactionRules(patterns=("(?R)",), dictionaries=()))
+
+    async def test_rule_5_the_event_loop_goes_on(self) -> None:
+        """Other tasks run while a long text is searched."""
+        redactor = self.make_redactor()
+        await redactor.redact("warm")
+        text = "the quick brown fox 2024 " * 8_000
+        longest, done = 0.0, False
+
+        async def tick() -> None:
+            nonlocal longest
+            while not done:
+                started = time.perf_counter()
+                await anyio.sleep(0.001)
+                longest = max(longest, time.perf_counter() - started)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(tick)
+            started = time.perf_counter()
+            await redactor.redact(text)
+            took, done = time.perf_counter() - started, True
+        assert longest < max(0.25, took / 2)
