@@ -18,6 +18,7 @@ import anyio
 import anyio.lowlevel
 
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.stores.sqlite_file import SqliteConnection
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Lane:
     def __init__(
         self,
         path: Path,
-        connect: Callable[[], sqlite3.Connection],
+        connect: Callable[[], SqliteConnection],
         *,
         begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
         busy_seconds: float,
@@ -54,19 +55,26 @@ class Lane:
         self._busy_seconds = busy_seconds
         self._finish = finish
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
-        self._connection: sqlite3.Connection | None = None
+        self._connection: SqliteConnection | None = None
         self._closed = False
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def run(self, work: Callable[[SqliteConnection], T]) -> T:
         """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
 
         StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed.
         """
+        return await self._hop(lambda connection: _whole(connection, self._begin, work))
+
+    async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Return what `work` returns, run in its turn but in no transaction; errors as of `run`."""
+        return await self._hop(work)
+
+    async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
         await anyio.lowlevel.checkpoint_if_cancelled()
         with anyio.CancelScope(shield=self._finish):
-            result = await asyncio.wrap_future(self._thread.submit(self._transact, work))
+            result = await asyncio.wrap_future(self._thread.submit(self._guarded, work))
         return result  # noqa: RET504 (a scope may swallow, says its type)
 
     async def close(self) -> None:
@@ -77,11 +85,11 @@ class Lane:
             self._thread.shutdown(wait=False)
             await asyncio.wrap_future(ending)
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _guarded(self, work: Callable[[SqliteConnection], T]) -> T:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            return _whole(self._connection, self._begin, work)
+            return work(self._connection)
         except (sqlite3.Error, OSError) as error:
             known = self._translate(error)
             if known is None:
@@ -107,16 +115,17 @@ class Lane:
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            connection.driver.close()
 
 
-def _whole(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
-    connection.execute(begin)
+def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T]) -> T:
+    driver = connection.driver
+    driver.execute(begin)
     try:
         result = work(connection)
-        connection.execute("COMMIT")
+        driver.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
         raise
     return result

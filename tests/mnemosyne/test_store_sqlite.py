@@ -18,9 +18,9 @@ from blockbuster import blockbuster_ctx
 
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
 from mnemosyne.schema.memory import Chain
-from mnemosyne.stores import sqlite_rows
+from mnemosyne.stores import sql_recall, sql_turns
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.stores.sqlite_schema import Opening, open_database
+from mnemosyne.stores.sqlite_file import Opening, SqliteConnection, open_database
 from mnemosyne.testing.store_samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_a_newer_store_is_refused_with_its_version(store):
     other.execute("PRAGMA user_version = 99")
     other.close()
     later = SqliteStore(store.path)
-    with pytest.raises(StoreUnavailableError, match="store version 99, this one reads up to 1"):
+    with pytest.raises(StoreUnavailableError, match="store version 99, this one reads up to 2"):
         await later.sessions()
     await later.close()
 
@@ -353,7 +353,7 @@ def statements_of(path: Path, work) -> list[str]:
     connection = open_database(Opening(path=path))
     seen: list[str] = []
     connection.set_trace_callback(seen.append)
-    work(connection)
+    work(SqliteConnection(connection, "default"))
     connection.set_trace_callback(None)
     connection.close()
     return seen
@@ -366,14 +366,14 @@ async def test_every_read_of_a_turn_uses_an_index(store):
     await store.replace_world("w1", "d", ())
     await store.close()
     reads = (
-        lambda db: sqlite_rows.read_window(db, SESSION, 40, "main"),
-        lambda db: sqlite_rows.read_turns(db, SESSION, 3, None, None),
-        lambda db: sqlite_rows.read_turn(db, SESSION, "t1"),
-        lambda db: sqlite_rows.rebuild_state(db, SESSION, "t1"),
-        lambda db: sqlite_rows.read_entries(db, SCOPE, ("a", "b")),
-        lambda db: sqlite_rows.read_restricted(db, (SCOPE, "world:w1")),
-        lambda db: sqlite_rows.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5),
-        lambda db: sqlite_rows.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5),
+        lambda db: sql_turns.read_window(db, SESSION, 40, "main"),
+        lambda db: sql_turns.read_turns(db, SESSION, 3, None, None),
+        lambda db: sql_turns.read_turn(db, SESSION, "t1"),
+        lambda db: sql_turns.read_state(db, SESSION, "t1"),
+        lambda db: sql_recall.read_entries(db, SCOPE, ("a", "b")),
+        lambda db: sql_recall.read_restricted(db, (SCOPE, "world:w1")),
+        lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5),
+        lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5),
     )
     connection = sqlite3.connect(store.path)
     checked = 0

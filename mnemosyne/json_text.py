@@ -1,0 +1,53 @@
+"""JSON text of files that people hand us: read strictly, with the place of a fault, and written so that it can be read again.
+
+Stricter than a JSON reader must be: a key that stands twice in one object, NaN and Infinity are refused, as each reader would
+make something else of them. It imports nothing of mnemosyne but errors.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mnemosyne.errors import CodecError
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """Return the value that `data` holds; CodecError says `name:line:column: what is wrong`."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CodecError(f"{name}:{line}: byte {error.start} is no UTF-8; save the file as UTF-8.") from None
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused)
+    except json.JSONDecodeError as error:
+        raise CodecError(f"{name}:{error.lineno}:{error.colno}: {error.msg}.") from None
+    except RecursionError:
+        raise CodecError(f"{name}: is nested too deep to be read; flatten it.") from None
+    except ValueError as error:
+        raise CodecError(f"{name}: {error}.") from None
+
+
+def json_text(value: Any) -> bytes:
+    """Return a JSON value as indented UTF-8 text that ends with a line break; half a surrogate pair is written as escape."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    try:
+        return f"{text}\n".encode()
+    except UnicodeEncodeError:
+        return f"{json.dumps(value, indent=2, allow_nan=False)}\n".encode("ascii")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"an object holds the key {json.dumps(key)} twice; keep one of them")
+            seen.add(key)
+    return made
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON; write a number or null")

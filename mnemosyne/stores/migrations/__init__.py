@@ -1,0 +1,1 @@
+"""Alembic's folder: how a store's tables came to be, one revision a file in `versions/`. A released revision is never edited."""

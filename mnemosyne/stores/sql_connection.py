@@ -1,0 +1,61 @@
+"""The little that the SQL stores ask of a database: run a statement, walk its rows.
+
+The room exists so that every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a
+connection translates them where its driver wants another sign. It knows no driver and nothing of sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Rows(Protocol):
+    """The rows of one statement, each a tuple."""
+
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A database inside a transaction, opened for one tenant."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose rows these are; it is part of every key."""
+        ...
+
+    @property
+    def lock(self) -> str:
+        """What follows a SELECT of a row that the transaction is about to change (` FOR UPDATE`, or nothing)."""
+        ...
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each of these rows."""
+        ...
+
+    def contains(self, column: str) -> str:
+        """Return the condition that a text or a blob holds the value of a `?`."""
+        ...
+
+
+def among(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
+    """Return the signs and values of `IN (...)`, filled up with the last to a power of two so that few statements differ.
+
+    There must be one value at least.
+    """
+    size = 1 << (len(values) - 1).bit_length()
+    return ", ".join("?" * size), (*values, *([values[-1]] * (size - len(values))))

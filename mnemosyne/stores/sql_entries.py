@@ -1,0 +1,152 @@
+"""Writing entries: what a session adds to memory, and a world's lore.
+
+The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
+tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
+follow. Each function runs inside a write transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnemosyne.codec import decode, encode, time_text
+from mnemosyne.errors import EntryConflictError
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_sessions import Entered, committed_place
+
+
+def write_session_entries(
+    connection: Connection, session: Entered, head: SessionHead, entries: Sequence[MemoryEntry]
+) -> int:
+    """Write entries of a session and return how many were new or changed.
+
+    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head itself.
+    EntryConflictError when another turn has the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    """
+    return sum(_write_session_entry(connection, session, head, entry) for entry in entries)
+
+
+def _write_session_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> bool:
+    _check_entry(session, entry)
+    row = _stored(connection, entry)
+    if row is not None and entry.turn_id is None and entry.depth is None:
+        placed = replace(entry, branch_id=row[2], depth=row[3], turn_id=row[4])
+    else:
+        placed = _placed(connection, session, head, entry)
+    if row is not None:
+        if placed == decode(row[1], MemoryEntry):
+            return False
+        if (placed.branch_id, placed.depth) != (row[2], row[3]):
+            raise EntryConflictError(entry.scope, entry.entry_id, row[4])
+    replace_entry(connection, placed, None if row is None else row[0])
+    return True
+
+
+def append_session_entries(connection: Connection, session: Entered, entries: Sequence[MemoryEntry]) -> int:
+    """Write entries of committed turns that are not there yet and return how many; TurnNotFoundError."""
+    written = 0
+    for entry in entries:
+        _check_entry(session, entry)
+        if entry.turn_id is None:
+            raise ValueError(f"Entry {entry.entry_id!r} names no turn; say by turn_id which one it was made of.")
+        branch_id, depth = committed_place(connection, session, entry.turn_id)
+        if _stored(connection, entry) is None:
+            replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
+            written += 1
+    return written
+
+
+def _check_entry(session: Entered, entry: MemoryEntry) -> None:
+    scope = session_scope(session.session_id)
+    if entry.scope != scope:
+        raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {scope!r}.")
+    if entry.chain is Chain.HISTORY:
+        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
+
+
+def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str | None, int | None, str | None] | None:
+    row: tuple[int, bytes, str | None, int | None, str | None] | None = connection.execute(
+        "SELECT seq, body, branch_id, depth, turn_id FROM entries WHERE tenant = ? AND scope = ? AND entry_id = ?",
+        (connection.tenant, entry.scope, entry.entry_id),
+    ).fetchone()
+    return row
+
+
+def _placed(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+    if entry.turn_id is not None:
+        branch_id, depth = committed_place(connection, session, entry.turn_id)
+        return replace(entry, branch_id=branch_id, depth=depth)
+    if entry.depth is None:
+        return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
+    if entry.branch_id is not None:
+        return entry
+    for span in reversed(head.lineage):
+        if entry.depth <= span.upto_depth:
+            return replace(entry, branch_id=span.branch_id)
+    raise ValueError(
+        f"Entry {entry.entry_id!r} is placed at depth {entry.depth}, but the path to the head is {head.depth} turns long."
+    )
+
+
+def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
+    """Bring a world's lore up to date and return how many entries were added, changed or removed (0 = same digest)."""
+    here = (connection.tenant, world_id)
+    connection.execute(
+        "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
+        here,
+    )
+    known = connection.execute(
+        "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?" + connection.lock, here
+    ).fetchone()
+    if known[0] == digest and digest:
+        return 0
+    scope = world_scope(world_id)
+    wanted: dict[str, MemoryEntry] = {}
+    for entry in lore:
+        if entry.scope != scope or entry.entry_id in wanted:
+            raise ValueError(
+                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
+            )
+        wanted[entry.entry_id] = entry
+    changes = 0
+    rows = connection.execute(
+        "SELECT seq, entry_id, deleted, body FROM entries WHERE tenant = ? AND scope = ?", (connection.tenant, scope)
+    ).fetchall()
+    for seq, entry_id, deleted, body in rows:
+        stored = decode(body, MemoryEntry)
+        given = wanted.pop(entry_id, None)
+        if (given is None and deleted) or (given == stored and not deleted):
+            continue
+        replace_entry(connection, given or stored, seq, deleted=given is None)
+        changes += 1
+    for entry in wanted.values():
+        replace_entry(connection, entry, None)
+    connection.execute("UPDATE worlds SET digest = ? WHERE tenant = ? AND world_id = ?", (digest, *here))
+    return changes + len(wanted)
+
+
+def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False) -> None:
+    """Write an entry under a new number, in place of the row `seq`."""
+    if entry.at is not None:
+        time_text(entry.at)
+    if seq is not None:
+        connection.execute("DELETE FROM entries WHERE seq = ?", (seq,))
+    connection.execute(
+        """INSERT INTO entries (tenant, scope, chain, entry_id, branch_id, depth, turn_id, restricted, deleted, body)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            connection.tenant,
+            entry.scope,
+            entry.chain.value,
+            entry.entry_id,
+            entry.branch_id,
+            entry.depth,
+            entry.turn_id,
+            int(bool(entry.viewers or entry.when)),
+            int(deleted),
+            encode(entry),
+        ),
+    )

@@ -1,0 +1,402 @@
+"""Writing turns and branches: the changes that a SQL store makes to its rows.
+
+The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
+in one file. Each function runs inside a write transaction that its caller has opened: when it raises, nothing has changed.
+Each begins by entering the session, which locks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.codec import decode_tree, encode, encode_tree, time_text
+from mnemosyne.errors import (
+    BranchExistsError,
+    BranchNotFoundError,
+    SessionExistsError,
+    StateOpError,
+    TurnNotPendingError,
+    VersionConflictError,
+)
+from mnemosyne.patch import apply_patch
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
+from mnemosyne.speech import named
+from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_entries import append_session_entries, write_session_entries
+from mnemosyne.stores.sql_messages import insert_messages
+from mnemosyne.stores.sql_sessions import (
+    Entered,
+    committed_place,
+    enter,
+    find_session,
+    has_branch,
+    head_of,
+)
+from mnemosyne.stores.sql_turns import BASE_BRANCH, find_turn, rebuild_state
+
+MAIN_BRANCH = "main"
+SNAPSHOT_EVERY = 50
+"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this, a branch."""
+
+
+def create_session(connection: Connection, start: SessionStart) -> SessionHead:
+    """Create a session with its first turns and entries; SessionExistsError."""
+    if not begin_session(connection, start, version=1):
+        raise SessionExistsError(start.session_id)
+    session = enter(connection, start.session_id)
+    append(connection, session, head_of(connection, session), start.turns, start.at)
+    head = head_of(connection, session)
+    write_session_entries(connection, session, head, start.entries)
+    return head
+
+
+def begin_session(connection: Connection, start: SessionStart, *, version: int) -> bool:
+    """Write a session without turns; says whether it was not there before."""
+    state = encode_tree(start.state)
+    connection.execute(
+        """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
+            VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session_id) DO NOTHING""",
+        (
+            connection.tenant,
+            start.session_id,
+            start.world_id,
+            start.locale,
+            MAIN_BRANCH,
+            0,
+            None if start.at is None else time_text(start.at),
+        ),
+    )
+    session = find_session(connection, start.session_id)
+    if session is None or session.version:
+        return False
+    key = session.key
+    connection.execute("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
+    connection.execute(
+        "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, 0, ?)", (key, BASE_BRANCH, state)
+    )
+    _insert_branch(connection, key, (MAIN_BRANCH, 0, None, 0, None, 0, 0), state)
+    return True
+
+
+def _insert_branch(connection: Connection, key: int, row: tuple[Any, ...], state: bytes) -> None:
+    connection.execute(
+        """INSERT INTO branches
+            (session, branch_id, ordinal, parent_branch, fork_depth, head_turn, head_depth, changes)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (key, *row),
+    )
+    connection.execute("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
+
+
+def append_turns(
+    connection: Connection, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
+) -> SessionHead:
+    """Commit finished turns after the active head; turns that are committed already are skipped."""
+    session = enter(connection, session_id)
+    before = head_of(connection, session)
+    appended = append(connection, session, before, turns, None)
+    after = head_of(connection, session) if appended else before
+    written = write_session_entries(connection, session, after, entries)
+    return moved(connection, session, after) if appended or written else before
+
+
+def append(
+    connection: Connection, session: Entered, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None
+) -> int:
+    """Commit finished turns after a head without moving the version; returns how many were new."""
+    parent_id, depth = head.turn_id, head.depth
+    for turn in turns:
+        status = turn_status(connection, session.key, turn.turn_id)
+        if status is TurnStatus.COMMITTED:
+            continue
+        if status is not None:
+            _forget(connection, session.key, turn.turn_id)
+        depth += 1
+        record = TurnRecord(
+            turn_id=turn.turn_id,
+            session_id=head.session_id,
+            branch_id=head.branch_id,
+            depth=depth,
+            parent_id=parent_id,
+            kind=turn.kind,
+            status=TurnStatus.COMMITTED,
+            messages=turn.messages,
+            created_at=at,
+        )
+        _insert(connection, session.key, record)
+        insert_messages(connection, session.key, record)
+        parent_id = turn.turn_id
+    if depth > head.depth:
+        abandon_pending(connection, session.key, head.branch_id)
+        _move_tip(connection, session.key, head.branch_id, parent_id, depth)
+    return depth - head.depth
+
+
+def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+
+    A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
+    """
+    session = enter(connection, record.session_id)
+    head = head_of(connection, session, record.branch_id)
+    record = replace(record, status=TurnStatus.PREPARED, messages=named(record.turn_id, record.messages))
+    status = turn_status(connection, session.key, record.turn_id)
+    if status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    if status is TurnStatus.PREPARED and _same(find_turn(connection, session, record.turn_id), record):
+        return head
+    _check_version(session, expected_version)
+    _check_place(head, record)
+    if status is not None:
+        _forget(connection, session.key, record.turn_id)
+    abandon_pending(connection, session.key, record.branch_id)
+    _insert(connection, session.key, record)
+    return moved(connection, session, head)
+
+
+def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    session = enter(connection, session_id)
+    record = find_turn(connection, session, commit.turn_id)
+    if record.status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    if record.status is TurnStatus.ABANDONED:
+        raise TurnNotPendingError(session_id, commit.turn_id)
+    head = head_of(connection, session, record.branch_id)
+    _check_version(session, expected_version)
+    _check_place(head, record)
+    (number,) = connection.execute(
+        "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
+        (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
+    ).fetchone()
+    if commit.report is not None:
+        connection.execute(
+            "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
+            (number, encode(commit.report)),
+        )
+    record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
+    _settle(connection, session.key, record, commit.state)
+    after = head_of(connection, session, record.branch_id)
+    write_session_entries(connection, session, after, [_at_turn(entry, record) for entry in commit.entries])
+    return moved(connection, session, after)
+
+
+def commit_numerical(
+    connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
+) -> SessionHead:
+    """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
+    session = enter(connection, record.session_id)
+    head = head_of(connection, session, record.branch_id)
+    status = turn_status(connection, session.key, record.turn_id)
+    if status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    _check_version(session, expected_version)
+    _check_place(head, record)
+    if status is not None:
+        _forget(connection, session.key, record.turn_id)
+    abandon_pending(connection, session.key, record.branch_id)
+    record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
+    _insert(connection, session.key, record)
+    _settle(connection, session.key, record, state)
+    return moved(connection, session, head_of(connection, session, record.branch_id))
+
+
+def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
+    """Open a branch after a committed turn (None = before the first) and make it the active one."""
+    session = enter(connection, session_id)
+    open_branch(connection, session, turn_id, branch_id)
+    return moved(connection, session, head_of(connection, session, branch_id))
+
+
+def open_branch(connection: Connection, session: Entered, turn_id: str | None, branch_id: str) -> None:
+    """Open a branch and make it the active one without moving the version."""
+    if not branch_id:
+        raise ValueError("A branch needs a name: branch_id is empty.")
+    if has_branch(connection, session.key, branch_id):
+        raise BranchExistsError(session.session_id, branch_id)
+    parent, depth = (None, 0) if turn_id is None else committed_place(connection, session, turn_id)
+    state, changes = rebuild_state(connection, session, turn_id)
+    (ordinal,) = connection.execute("SELECT count(*) FROM branches WHERE session = ?", (session.key,)).fetchone()
+    row = (branch_id, ordinal, parent, depth, turn_id, depth, changes)
+    _insert_branch(connection, session.key, row, encode_tree(state))
+    _activate(connection, session.key, branch_id)
+
+
+def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:
+    """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
+    session = enter(connection, session_id)
+    head = head_of(connection, session, branch_id)
+    if session.active_branch == branch_id:
+        return head
+    _activate(connection, session.key, branch_id)
+    return moved(connection, session, head)
+
+
+def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
+    """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
+    key = enter(connection, session_id).key
+    if prefetch is None:
+        connection.execute("DELETE FROM prefetches WHERE session = ?", (key,))
+        return
+    if not has_branch(connection, key, prefetch.branch_id):
+        raise BranchNotFoundError(session_id, prefetch.branch_id)
+    connection.execute(
+        """INSERT INTO prefetches (session, branch_id, depth, body) VALUES (?, ?, ?, ?)
+            ON CONFLICT (session, branch_id) DO UPDATE SET depth = excluded.depth, body = excluded.body
+            WHERE excluded.depth >= prefetches.depth""",
+        (key, prefetch.branch_id, prefetch.depth, encode(prefetch)),
+    )
+
+
+def append_entries(connection: Connection, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+    """Add entries of turns that were committed before; those that are there already are skipped. No version moves."""
+    return append_session_entries(connection, enter(connection, session_id), entries)
+
+
+def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
+    """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
+    session = enter(connection, session_id)
+    branch_id, depth = committed_place(connection, session, summary.turn_id)
+    if summary.summary.updated_at is not None:
+        time_text(summary.summary.updated_at)
+    put_summary(connection, session.key, (branch_id, depth, summary.turn_id), encode(summary.summary))
+
+
+def put_summary(connection: Connection, key: int, place: tuple[str, int, str], body: bytes | None) -> None:
+    """Write what a path has as its summary from a turn on (None: nothing any more)."""
+    connection.execute(
+        """INSERT INTO summaries (session, branch_id, depth, turn_id, body) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (session, branch_id, depth) DO UPDATE SET turn_id = excluded.turn_id, body = excluded.body""",
+        (key, *place, body),
+    )
+
+
+def moved(connection: Connection, session: Entered, head: SessionHead) -> SessionHead:
+    """Count a write to the session and return `head` at its new version."""
+    connection.execute("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    return replace(head, version=session.version + 1)
+
+
+def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
+    """Mark the turn that waits on a branch abandoned, if there is one."""
+    connection.execute(
+        "UPDATE turns SET status = 'abandoned' WHERE session = ? AND branch_id = ? AND status = 'prepared'",
+        (key, branch_id),
+    )
+
+
+def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | None:
+    """Return how far a turn has come, or None when there is none of this id."""
+    row = connection.execute("SELECT status FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id)).fetchone()
+    return None if row is None else TurnStatus(row[0])
+
+
+def _settle(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+    """Give a turn that has just become committed its messages, its state and the head of its branch."""
+    insert_messages(connection, key, record)
+    _move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
+    if state is not None or record.ops:
+        _write_state(connection, key, record, state)
+
+
+def _write_state(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+    """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
+    here = (key, record.branch_id)
+    before, changes = connection.execute(
+        """SELECT s.state, b.changes FROM branch_states AS s JOIN branches AS b USING (session, branch_id)
+            WHERE s.session = ? AND s.branch_id = ?""",
+        here,
+    ).fetchone()
+    try:
+        replayed = encode_tree(apply_patch(decode_tree(before), record.ops)) if record.ops else before
+    except StateOpError:
+        if state is None:
+            raise
+        replayed = b""
+    after = replayed if state is None else encode_tree(state)
+    if after == replayed == before:
+        return
+    changes = 0 if after != replayed or changes + 1 >= SNAPSHOT_EVERY else changes + 1
+    if changes == 0:
+        connection.execute(
+            "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, ?, ?)", (*here, record.depth, after)
+        )
+    connection.execute("UPDATE branch_states SET state = ? WHERE session = ? AND branch_id = ?", (after, *here))
+    connection.execute("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
+
+
+def _insert(connection: Connection, key: int, record: TurnRecord) -> None:
+    waiting = record.status is not TurnStatus.COMMITTED
+    (number,) = connection.execute(
+        """INSERT INTO turns (session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at,
+            anchors, ops, draft, plan) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number""",
+        (
+            key,
+            record.turn_id,
+            record.branch_id,
+            record.depth,
+            record.parent_id,
+            record.kind.value,
+            record.status.value,
+            record.fingerprint,
+            None if record.created_at is None else time_text(record.created_at),
+            encode(record.anchors) if record.anchors else None,
+            encode(record.ops) if record.ops else None,
+            encode(record.messages) if waiting else None,
+            None if record.plan is None else encode(record.plan),
+        ),
+    ).fetchone()
+    if record.receipt is not None or record.prompt is not None:
+        papers = (None if paper is None else encode(paper) for paper in (record.receipt, record.prompt))
+        connection.execute("INSERT INTO papers (turn, receipt, prompt) VALUES (?, ?, ?)", (number, *papers))
+
+
+def _forget(connection: Connection, key: int, turn_id: str) -> None:
+    """Remove a turn that is not committed, so that its id can be written anew."""
+    connection.execute(
+        "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
+    )
+    connection.execute("DELETE FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id))
+
+
+def _move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
+    connection.execute(
+        "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
+        (turn_id, depth, key, branch_id),
+    )
+
+
+def _activate(connection: Connection, key: int, branch_id: str) -> None:
+    connection.execute("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
+
+
+def _head_of_turn(connection: Connection, session: Entered, record: TurnRecord) -> SessionHead:
+    branch_id, _ = committed_place(connection, session, record.turn_id)
+    return head_of(connection, session, branch_id)
+
+
+def _check_version(session: Entered, expected: int) -> None:
+    if session.version != expected:
+        raise VersionConflictError(session.session_id, expected, session.version)
+
+
+def _check_place(head: SessionHead, record: TurnRecord) -> None:
+    if (record.parent_id, record.depth) != (head.turn_id, head.depth + 1):
+        raise ValueError(
+            f"Turn {record.turn_id!r} says it follows {record.parent_id!r} at depth {record.depth}, but the head of branch "
+            f"{head.branch_id!r} is {head.turn_id!r} at depth {head.depth}. Make the record from the head."
+        )
+
+
+def _same(stored: TurnRecord, given: TurnRecord) -> bool:
+    """Compare what the caller decided; the time of writing may differ between two calls."""
+    return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
+
+
+def _at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
+    return replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
