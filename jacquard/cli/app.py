@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import packs, sessions, turns
+from jacquard.cli import documents, packs, sessions, turns
 
 app = typer.Typer(
     name="jacquard",
@@ -31,9 +31,11 @@ for command in (
     sessions.fork,
     sessions.switch,
     sessions.explain,
+    documents.schema,
 ):
     app.command()(command)
 app.command("import")(packs.import_)
+app.add_typer(documents.doc)
 
 
 def main() -> None:

@@ -1,0 +1,238 @@
+"""`jacquard schema` and `jacquard doc` as a user types them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+import pytest
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from jacquard.build import open_workshop
+from jacquard.cli.app import app
+from mnemosyne.document_json import document_from_json
+from mnemosyne.schema.document import (
+    MessageIndexRange,
+    ModelUsage,
+    ModelUsageStage,
+    Summary,
+    Task,
+    TaskStatus,
+    ToolCall,
+    ToolCallStatus,
+    ToolProvider,
+)
+from mnemosyne.schema.evidence import (
+    BlockType,
+    ContextBlock,
+    Evidence,
+    EvidenceLinks,
+    EvidenceSource,
+    EvidenceType,
+    Priority,
+    SourceKind,
+)
+from mnemosyne.schema.record import PathSummary
+from mnemosyne.schema.session import Ref
+
+ROOT = Path(__file__).parents[1]
+FOREST = ROOT / "examples" / "whispering_forest"
+EXAMPLES = ROOT / "tests" / "mnemosyne" / "session_documents"
+AT = datetime(2026, 2, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args, code=0):
+        done = CliRunner().invoke(app, [str(arg) for arg in args])
+        assert done.exit_code == code, done.output
+        return done
+
+    return call
+
+
+async def _fill(store_path, world):
+    """Play a turn and keep with it one of everything that a session can hold."""
+    async with open_workshop(store_path, world=world, embedder="none") as workshop:
+        await workshop.ensure_session("demo")
+        turn = await workshop.engine.prepare_turn("demo", "那把钥匙是不是开启神庙的?")
+        ref = Ref(evidence_id="lookup", selector="lines:1-1")
+        await workshop.engine.commit_assistant_message("demo", "<content>是的。</content>", refs=[ref])
+        store = workshop.store
+        for each in turn.evidences:
+            await store.put_evidence("demo", each)
+        lookup = Evidence(
+            evidence_id="lookup",
+            type=EvidenceType.TOOL_RESULT,
+            source=EvidenceSource(kind=SourceKind.TOOL, name="find_key", uri="mcp://keys/7"),
+            content="第一行\n第二行",
+            confidence=0.9,
+            metadata={"tags": {"topic": "key"}},
+            links=EvidenceLinks(tool_call_id="c1"),
+            created_at=AT,
+            extra={"shelf": [1, {"x": None}]},
+        )
+        await store.put_evidence("demo", lookup)
+        block = ContextBlock(
+            block_id="b1", block_type=BlockType.EVIDENCE, priority=Priority.HIGH, token_estimate=4, refs=(ref,)
+        )
+        await store.put_context_blocks("demo", [*turn.context_blocks, block])
+        call = ToolCall(
+            tool_call_id="c1",
+            tool="find_key",
+            provider=ToolProvider(name="keys"),
+            called_at=AT,
+            args_digest={"name": "神庙"},
+            status=ToolCallStatus.TIMEOUT,
+            duration_ms=12,
+            result_evidence_ids=("lookup",),
+            task_id="t1",
+        )
+        await store.append_tool_calls("demo", [call])
+        usage = ModelUsage(
+            model_usage_id="u1", provider="x", model="m", stage=ModelUsageStage.ANSWER, prompt_tokens=7, total_tokens=7
+        )
+        await store.append_model_usage("demo", [usage])
+        tasks = [Task(task_id="t1", name="find"), Task(task_id="t2", depends_on=("t1",), status=TaskStatus.FAILED)]
+        await store.upsert_tasks("demo", tasks)
+        head = await store.head("demo")
+        summary = Summary(
+            content="他们找到了钥匙。",
+            updated_at=AT,
+            message_index_range=MessageIndexRange(from_index=1, to_index=4),
+        )
+        assert head.turn_id is not None
+        path = PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=summary)
+        await store.save_summary("demo", path)
+        await store.patch_session("demo", {"meta": {"locale": "zh-CN", "colour": "red"}, "x_note": [1]})
+
+
+def test_a_played_session_goes_out_and_comes_back_without_loss(run, tmp_path):
+    anyio.run(_fill, tmp_path / "one", FOREST / "zh")
+    run("doc", "export", "demo", "--store", "one", "--out", "demo.json")
+    data = json.loads(Path("demo.json").read_text(encoding="utf-8"))
+    assert run("doc", "validate", "demo.json").exit_code == 0
+    session = data["session"]
+    assert session["messages"][-1]["refs"] == [{"evidence_id": "lookup", "selector": "lines:1-1"}]
+    assert session["summary"]["message_index_range"] == {"from": 1, "to": 4}
+    assert [task["task_id"] for task in session["task_state"]["todo_list"]["tasks"]] == ["t1", "t2"]
+    assert session["tool_state"]["tool_calls"][0]["status"] == "timeout"
+    assert session["model_usage"][0]["stage"] == "answer"
+    assert data["evidences"]["lookup"]["shelf"] == [1, {"x": None}]
+    assert len(data["evidences"]) > 1
+    assert "b1" in {block["block_id"] for block in data["context_blocks"]}
+    assert data["x_note"] == [1]
+    run("doc", "import", "demo.json", "--store", "two")
+    again = json.loads(run("doc", "export", "demo", "--store", "two").stdout)
+    assert again == data
+    told = json.loads(run("doc", "import", "demo.json", "--store", "one", "--json").stdout)
+    assert told["branch_id"] == "main"
+    assert json.loads(run("doc", "export", "demo", "--store", "one").stdout) == data
+    run("doc", "import", "demo.json", "--store", "two", "--session", "other")
+    other = json.loads(run("doc", "export", "other", "--store", "two").stdout)
+    assert other["session"]["session_id"] == "other"
+    assert other["session"]["messages"] == session["messages"]
+
+
+@pytest.mark.parametrize("name", ["full", "smallest"])
+def test_the_examples_of_the_specification_go_in_and_out(run, name):
+    file = EXAMPLES / f"{name}.json"
+    done = run("doc", "validate", file)
+    assert "is a good session document" in done.stdout
+    assert "warning: " in done.stderr
+    run("doc", "import", file, "--store", "s")
+    again = json.loads(run("doc", "export", "uuid", "--store", "s").stdout)
+    for message in again["session"]["messages"]:
+        message.pop("message_id", None)
+    assert again == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_every_fault_is_told_with_its_path(run, tmp_path):
+    data = json.loads((EXAMPLES / "full.json").read_text(encoding="utf-8"))
+    data["session"]["messages"][2]["role"] = "usr"
+    data["context_blocks"][0]["refs"][0]["evidence_id"] = "gone"
+    del data["evidences"]["uuid"]["source"]["kind"]
+    Path("bad.json").write_text(json.dumps(data), encoding="utf-8")
+    told = run("doc", "validate", "bad.json", code=1).stderr
+    assert "session.messages[2].role: 'usr' is none of system, user, assistant, tool" in told
+    assert "context_blocks[0].refs[0].evidence_id: no evidence has the id 'gone'" in told
+    assert "evidences.uuid.source.kind: is missing" in told
+    assert "3 errors in bad.json." in told
+    answer = json.loads(run("doc", "validate", "bad.json", "--json", code=1).stdout)
+    assert (answer["ok"], len(answer["errors"])) == (False, 3)
+    assert answer["warnings"]
+    assert "bad.json is no session document" in run("doc", "import", "bad.json", "--store", "s", code=1).stderr
+    assert "There is no session" in run("doc", "export", "uuid", "--store", "s", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b'{"a": 1,}', "x.json:1:9: "),
+        (b'{\n  "a": [1\n}', "x.json:3:1: "),
+        (b"", "x.json:1:1: "),
+        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"a": 1, "a": 2}', 'the key "a" twice'),
+        (b"{\n\xff}", "x.json:2: byte 2 is no UTF-8"),
+        (b"[" * 100_000, "nested too deep"),
+        (b"1" * 5000, "x.json: "),
+        (b"[]", "The document is a list, not an object."),
+    ],
+)
+def test_bad_json_is_told_with_line_and_column(run, data, told):
+    Path("x.json").write_bytes(data)
+    assert told in run("doc", "validate", "x.json", code=1).stderr
+    if data != b"[]":
+        assert told in run("doc", "import", "x.json", code=1).stderr
+        assert told in run("doc", "migrate", "x.json", code=1).stderr
+
+
+def test_a_file_that_is_not_there(run):
+    assert "gone.json" in run("doc", "validate", "gone.json", code=1).stderr
+
+
+def test_a_draft_is_migrated_into_another_file(run):
+    draft = {
+        "meta": {"conversation_id": "c1"},
+        "session": {"messages": [{"role": "user", "content": "half \ud83d"}]},
+    }
+    Path("old.json").write_text(json.dumps(draft), encoding="utf-8")
+    assert "doc migrate" not in run("doc", "validate", "old.json", code=1).stdout
+    done = run("doc", "migrate", "old.json", "--out", "new.json")
+    assert "renamed meta.conversation_id to session.session_id" in done.stderr
+    assert json.loads(Path("old.json").read_text(encoding="utf-8")) == draft
+    new = json.loads(Path("new.json").read_text(encoding="utf-8"))
+    assert document_from_json(new).session.session_id == "c1"
+    assert json.loads(run("doc", "migrate", "old.json").stdout) == new
+    Path("newer.json").write_text(json.dumps({**new, "schema_version": "2.0"}), encoding="utf-8")
+    told = run("doc", "migrate", "newer.json", "--out", "n.json", code=1).stderr
+    assert "version 2.0 cannot be brought to version 1.0: it was written by a newer release" in told
+    assert not Path("n.json").exists()
+    assert sorted(each.name for each in Path().iterdir()) == ["new.json", "newer.json", "old.json"]
+
+
+@pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"]])
+def test_schemas_are_printed(run, name):
+    Draft202012Validator.check_schema(json.loads(run("schema", *name).stdout))
+
+
+def test_an_unknown_schema(run):
+    run("schema", "dream", code=2)
+
+
+def test_the_package_of_a_woven_turn_is_valid(run):
+    turn = json.loads(
+        run(
+            *("weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
+            *("--input", "Is that the key that opens the temple?"),
+        ).stdout
+    )
+    schema = json.loads(run("schema", "package").stdout)
+    Draft202012Validator(schema).validate(turn["package"])
+    assert set(turn["package"]) == set(schema["properties"])
+    assert turn["package"]["evidence"]
