@@ -12,6 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.protocols import Store
+from mnemosyne.schema.document import Session, SessionDocument
+from mnemosyne.schema.evidence import (
+    BlockType,
+    ContextBlock,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    Priority,
+    SourceKind,
+)
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import (
@@ -95,12 +105,31 @@ def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
     return MemoryEntry(entry_id=entry_id, scope=WORLD_SCOPE, chain=Chain.LORE, kind="encyclopedia", text=text, **fields)
 
 
-async def everything(store: Store) -> tuple[Any, ...]:
-    """Return all that can be read of the session, to see that nothing has changed."""
-    heads = await store.branches(SESSION)
-    windows = [await store.window(SESSION, message_limit=1000, branch_id=head.branch_id) for head in heads]
-    chains = [await store.entries_after(SCOPE, chain, 0, 1000) for chain in (Chain.HISTORY, Chain.EVENT)]
-    return heads, windows, chains, await store.sessions()
+def told(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
+    """Return a document that says these messages; `fields` are those of the document."""
+    return SessionDocument(session=Session(session_id=session_id, messages=messages), **fields)
+
+
+def evidence(evidence_id: str, content: str = "", **fields: Any) -> Evidence:
+    """Return an evidence from a document."""
+    source = EvidenceSource(kind=SourceKind.RAG, name="lib", uri=f"doc://{evidence_id}")
+    given: dict[str, Any] = {"type": EvidenceType.RAG_DOC, "source": source, "content": content or evidence_id} | fields
+    return Evidence(evidence_id=evidence_id, **given)
+
+
+def block(block_id: str, **fields: Any) -> ContextBlock:
+    """Return a block of evidence of middling weight."""
+    given: dict[str, Any] = {"block_type": BlockType.EVIDENCE, "priority": Priority.MEDIUM} | fields
+    return ContextBlock(block_id=block_id, **given)
+
+
+async def everything(store: Store, session_id: str = SESSION) -> tuple[Any, ...]:
+    """Return all that can be read of a session, to see that nothing has changed."""
+    heads = await store.branches(session_id)
+    windows = [await store.window(session_id, message_limit=1000, branch_id=head.branch_id) for head in heads]
+    documents = [await store.get_session(session_id, branch_id=head.branch_id) for head in heads]
+    chains = [await store.entries_after(session_scope(session_id), chain, 0, 1000) for chain in Chain]
+    return heads, windows, documents, chains, await store.sessions(), await store.audits()
 
 
 async def play(store: Store, turn_id: str, amount: int | None = None, text: str = "hello") -> SessionHead:
@@ -118,16 +147,24 @@ class StoreTests:
 
     persistent = True
 
-    async def make_store(self, folder: Path) -> Store:
-        """Return a store that keeps its data below `folder`."""
-        raise TypeError(f"{type(self).__name__} must say how its store is made: async def make_store(self, folder)")
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        """Return a store of this tenant that keeps its data below `folder`."""
+        raise TypeError(
+            f"{type(self).__name__} must say how its store is made: async def make_store(self, folder, tenant='default')"
+        )
+
+    @asynccontextmanager
+    async def empty(self, folder: Path, tenant: str = "default") -> AsyncIterator[Store]:
+        """Give a store as `make_store` makes it, and close it."""
+        store = await self.make_store(folder, tenant)
+        try:
+            yield store
+        finally:
+            await store.close()
 
     @asynccontextmanager
     async def opened(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
         """Give a store that holds one session with these turns, and close it."""
-        store = await self.make_store(folder)
-        try:
+        async with self.empty(folder) as store:
             await store.create_session(start(*turns))
             yield store
-        finally:
-            await store.close()

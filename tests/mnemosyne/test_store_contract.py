@@ -1,6 +1,9 @@
+"""The shipped contract suite on every store."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file import FileStore
@@ -10,17 +13,19 @@ from mnemosyne.testing.store import StoreContract
 
 
 class TestSqliteStore(StoreContract):
-    async def make_store(self, folder: Path) -> Store:
-        return SqliteStore(folder / "store.db")
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return SqliteStore(folder / "store.db", tenant=tenant)
 
 
 class TestMemoryStore(StoreContract):
     persistent = False
 
-    async def make_store(self, folder: Path) -> Store:
-        return MemoryStore()
+    memories: ClassVar[dict[Path, MemoryStore]] = {}
+
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return self.memories.setdefault(folder, MemoryStore()).for_tenant(tenant)
 
 
 class TestFileStore(StoreContract):
-    async def make_store(self, folder: Path) -> Store:
-        return FileStore(folder / "store")
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return FileStore(folder / "store", tenant)

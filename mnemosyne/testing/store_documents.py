@@ -1,0 +1,359 @@
+"""What a Store promises about session documents: the second view of what the turn tree holds (rule 9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mnemosyne.errors import (
+    BranchNotFoundError,
+    SchemaValidationError,
+    SessionNotFoundError,
+    TurnNotFoundError,
+    VersionConflictError,
+)
+from mnemosyne.protocols import Store
+from mnemosyne.schema.document import (
+    Actor,
+    AgentInfo,
+    MessageIndexRange,
+    Meta,
+    ModelUsage,
+    SessionDocument,
+    Summary,
+    Task,
+    TaskState,
+    TaskStatus,
+    TodoList,
+    ToolCall,
+    ToolState,
+)
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import PathSummary
+from mnemosyne.schema.session import Ref, Role, TurnStatus
+from mnemosyne.testing.store_samples import (
+    AT,
+    SCOPE,
+    SESSION,
+    StoreTests,
+    block,
+    earned,
+    everything,
+    evidence,
+    imported,
+    memory,
+    play,
+    prepared,
+    replies,
+    says,
+    told,
+)
+
+
+def whole(session_id: str = SESSION) -> SessionDocument:
+    """Return a document with something in every place."""
+    ref = Ref(evidence_id="e2", selector="char:0-2", hash="ab", extra={"note": 1})
+    bare = told(
+        says("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
+        says("In the <well>.", Role.ASSISTANT, message_id="m2", refs=(ref,)),
+        session_id=session_id,
+    )
+    session = replace(
+        bare.session,
+        summary=Summary(
+            content="They look for a key.",
+            updated_at=AT,
+            message_index_range=MessageIndexRange(from_index=1, to_index=1, extra={"x": {}}),
+        ),
+        task_state=TaskState(
+            todo_list=TodoList(
+                tasks=(Task(task_id="b", name="find it"), Task(task_id="a", status=TaskStatus.FAILED, error="lost")),
+                extra={"open": True},
+            )
+        ),
+        tool_state=ToolState(
+            tool_calls=(ToolCall(tool_call_id="c1", tool="dig", called_at=AT, args_digest={"deep": [1]}),),
+            extra={"kept": "yes"},
+        ),
+        model_usage=(ModelUsage(model_usage_id="u1", model="m", params={"t": 0.5}, total_tokens=7),),
+        extra={"chapter": 3},
+    )
+    return replace(
+        bare,
+        meta=Meta(
+            locale="zh",
+            created_at=AT,
+            updated_at=AT,
+            actor=Actor(user_id="lin", user_role="player", agent=AgentInfo(agent_id="dm", extra={"v": 1})),
+            extra={"source": "test"},
+        ),
+        session=session,
+        evidences={each.evidence_id: each for each in (evidence("e2", "a rope", created_at=AT), evidence("e1"))},
+        context_blocks=(block("k2", content="deep", refs=(ref,)), block("k1", extra={"n": 1})),
+        extra={"app": {"build": 9}},
+    )
+
+
+def path_summary(turn_id: str, content: str) -> PathSummary:
+    """Return a rolling summary of a turn's path."""
+    return PathSummary(turn_id=turn_id, branch_id="", depth=0, summary=Summary(content=content, updated_at=AT))
+
+
+async def contents(store: Store, branch_id: str | None = None) -> list[str]:
+    """Return what the path to a head says."""
+    window = await store.window(SESSION, message_limit=1000, branch_id=branch_id)
+    return [placed.message.content for placed in window.messages]
+
+
+class StoreDocuments(StoreTests):
+    """Whole documents in and out, messages appended, summaries and late entries."""
+
+    async def test_rule_9_a_played_session_reads_as_a_document(self, tmp_path: Path) -> None:
+        """The messages on the path to the head, in the order said, whatever the turns were."""
+        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+            await play(store, "t1", 5)
+            head = await store.head(SESSION)
+            await store.save_prepared(prepared(head, "t2", "not yet"), expected_version=head.version)
+            document = await store.get_session(SESSION)
+            assert document is not None
+            window = await store.window(SESSION, message_limit=99)
+            assert document.session.messages == tuple(placed.message for placed in window.messages)
+            assert document.session.session_id == SESSION
+            assert document.meta == Meta(locale="en", created_at=AT)
+            await store.fork(SESSION, "p001", "side")
+            await play(store, "t3", text="aside")
+            side = await store.get_session(SESSION)
+            assert side is not None
+            assert [each.content for each in side.session.messages] == ["ask p001", "tell p001", "aside", "reply t3"]
+            assert await store.get_session(SESSION, branch_id="main") == document
+            assert await store.get_session("nobody") is None
+            with pytest.raises(BranchNotFoundError):
+                await store.get_session(SESSION, branch_id="nowhere")
+
+    async def test_rule_9_a_document_reads_as_a_session(self, tmp_path: Path) -> None:
+        """All of it comes back as it was, every part in its order, and its messages are a turn like any other."""
+        async with self.empty(tmp_path) as store:
+            given = whole()
+            done = await store.put_session(SESSION, given)
+            assert (done.version, done.success, done.error) == (1, True, None)
+            assert await store.get_session(SESSION) == given
+            window = await store.window(SESSION, message_limit=9)
+            assert [placed.message for placed in window.messages] == list(given.session.messages)
+            assert (window.head.depth, window.head.branch_id, window.head.version) == (1, "main", 1)
+            assert (window.head.world_id, window.state) == ("", {})
+            assert window.summary is not None
+            assert window.summary.summary == given.session.summary
+            assert await store.list_evidences(SESSION) == tuple(given.evidences.values())
+            assert await store.list_context_blocks(SESSION) == given.context_blocks
+            found = await store.entries_after(SCOPE, Chain.HISTORY, 0, 9)
+            assert [each.entry.text for each in found] == [each.content for each in given.session.messages]
+            await play(store, "t1", None)
+            grown = await store.get_session(SESSION)
+            assert grown is not None
+            assert grown.session.messages[:2] == given.session.messages
+            assert replace(grown, session=replace(grown.session, messages=given.session.messages)) == given
+
+    async def test_a_document_that_goes_on_is_one_more_turn(self, tmp_path: Path) -> None:
+        """The same again is no turn; what is new at the end is one; a message's id may be left out."""
+        async with self.empty(tmp_path) as store:
+            await store.put_session(SESSION, told(says("a"), replies("b")), expected_version=0)
+            first = await store.head(SESSION)
+            await store.put_session(SESSION, told(says("a"), replies("b")))
+            again = await store.head(SESSION)
+            assert (again.turn_id, again.depth, again.branch_id) == (first.turn_id, 1, "main")
+            await store.put_session(SESSION, told(says("a"), replies("b"), says("c"), replies("d"), says("e")))
+            assert await contents(store) == ["a", "b", "c", "d", "e"]
+            assert (await store.head(SESSION)).depth == 2
+            assert len(await store.branches(SESSION)) == 1
+
+    async def test_a_document_that_tells_it_otherwise_is_a_branch(self, tmp_path: Path) -> None:
+        """From the last whole turn that both share; nothing said is lost."""
+        async with self.opened(tmp_path, imported("p001"), imported("p002"), imported("p003")) as store:
+            await store.put_session(
+                SESSION, told(says("ask p001"), replies("tell p001"), says("ask p002"), replies("no"))
+            )
+            head = await store.head(SESSION)
+            assert head.branch_id != "main"
+            assert await contents(store) == ["ask p001", "tell p001", "ask p002", "no"]
+            assert len(await contents(store, "main")) == 6
+            assert head.lineage[1].branch_id == "main"
+            assert head.lineage[1].upto_depth == 1
+            await store.put_session(SESSION, told(says("ask p001"), replies("tell p001")))
+            assert await contents(store) == ["ask p001", "tell p001"]
+            await store.put_session(SESSION, told())
+            assert await contents(store) == []
+            assert len(await store.branches(SESSION)) == 4
+            assert len(await contents(store, "main")) == 6
+
+    async def test_a_document_replaces_all_but_messages(self, tmp_path: Path) -> None:
+        """What it does not hold any more is gone, and what it holds stands in its order."""
+        async with self.empty(tmp_path) as store:
+            given = whole()
+            await store.put_session(SESSION, given)
+            turned = replace(
+                given,
+                meta=None,
+                session=replace(
+                    given.session,
+                    summary=None,
+                    task_state=TaskState(todo_list=TodoList(tasks=given.session.task_state.todo_list.tasks[::-1])),
+                    tool_state=None,
+                    model_usage=None,
+                ),
+                evidences={"e1": given.evidences["e1"], "e3": evidence("e3"), "e2": given.evidences["e2"]},
+                context_blocks=(),
+                extra={},
+            )
+            await store.put_session(SESSION, turned)
+            assert await store.get_session(SESSION) == turned
+            assert (await store.window(SESSION, message_limit=0)).summary is None
+            assert (await store.head(SESSION)).branch_id == "main"
+
+    async def test_a_document_takes_the_place_of_a_pending_turn(self, tmp_path: Path) -> None:
+        """A turn that waits for a reply is abandoned."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            head = await store.head(SESSION)
+            await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
+            await store.put_session(SESSION, told(says("ask p001"), replies("tell p001"), says("else")))
+            assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
+            assert (await store.window(SESSION, message_limit=0)).pending is None
+
+    async def test_documents_that_cannot_be_written_change_nothing(self, tmp_path: Path) -> None:
+        """Rules 2 and 3 for documents: another session's, doubled ids, stale versions, a patch that makes no document."""
+        async with self.empty(tmp_path) as store:
+            with pytest.raises(VersionConflictError) as caught:
+                await store.put_session(SESSION, whole(), expected_version=3)
+            assert (caught.value.expected, caught.value.found) == (3, 0)
+            with pytest.raises(SchemaValidationError):
+                await store.put_session(SESSION, whole("s9"))
+            assert await store.sessions() == ()
+            version = (await store.put_session(SESSION, whole())).version
+            before = await everything(store)
+            twice = replace(whole(), context_blocks=(block("k"), block("k")))
+            with pytest.raises(SchemaValidationError, match="k"):
+                await store.put_session(SESSION, twice)
+            wrong_key = replace(whole(), evidences={"other": evidence("e1")})
+            with pytest.raises(SchemaValidationError):
+                await store.put_session(SESSION, wrong_key)
+            with pytest.raises(VersionConflictError):
+                await store.put_session(SESSION, told(), expected_version=version - 1)
+            with pytest.raises(VersionConflictError):
+                await store.patch_session(SESSION, {"meta": None}, expected_version=version - 1)
+            with pytest.raises(SchemaValidationError):
+                await store.patch_session(SESSION, {"session": {"messages": "none"}})
+            with pytest.raises(SchemaValidationError):
+                await store.patch_session(SESSION, {"session": {"session_id": "s9"}})
+            with pytest.raises(SessionNotFoundError):
+                await store.patch_session("nobody", {})
+            assert await everything(store) == before
+
+    async def test_a_merge_patch_changes_what_it_names(self, tmp_path: Path) -> None:
+        """RFC 7386 by JSON names: objects merge, null removes, lists are replaced whole."""
+        async with self.empty(tmp_path) as store:
+            given = whole()
+            version = (await store.put_session(SESSION, given)).version
+            patch = {
+                "meta": {"locale": "en", "actor": None},
+                "evidences": {"e1": None},
+                "context_blocks": [],
+                "season": "winter",
+            }
+            done = await store.patch_session(SESSION, patch, expected_version=version)
+            assert done.version == (await store.head(SESSION)).version > version
+            found = await store.get_session(SESSION)
+            assert found is not None
+            assert found.meta is not None
+            assert (found.meta.locale, found.meta.actor, found.meta.created_at) == ("en", None, AT)
+            assert (list(found.evidences), found.context_blocks) == (["e2"], ())
+            assert found.extra == {**given.extra, "season": "winter"}
+            assert found.session == given.session
+            messages = [{"role": "user", "content": "only this", "at": AT.isoformat()}]
+            await store.patch_session(SESSION, {"session": {"messages": messages}})
+            assert await contents(store) == ["only this"]
+            assert await contents(store, "main") == [each.content for each in given.session.messages]
+
+    async def test_appended_messages_are_a_turn(self, tmp_path: Path) -> None:
+        """Without a key each call is a new one; a stale version is refused; no messages are no turn."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            version = (await store.head(SESSION)).version
+            one = await store.append_messages(SESSION, (says("a"), replies("b")), expected_version=version)
+            two = await store.append_messages(SESSION, (says("a"), replies("b")))
+            assert version < one.version < two.version == (await store.head(SESSION)).version
+            assert (await store.append_messages(SESSION, ())).version == two.version
+            assert await contents(store) == ["ask p001", "tell p001", "a", "b", "a", "b"]
+            assert [each.depth for each in await store.turns(SESSION, limit=9)] == [1, 2, 3]
+            before = await everything(store)
+            with pytest.raises(VersionConflictError):
+                await store.append_messages(SESSION, (says("c"),), expected_version=version)
+            with pytest.raises(SessionNotFoundError):
+                await store.append_messages("nobody", (says("c"),))
+            assert await everything(store) == before
+
+    async def test_rule_4_messages_under_one_key_are_written_once(self, tmp_path: Path) -> None:
+        """Also by a caller whose version is old by then, and on another branch; another key is another turn."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            version = (await store.head(SESSION)).version
+            one = await store.append_messages(SESSION, (says("a"),), idempotency_key="k1", expected_version=version)
+            again = await store.append_messages(SESSION, (says("a"),), idempotency_key="k1", expected_version=version)
+            assert again.version == one.version
+            assert await contents(store) == ["ask p001", "tell p001", "a"]
+            await store.append_messages(SESSION, (says("b"),), idempotency_key="钥匙 \ud800")
+            await store.append_messages(SESSION, (says("b"),), idempotency_key="钥匙 \ud800")
+            await store.fork(SESSION, "p001", "side")
+            await store.append_messages(SESSION, (says("a"),), idempotency_key="k1")
+            assert await contents(store) == ["ask p001", "tell p001"]
+            assert await contents(store, "main") == ["ask p001", "tell p001", "a", "b"]
+
+    async def test_summaries_follow_the_path(self, tmp_path: Path) -> None:
+        """The newest on the path counts, on every branch that has its turn; no version moves."""
+        async with self.opened(tmp_path, imported("p1"), imported("p2"), imported("p3")) as store:
+            version = (await store.head(SESSION)).version
+            assert (await store.window(SESSION, message_limit=0)).summary is None
+            await store.save_summary(SESSION, path_summary("p3", "three"))
+            await store.save_summary(SESSION, path_summary("p1", "one"))
+            found = (await store.window(SESSION, message_limit=0)).summary
+            assert found == replace(path_summary("p3", "three"), branch_id="main", depth=3)
+            await store.save_summary(SESSION, path_summary("p3", "better"))
+            assert (await store.head(SESSION)).version == version
+            document = await store.get_session(SESSION)
+            assert document is not None
+            assert document.session.summary == path_summary("", "better").summary
+            await store.fork(SESSION, "p2", "side")
+            found = (await store.window(SESSION, message_limit=0)).summary
+            assert found is not None
+            assert (found.summary.content, found.turn_id) == ("one", "p1")
+            await store.fork(SESSION, None, "fresh")
+            assert (await store.window(SESSION, message_limit=0)).summary is None
+            for turn_id in ("nothing", "t9"):
+                with pytest.raises(TurnNotFoundError):
+                    await store.save_summary(SESSION, path_summary(turn_id, "x"))
+
+    async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
+        """They are found after what was written before, once; no version moves."""
+        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+            await store.append_turns(SESSION, (), (memory("e0"),))
+            head = await store.head(SESSION)
+            seen = (await store.entries_after(SCOPE, Chain.EVENT, 0, 9))[-1].sequence
+            late = (memory("e1", turn_id="p001"), memory("e2", turn_id="p002", at=AT + timedelta(hours=1)))
+            assert await store.append_entries(SESSION, late) == 2
+            assert await store.append_entries(SESSION, (*late, memory("e3", turn_id="p002"))) == 1
+            assert await store.head(SESSION) == head
+            found = await store.entries_after(SCOPE, Chain.EVENT, seen, 9)
+            assert [(each.entry.entry_id, each.entry.branch_id, each.entry.depth) for each in found] == [
+                ("e1", "main", 1),
+                ("e2", "main", 2),
+                ("e3", "main", 2),
+            ]
+            head = await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
+            before = await everything(store)
+            for turn_id in ("t1", "nothing"):
+                with pytest.raises(TurnNotFoundError):
+                    await store.append_entries(SESSION, (memory("e4", turn_id="p001"), memory("e5", turn_id=turn_id)))
+            with pytest.raises(SessionNotFoundError):
+                await store.append_entries("nobody", ())
+            assert await everything(store) == before
+            await store.commit_turn(SESSION, earned("t1", 1), expected_version=head.version)
+            assert await store.append_entries(SESSION, (memory("e5", turn_id="t1"),)) == 1

@@ -1,0 +1,273 @@
+"""What a Store promises about forgetting: what goes, what stays, what is left to show (seed 002 section 13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mnemosyne.errors import SessionNotFoundError
+from mnemosyne.protocols import Store
+from mnemosyne.schema.document import Actor, Meta, Summary, Task, ToolCall
+from mnemosyne.schema.erasure import ERASED, Erasure
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit
+from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
+from mnemosyne.scrub import subject_of
+from mnemosyne.testing.store_samples import (
+    AT,
+    SCOPE,
+    SESSION,
+    WORLD_SCOPE,
+    StoreTests,
+    block,
+    everything,
+    evidence,
+    imported,
+    lore,
+    memory,
+    prepared,
+    replies,
+    says,
+    start,
+    told,
+)
+
+SECRET = "my brother hides in the mill at Harrowgate"
+OTHER = "the ferryman takes three coins for the crossing"
+CHINESE = "我哥哥藏在河边的旧磨坊里"
+
+
+def by(user_id: str, text: str, **fields: Any) -> Message:
+    """Return a user's message."""
+    return says(text, author=Author(kind=AuthorKind.USER, id=user_id), **fields)
+
+
+async def lived(store: Store) -> None:
+    """Fill the session: two users, a played turn with papers that cite them, evidence, blocks, a summary, a fork."""
+    turn = ImportedTurn(turn_id="p001", messages=(by("lin", SECRET, at=AT), replies("I see.")))
+    other = ImportedTurn(turn_id="p002", messages=(by("kai", OTHER), replies("Three, then.")))
+    chinese = ImportedTurn(turn_id="p003", messages=(by("lin", CHINESE), replies("原来如此。")))
+    await store.append_turns(
+        SESSION, (turn, other, chinese), (memory("e1", turn_id="p001", text=f"Lin said: {SECRET}"),)
+    )
+    await store.append_turns(SESSION, (), (memory("e2", turn_id="p002", text=OTHER),))
+    head = await store.head(SESSION)
+    record = prepared(
+        head,
+        "t1",
+        messages=(by("lin", "wait"),),
+        plan={"goal": f"find out whether {SECRET}"},
+        receipt={"kept": [{"preview": f"{SECRET[:30]}…", "who": "lin"}], "other": OTHER},
+        prompt={"text": f"<user>{SECRET}</user><user>{OTHER}</user>{CHINESE}"},
+    )
+    head = await store.save_prepared(record, expected_version=head.version)
+    op = {"op": "add", "path": "/hero/note", "value": f"note: {SECRET}"}
+    commit = TurnCommit(
+        turn_id="t1",
+        messages=(replies(f"So {SECRET}, you say; {OTHER}."),),
+        ops=(op,),
+        state={"hero": {"gold": 0, "note": f"note: {SECRET}"}},
+        report={"said": SECRET},
+    )
+    head = await store.commit_turn(SESSION, commit, expected_version=head.version)
+    await store.save_prefetch(
+        SESSION,
+        Prefetch(turn_id="t1", branch_id="main", depth=4, focus_quest_id=None, keywords=(), value={"found": SECRET}),
+    )
+    summary = Summary(content=f"Lin says {SECRET}. Kai says {OTHER}.", updated_at=AT)
+    await store.save_summary(SESSION, PathSummary(turn_id="t1", branch_id="main", depth=4, summary=summary))
+    await store.put_context_blocks(SESSION, (block("k1", content=SECRET), block("k2", content=OTHER)))
+    await store.upsert_tasks(SESSION, (Task(task_id="a", name=f"check: {SECRET}"), Task(task_id="b", name=OTHER)))
+    await store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c", args_digest={"q": [SECRET]}),))
+    await store.fork(SESSION, "p002", "side")
+    head = await store.head(SESSION)
+    await store.save_prepared(prepared(head, "t2", messages=(by("lin", SECRET),)), expected_version=head.version)
+
+
+class StoreErasure(StoreTests):
+    """By session, by user, by evidence: everywhere, at once, with a record that tells nothing."""
+
+    async def test_a_session_goes_whole(self, tmp_path: Path) -> None:
+        """Nothing of it can be read or found; worlds and other sessions stay; the record has a hash and counts."""
+        async with self.opened(tmp_path) as store:
+            await lived(store)
+            await store.create_session(start(imported("p001", "kept"), session_id="s2"))
+            await store.replace_world("w1", "d", (lore("a", OTHER),))
+            before = await everything(store, "s2")
+            done = await store.erase(Erasure(at=AT, session_id=SESSION, reason="asked to"))
+            assert done.sessions == (SESSION,)
+            assert (done.counts["sessions"], done.counts["messages"], done.counts["turns"]) == (1, 8, 5)
+            assert await store.sessions() == ("s2",)
+            assert await store.get_session(SESSION) is None
+            with pytest.raises(SessionNotFoundError):
+                await store.head(SESSION)
+            for chain in Chain:
+                assert await store.entries_after(SCOPE, chain, 0, 99) == ()
+            assert await store.entries(SCOPE, ("e1", "p001.u", "t1.a")) == ()
+            assert await store.occurrences((SECRET, CHINESE, SESSION)) == ()
+            assert len(await store.entries(WORLD_SCOPE, ("a",))) == 1
+            after = await everything(store, "s2")
+            assert (after[:-2], len(after[-1])) == (before[:-2], 1)
+            (audit,) = await store.audits()
+            assert (audit.audit_id, audit.at, audit.kind, audit.reason) == (done.audit_id, AT, "session", "asked to")
+            assert audit.subject_hash == subject_of(Erasure(at=AT, session_id=SESSION))[1]
+            assert dict(audit.counts) == dict(done.counts)
+
+    async def test_what_is_written_after_an_erasure_is_new_to_who_reads_on(self, tmp_path: Path) -> None:
+        """The same id may be used again; its numbers go on where those of the erased session ended."""
+        async with self.opened(tmp_path) as store:
+            await lived(store)
+            seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
+            await store.erase(Erasure(at=AT, session_id=SESSION))
+            await store.create_session(start(imported("p001")))
+            found = await store.entries_after(SCOPE, Chain.HISTORY, seen, 99)
+            assert [each.entry.text for each in found] == ["ask p001", "tell p001"]
+            assert (await store.head(SESSION)).version == 1
+
+    async def test_a_user_is_forgotten_in_the_sessions_of_others(self, tmp_path: Path) -> None:
+        """Their messages keep place and role alone; what cites them is cleaned; what others said stays."""
+        async with self.opened(tmp_path) as store:
+            await lived(store)
+            version = (await store.head(SESSION)).version
+            seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
+            done = await store.erase(Erasure(at=AT, user_id="lin"))
+            assert done.sessions == ()
+            assert set(done.texts) == {SECRET, CHINESE, "wait"}
+            assert await store.occurrences((*done.texts, SECRET[:30], "lin")) == ()
+            assert (await store.head(SESSION)).version == version + 1
+            first, second, *_ = (await store.window(SESSION, message_limit=99, branch_id="main")).messages
+            assert first.message == Message(role=Role.USER, content=ERASED, message_id="p001.u", at=AT)
+            assert second.message.content == "I see."
+            turn = await store.turn(SESSION, "t1")
+            assert turn.plan is not None
+            assert turn.prompt is not None
+            assert turn.receipt is not None
+            assert OTHER in str(turn.prompt)
+            assert turn.receipt["other"] == OTHER
+            assert ERASED in str(turn.plan)
+            assert OTHER in turn.messages[1].content
+            assert (await store.turn(SESSION, "t2")).messages[0].content == ERASED
+            window = await store.window(SESSION, message_limit=1, branch_id="main")
+            assert window.state["hero"]["gold"] == 0
+            assert ERASED in window.state["hero"]["note"]
+            assert await store.state_at(SESSION, "t1") == window.state
+            assert window.summary is not None
+            assert OTHER in window.summary.summary.content
+            kept = await store.list_context_blocks(SESSION)
+            assert [OTHER in each.content for each in kept] == [False, True]
+            gone = set(done.entry_ids[SCOPE])
+            assert {"p001.u", "p003.u", "e1"} <= gone
+            assert not {"p002.u", "p002.a", "e2"} & gone
+            later = await store.entries_after(SCOPE, Chain.HISTORY, seen, 99)
+            assert {each.entry.entry_id for each in later if each.deleted} == {"p001.u", "p003.u", "t1.u"}
+            assert await store.entries(SCOPE, ("p001.u", "p003.u")) == ()
+            (audit,) = await store.audits()
+            assert (audit.kind, audit.counts["messages"]) == ("user", done.counts["messages"])
+            assert "lin" not in str(audit)
+
+    async def test_the_sessions_of_a_user_go_whole(self, tmp_path: Path) -> None:
+        """Those whose document names the user as its actor."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            meta = Meta(actor=Actor(user_id="lin"))
+            await store.put_session("mine", told(says(SECRET), session_id="mine", meta=meta))
+            await store.put_session(
+                "theirs", told(says(OTHER), session_id="theirs", meta=Meta(actor=Actor(user_id="li")))
+            )
+            before = await everything(store)
+            done = await store.erase(Erasure(at=AT, user_id="lin"))
+            assert done.sessions == ("mine",)
+            assert await store.sessions() == (SESSION, "theirs")
+            assert await store.occurrences((SECRET, "lin")) == ()
+            after = await everything(store)
+            assert after[:-2] == before[:-2]
+
+    async def test_evidence_is_forgotten_with_all_that_rests_on_it(self, tmp_path: Path) -> None:
+        """Itself, blocks of it alone, refs to it, and its text wherever it stands; the rest stays."""
+        async with self.opened(tmp_path) as store:
+            cited, kept = Ref(evidence_id="e1", selector="char:0-5"), Ref(evidence_id="e2")
+            for each in (evidence("e1", SECRET), evidence("e2", OTHER)):
+                await store.put_evidence(SESSION, each)
+            await store.append_messages(SESSION, (says("look", refs=(cited, kept)), replies(f"It says: {SECRET}!")))
+            blocks = (
+                block("alone", refs=(cited,)),
+                block("both", refs=(cited, kept)),
+                block("none", content=f"{SECRET} / {OTHER}"),
+            )
+            await store.put_context_blocks(SESSION, blocks)
+            await store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c", result_evidence_ids=("e1", "e2")),))
+            done = await store.erase(Erasure(at=AT, session_id=SESSION, evidence_ids=("e1", "unknown")))
+            assert done.counts["evidences"] == 1
+            assert done.texts == (SECRET,)
+            assert await store.occurrences((SECRET, SECRET[:30])) == ()
+            assert [each.evidence_id for each in await store.list_evidences(SESSION)] == ["e2"]
+            left = {each.block_id: each for each in await store.list_context_blocks(SESSION)}
+            assert set(left) == {"both", "none"}
+            assert left["both"].refs == (kept,)
+            assert left["none"].content.endswith(OTHER)
+            window = await store.window(SESSION, message_limit=9)
+            assert window.messages[0].message.refs == (kept,)
+            assert window.messages[1].message.content.startswith("It says: ")
+            document = await store.get_session(SESSION)
+            assert document is not None
+            assert document.session.tool_state is not None
+            assert document.session.tool_state.tool_calls[0].result_evidence_ids == ("e2",)
+
+    async def test_nobody_and_nothing_is_recorded_too(self, tmp_path: Path) -> None:
+        """What was not there is an erasure of nothing; records stand in the order of the calls; the rest is as it was."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            before = await everything(store)
+            asked = (
+                Erasure(at=AT + timedelta(hours=2), session_id="nobody"),
+                Erasure(at=AT, user_id="nobody", reason="第二"),
+                Erasure(at=AT, session_id="nobody", evidence_ids=("e",)),
+            )
+            done = [await store.erase(each) for each in asked]
+            assert [dict(each.counts) for each in done] == [{}, {}, {}]
+            audits = await store.audits()
+            assert [each.audit_id for each in audits] == [each.audit_id for each in done]
+            assert [each.kind for each in audits] == ["session", "user", "evidence"]
+            assert [(each.at, each.reason) for each in audits] == [(each.at, each.reason) for each in asked]
+            assert (await everything(store))[:-1] == before[:-1]
+            for wrong in (
+                Erasure(at=AT),
+                Erasure(at=AT, user_id="u", session_id=SESSION),
+                Erasure(at=AT, evidence_ids=("e",)),
+                Erasure(at=AT, user_id="u", session_id=SESSION, evidence_ids=("e",)),
+            ):
+                with pytest.raises(ValueError, match=r"[Ee]rasure"):
+                    await store.erase(wrong)
+            assert await store.audits() == audits
+
+    async def test_a_search_finds_every_place(self, tmp_path: Path) -> None:
+        """`occurrences` names table and key, sorted; short texts as whole words alone; nothing for no text."""
+        async with self.opened(tmp_path) as store:
+            await lived(store)
+            places = await store.occurrences((SECRET,))
+            assert places == tuple(sorted(places))
+            named = " ".join(places)
+            for part in ("p001.u", "e1", "k1", "t1", "t2", "s1"):
+                assert part in named, part
+            assert not {place for place in places if place.endswith(("e2", "k2"))}
+            assert await store.occurrences(()) == await store.occurrences(("", "  ", "never said")) == ()
+            assert await store.occurrences(("wai",)) == ()
+            assert await store.occurrences(("wait",))
+
+    async def test_rule_1_erasures_last(self, tmp_path: Path) -> None:
+        """After reopening what is gone is gone, what stays is there, and the records too."""
+        if not self.persistent:
+            pytest.skip("this store keeps nothing")
+        async with self.opened(tmp_path) as store:
+            await lived(store)
+            await store.put_session("s2", told(says(SECRET), session_id="s2", meta=Meta(actor=Actor(user_id="lin"))))
+            await store.erase(Erasure(at=AT, user_id="lin"))
+            before = await everything(store)
+        async with self.empty(tmp_path) as store:
+            assert await everything(store) == before
+            assert await store.occurrences((SECRET, CHINESE)) == ()
+            assert await store.sessions() == (SESSION,)
+            turn = replace(imported("p9"), messages=(by("kai", OTHER),))
+            assert (await store.append_turns(SESSION, (turn,))).depth == 3

@@ -1,0 +1,207 @@
+"""What a Store promises about the lists of a session: evidences, blocks, tool calls, model calls and tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mnemosyne.errors import SessionNotFoundError, VersionConflictError
+from mnemosyne.protocols import Store
+from mnemosyne.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall, ToolCallStatus
+from mnemosyne.schema.evidence import BlockType, EvidenceSource, EvidenceType, Priority, SourceKind
+from mnemosyne.testing.store_samples import (
+    AT,
+    SESSION,
+    StoreTests,
+    block,
+    everything,
+    evidence,
+    imported,
+    told,
+)
+
+_USER = EvidenceSource(kind=SourceKind.USER, name="lin", uri="msg://1")
+_TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
+
+
+async def listed(store: Store, where: EvidenceFilter | None = None) -> list[str]:
+    """Return the ids of the evidences that pass."""
+    return [each.evidence_id for each in await store.list_evidences(SESSION, where)]
+
+
+async def blocks(store: Store, where: BlockFilter | None = None) -> list[str]:
+    """Return the ids of the blocks that pass."""
+    return [each.block_id for each in await store.list_context_blocks(SESSION, where)]
+
+
+class StoreParts(StoreTests):
+    """Each list keeps its order, is filtered as told, and counts what is new."""
+
+    async def test_evidence_is_kept_by_its_id(self, tmp_path: Path) -> None:
+        """Written again it keeps its place; the same again is no write; unknown ids are None."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            version = (await store.head(SESSION)).version
+            first, second = evidence("e1", "a <rope>", created_at=AT), evidence("e2")
+            assert await store.put_evidence(SESSION, first) == "e1"
+            assert await store.put_evidence(SESSION, second) == "e2"
+            assert (await store.head(SESSION)).version == version + 2
+            assert await store.put_evidence(SESSION, first) == "e1"
+            assert (await store.head(SESSION)).version == version + 2
+            changed = replace(first, content="a longer rope", metadata={"n": [1, None, "绳"]}, confidence=0.25)
+            await store.put_evidence(SESSION, changed)
+            assert await store.get_evidence(SESSION, "e1") == changed
+            assert await store.list_evidences(SESSION) == (changed, second)
+            assert (await store.head(SESSION)).version == version + 3
+            assert await store.get_evidence(SESSION, "nothing") is None
+            for work in (store.get_evidence("nobody", "e1"), store.list_evidences("nobody")):
+                with pytest.raises(SessionNotFoundError):
+                    await work
+            with pytest.raises(SessionNotFoundError):
+                await store.put_evidence("nobody", first)
+
+    async def test_evidence_is_found_by_source_and_content(self, tmp_path: Path) -> None:
+        """The oldest with both alike; one that was changed is found by what it says now."""
+        async with self.opened(tmp_path) as store:
+            alike = [evidence(name, source=_TOOL, content_hash="h1") for name in ("e1", "e2")]
+            for each in (*alike, evidence("e3", source=_TOOL, content_hash="h2"), evidence("e4", content_hash="h1")):
+                await store.put_evidence(SESSION, each)
+            assert await store.find_evidence(SESSION, uri="tool://dig", content_hash="h1") == alike[0]
+            await store.put_evidence(SESSION, replace(alike[0], content_hash="h3"))
+            assert await store.find_evidence(SESSION, uri="tool://dig", content_hash="h1") == alike[1]
+            found = await store.find_evidence(SESSION, uri="tool://dig", content_hash="h3")
+            assert found is not None
+            assert found.evidence_id == "e1"
+            assert await store.find_evidence(SESSION, uri="tool://dig", content_hash="h9") is None
+            assert await store.find_evidence(SESSION, uri="tool://other", content_hash="h1") is None
+            with pytest.raises(SessionNotFoundError):
+                await store.find_evidence("nobody", uri="tool://dig", content_hash="h1")
+
+    async def test_evidence_is_filtered(self, tmp_path: Path) -> None:
+        """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest."""
+        async with self.opened(tmp_path) as store:
+            hour = timedelta(hours=1)
+            for each in (
+                evidence("e1", created_at=AT),
+                evidence("e2", type=EvidenceType.TOOL_RESULT, source=_TOOL, created_at=AT + hour),
+                evidence("e3", type=EvidenceType.USER_INPUT, source=_USER, metadata={"place": "well"}),
+                evidence("e4", created_at=AT + 2 * hour, metadata={"tags": {"place": "well", "who": "Mara"}}),
+                evidence("e5", type=EvidenceType.TOOL_RESULT, source=_TOOL, created_at=AT - hour / 3600),
+            ):
+                await store.put_evidence(SESSION, each)
+            for where, expected in (
+                (None, ["e1", "e2", "e3", "e4", "e5"]),
+                (EvidenceFilter(), ["e1", "e2", "e3", "e4", "e5"]),
+                (EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC})), ["e1", "e4"]),
+                (EvidenceFilter(types=frozenset()), []),
+                (EvidenceFilter(source_kinds=frozenset({SourceKind.TOOL, SourceKind.USER})), ["e2", "e3", "e5"]),
+                (EvidenceFilter(since=AT), ["e1", "e2", "e4"]),
+                (EvidenceFilter(until=AT + 2 * hour), ["e1", "e2", "e5"]),
+                (EvidenceFilter(since=AT, until=AT), []),
+                (EvidenceFilter(tags={"place": "well"}), ["e3", "e4"]),
+                (EvidenceFilter(tags={"place": "well", "who": "Mara"}), ["e4"]),
+                (EvidenceFilter(tags={"place": "hill"}), []),
+                (EvidenceFilter(limit=2), ["e1", "e2"]),
+                (EvidenceFilter(limit=0), []),
+                (EvidenceFilter(types=frozenset({EvidenceType.TOOL_RESULT}), since=AT, limit=5), ["e2"]),
+                (EvidenceFilter(source_kinds=frozenset({SourceKind.TOOL}), limit=1), ["e2"]),
+            ):
+                assert await listed(store, where) == expected, where
+
+    async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:
+        """By type and priority; `min_priority` admits this one and all above it."""
+        async with self.opened(tmp_path) as store:
+            version = (await store.head(SESSION)).version
+            first = (
+                block("k1", priority=Priority.MUST, block_type=BlockType.STATE, content="gold: 3"),
+                block("k2", priority=Priority.LOW),
+                block("k3", priority=Priority.HIGH),
+                block("k4"),
+            )
+            done = await store.put_context_blocks(SESSION, first, expected_version=version)
+            assert done.version == version + 1
+            assert (await store.put_context_blocks(SESSION, first)).version == version + 1
+            changed = replace(first[1], content="now with words")
+            assert (await store.put_context_blocks(SESSION, (block("k5"), changed))).version == version + 2
+            assert await store.list_context_blocks(SESSION) == (first[0], changed, *first[2:], block("k5"))
+            for where, expected in (
+                (BlockFilter(block_types=frozenset({BlockType.STATE})), ["k1"]),
+                (BlockFilter(priorities=frozenset({Priority.LOW, Priority.MUST})), ["k1", "k2"]),
+                (BlockFilter(min_priority=Priority.HIGH), ["k1", "k3"]),
+                (BlockFilter(min_priority=Priority.LOW, limit=2), ["k1", "k2"]),
+                (
+                    BlockFilter(block_types=frozenset({BlockType.EVIDENCE}), min_priority=Priority.MEDIUM),
+                    ["k3", "k4", "k5"],
+                ),
+                (BlockFilter(priorities=frozenset()), []),
+            ):
+                assert await blocks(store, where) == expected, where
+            with pytest.raises(SessionNotFoundError):
+                await store.list_context_blocks("nobody")
+
+    async def test_calls_and_tasks_are_written_once_by_id(self, tmp_path: Path) -> None:
+        """One that has ended takes its own place; new ones go to the end; the document shows them in order."""
+        async with self.opened(tmp_path) as store:
+            version = (await store.head(SESSION)).version
+            began = ToolCall(tool_call_id="c1", tool="dig", called_at=AT, status=ToolCallStatus.TIMEOUT)
+            await store.append_tool_calls(SESSION, (began, ToolCall(tool_call_id="c2")))
+            ended = replace(began, status=ToolCallStatus.SUCCESS, duration_ms=9, result_evidence_ids=("e1",))
+            done = await store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c3"), ended))
+            assert done.version == version + 2
+            assert (await store.append_tool_calls(SESSION, (ended,))).version == version + 2
+            assert (await store.append_tool_calls(SESSION, ())).version == version + 2
+            usage = ModelUsage(model_usage_id="u1", model="m", params={"t": 0.5}, prompt_tokens=3)
+            await store.append_model_usage(SESSION, (usage, ModelUsage(model_usage_id="u0")))
+            await store.append_model_usage(SESSION, (replace(usage, completion_tokens=4),))
+            await store.upsert_tasks(SESSION, (Task(task_id="b"), Task(task_id="a", depends_on=("b",))))
+            await store.upsert_tasks(SESSION, (Task(task_id="b", status=TaskStatus.COMPLETED), Task(task_id="c")))
+            document = await store.get_session(SESSION)
+            assert document is not None
+            session = document.session
+            assert session.tool_state is not None
+            assert session.tool_state.tool_calls == (ended, ToolCall(tool_call_id="c2"), ToolCall(tool_call_id="c3"))
+            assert session.model_usage == (replace(usage, completion_tokens=4), ModelUsage(model_usage_id="u0"))
+            assert [(each.task_id, each.status) for each in session.task_state.todo_list.tasks] == [
+                ("b", TaskStatus.COMPLETED),
+                ("a", TaskStatus.PENDING),
+                ("c", TaskStatus.PENDING),
+            ]
+
+    async def test_rule_3_lists_refuse_a_stale_version(self, tmp_path: Path) -> None:
+        """Each method that takes a version; an unknown session is named."""
+        async with self.opened(tmp_path) as store:
+            old = (await store.head(SESSION)).version
+            await store.put_evidence(SESSION, evidence("e1"))
+            before = await everything(store)
+            for work in (
+                store.put_context_blocks(SESSION, (block("k"),), expected_version=old),
+                store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c"),), expected_version=old),
+                store.append_model_usage(SESSION, (ModelUsage(model_usage_id="u"),), expected_version=old),
+                store.upsert_tasks(SESSION, (Task(task_id="t"),), expected_version=old),
+            ):
+                with pytest.raises(VersionConflictError):
+                    await work
+            for work in (
+                store.put_context_blocks("nobody", (block("k"),)),
+                store.append_tool_calls("nobody", (ToolCall(tool_call_id="c"),)),
+                store.append_model_usage("nobody", (ModelUsage(model_usage_id="u"),)),
+                store.upsert_tasks("nobody", (Task(task_id="t"),)),
+            ):
+                with pytest.raises(SessionNotFoundError):
+                    await work
+            assert await everything(store) == before
+
+    async def test_lists_belong_to_the_session_not_to_a_branch(self, tmp_path: Path) -> None:
+        """After a fork they are the same; a document written on one branch shows on the other."""
+        async with self.opened(tmp_path, imported("p001")) as store:
+            await store.put_evidence(SESSION, evidence("e1"))
+            await store.fork(SESSION, None, "side")
+            assert await listed(store) == ["e1"]
+            await store.put_session(SESSION, told(evidences={"e2": evidence("e2")}))
+            main = await store.get_session(SESSION, branch_id="main")
+            assert main is not None
+            assert list(main.evidences) == ["e2"]
+            assert len(main.session.messages) == 2

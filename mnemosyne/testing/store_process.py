@@ -1,0 +1,58 @@
+"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.store_process FILE CLASS FOLDER NAME COUNT`.
+
+It makes the store as the test class in FILE does, and appends COUNT messages to the session, each with the version that it
+has read; what another writer was faster with is read and tried again.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import anyio
+
+from mnemosyne.errors import StoreBusyError, VersionConflictError
+from mnemosyne.protocols import Store
+from mnemosyne.testing.store_samples import SESSION, StoreTests, says
+
+
+def contract_of(file: str, name: str) -> StoreTests:
+    """Return the test class of a file, made; a name of several parts is a class in a class."""
+    spec = spec_from_file_location("contract_of_a_store", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no Python file.")
+    found = module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    made: object = found
+    for part in name.split("."):
+        made = getattr(made, part)
+    if not (isinstance(made, type) and issubclass(made, StoreTests)):
+        raise TypeError(f"{name} in {file} is no contract of a store.")
+    return made()
+
+
+async def write(contract: StoreTests, folder: Path, name: str, count: int) -> None:
+    """Append messages `<name> 0`, `<name> 1` …, each once."""
+    store = await contract.make_store(folder)
+    try:
+        waiting = [f"{name} {number}" for number in range(count)][::-1]
+        while waiting:
+            if await _wrote(store, waiting[-1]):
+                waiting.pop()
+    finally:
+        await store.close()
+
+
+async def _wrote(store: Store, text: str) -> bool:
+    version = (await store.head(SESSION)).version
+    try:
+        await store.append_messages(SESSION, (says(text),), expected_version=version)
+    except (VersionConflictError, StoreBusyError):
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    anyio.run(write, contract_of(*sys.argv[1:3]), Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
