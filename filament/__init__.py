@@ -6,10 +6,7 @@ changed.
 `docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
 """
 
-from filament.anchors import collect_anchors, display, with_anchors, with_own_lists
-from filament.descriptions import with_descriptions
 from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError
-from filament.judge import JudgedOps, judge_ops
 from filament.markup import (
     check_name,
     clean_surrogates,
@@ -21,16 +18,19 @@ from filament.markup import (
     unescape,
 )
 from filament.nodes import Data, Element, Node, Text, element
-from filament.ops import AppliedOps, Op, Verb, apply_ops, parse_op, resolve
-from filament.parse import Reply, parse_reply
-from filament.parse_tags import REPLY, Body, Expected, TagRule
-from filament.parse_values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
-from filament.patch import apply_patch
 from filament.payload import dump_yaml, load_yaml, load_yaml_marked, scalar
 from filament.read import parse_element
 from filament.render import render, render_body
-from filament.stream import StreamParser
-from filament.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
+from filament.reply.stream import Reply, StreamParser, parse_reply
+from filament.reply.tags import REPLY, Body, Expected, TagRule
+from filament.reply.values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
+from filament.state.anchors import collect_anchors, with_anchors
+from filament.state.descriptions import with_descriptions
+from filament.state.display import display, with_own_lists
+from filament.state.judge import AppliedOps, JudgedOps, apply_ops, judge_ops, resolve
+from filament.state.ops import Op, Verb, parse_op
+from filament.state.patch import apply_patch
+from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [
     "REPLY",

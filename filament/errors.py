@@ -43,7 +43,7 @@ class AnchorError(FilamentError):
 class OpError(FilamentError):
     """An op was refused; `index` is its place in the list (0-based), `op` its text, `reason` what to do about it.
 
-    `code` is one of `verdicts.Refusal`.
+    `code` is one of `state.verdicts.Refusal`.
     """
 
     def __init__(self, index: int, op: str, reason: str, code: str = "malformed") -> None:

@@ -1,7 +1,7 @@
 """Rendered prompt text back to nodes: the strict inverse of `render`, for tools and tests.
 
 Reads what filament writes and nothing more: no comments, no declarations, no CDATA, no document types. A model's reply
-is read by `parse`, which forgives.
+is read by `reply`, which forgives.
 """
 
 from __future__ import annotations

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from filament.described import ANCHOR, META, is_pair
-from filament.judge import JudgedOps, judge_ops
-from filament.ops import AppliedOps
-from filament.places import AnchorIndex, locate, spot_at
-from filament.pointer import look_up
-from filament.verdicts import OpVerdict
+from filament.state.conventions import ANCHOR, META, is_pair
+from filament.state.judge import AppliedOps, JudgedOps, judge_ops
+from filament.state.places import AnchorIndex, locate, spot_at
+from filament.state.pointer import look_up
+from filament.state.verdicts import OpVerdict
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
 

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from filament.described import ANCHOR, ID, META, is_number, is_pair, is_scalar
-from filament.descriptions import look_up_text
-from filament.guards import has_type, type_text
-from filament.rules import (
+from filament.state.conventions import ANCHOR, ID, META, is_number, is_pair, is_scalar
+from filament.state.descriptions import look_up_text
+from filament.state.guards import has_type, type_text
+from filament.state.rules import (
     DESCRIPTION,
     DESCRIPTIONS,
     DROP,
@@ -33,7 +33,7 @@ from filament.rules import (
     Rules,
     rules_at_root,
 )
-from filament.verdicts import RefusedError
+from filament.state.verdicts import RefusedError
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean
 
 MAX_DEPTH = 16

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from filament import apply_ops, parse_op
 from filament.errors import OpError
-from filament.ops import apply_ops, parse_op
 from mnemosyne.world.faults import FaultList, Place
 from mnemosyne.world.state import StateTree
 

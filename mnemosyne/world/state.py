@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from filament.anchors import with_anchors
-from filament.described import ANCHOR, ID, META, is_pair
-from filament.descriptions import with_descriptions
-from filament.places import AnchorIndex, locate
-from filament.pointer import look_up
-from filament.rules import Rules, rules_at_root
+from filament.state.anchors import with_anchors
+from filament.state.conventions import ANCHOR, ID, META, is_pair
+from filament.state.descriptions import with_descriptions
+from filament.state.places import AnchorIndex, locate
+from filament.state.pointer import look_up
+from filament.state.rules import Rules, rules_at_root
 from mnemosyne.plain import Path as KeyPath
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean
 from mnemosyne.world.meta import check_follows, check_meta

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from filament.brackets import likely_end
-from filament.parse_desk import Desk, Looking
-from filament.parse_json import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
-from filament.parse_tags import Body, Tag
-from filament.parse_values import Block, EventKind, PieceKind
+from filament.reply.brackets import likely_end
+from filament.reply.desk import Desk, Looking
+from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
+from filament.reply.tags import Body, Tag
+from filament.reply.values import Block, EventKind, PieceKind
 
 _BRACKET = re.compile(r"[\[{]")
 _FENCE_END = re.compile(r"\s*(?:```\s*)?")

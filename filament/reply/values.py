@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from filament.verbs import Op
+from filament.state.ops import Op
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
 """Codes of what is odd in a reply's form and needs no mending; strict mode objects to them all the same."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from filament.anchors import named
-from filament.described import ID, IDENTITY, META, is_pair, is_scalar, same_scalar
-from filament.descriptions import described_anew, note
-from filament.guards import check_growth, check_new_field, check_removal, check_value, has_ruled_entries
-from filament.rules import KEEP, Rules
-from filament.verdicts import Note, Refusal, RefusedError, Remark
+from filament.state.anchors import named
+from filament.state.conventions import ID, IDENTITY, META, is_pair, is_scalar, same_scalar
+from filament.state.descriptions import described_anew, note
+from filament.state.guards import check_growth, check_new_field, check_removal, check_value, has_ruled_entries
+from filament.state.rules import KEEP, Rules
+from filament.state.verdicts import Note, Refusal, RefusedError, Remark
 
 _NOTHING = object()
 

@@ -3,7 +3,7 @@
 A mapping follows three voices, the nearest first: its own `$meta`; the `$meta` of the template that it follows; for the
 two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules of its own, for
 the things inside the mapping that names it. Nothing is copied into the things: what a template says holds for all of them,
-now and later. Pure; imports `described` and `verdicts` only.
+now and later. Pure; imports `conventions` and `verdicts` only.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from filament.described import EMPTY, META, is_container, is_number, is_pair, meta_of
-from filament.verdicts import Refusal, RefusedError
+from filament.state.conventions import EMPTY, META, is_container, is_number, is_pair, meta_of
+from filament.state.verdicts import Refusal, RefusedError
 
 UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
 LIMITS, LISTS, TYPES, DESCRIPTIONS = "limits", "lists", "types", "descriptions"

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from filament.parse_tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
-from filament.parse_text import Source
-from filament.parse_values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
-from filament.verbs import Op
+from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
+from filament.reply.text import Source
+from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
+from filament.state.ops import Op
 
 T = TypeVar("T")
 Looking = Generator[None, None, T]

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from filament.anchors import walk_anchors
-from filament.departed import departed
-from filament.described import ID, META, anchors_of, is_pair
-from filament.pointer import Tokens, list_place, look_up, split_pointer, step
-from filament.rules import Rules, rules_at_root
-from filament.verdicts import Refusal, RefusedError
+from filament.state.anchors import departed, walk_anchors
+from filament.state.conventions import ID, META, anchors_of, is_pair
+from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
+from filament.state.rules import Rules, rules_at_root
+from filament.state.verdicts import Refusal, RefusedError
 
 
 class AnchorIndex:

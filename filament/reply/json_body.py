@@ -12,10 +12,10 @@ from typing import Any
 
 import json_repair
 
-from filament.brackets import depth, ends_between_ops
 from filament.errors import OpError
 from filament.markup import unescape
-from filament.verbs import Op, parse_op
+from filament.reply.brackets import depth, ends_between_ops
+from filament.state.ops import Op, parse_op
 
 REPAIR_CHARS = 2000
 """How much broken JSON is repaired in one reply: the library's time grows faster than its text."""

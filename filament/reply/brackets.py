@@ -1,4 +1,4 @@
-"""Where JSON that is not JSON probably ends: brackets counted, strings minded, nothing decoded. For `parse` alone."""
+"""Where JSON that is not JSON probably ends: brackets counted, strings minded, nothing decoded. For this package alone."""
 
 from __future__ import annotations
 

@@ -10,15 +10,25 @@ from dataclasses import dataclass, field
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
-from filament.anchors import next_item_id, walk_anchors
-from filament.described import ID, META, anchors_of, is_container, is_number, is_pair, is_scalar, label_of, meta_of
-from filament.descriptions import described_anew
-from filament.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
-from filament.places import AnchorIndex, Spot, open_place, spot_at
-from filament.pointer import Tokens, join_pointer, look_up
-from filament.settling import make, name_new, settle
-from filament.verbs import ARITHMETIC, Op, Verb, checked_number
-from filament.verdicts import Note, Refusal, RefusedError
+from filament.state.anchors import next_item_id, walk_anchors
+from filament.state.conventions import (
+    ID,
+    META,
+    anchors_of,
+    is_container,
+    is_number,
+    is_pair,
+    is_scalar,
+    label_of,
+    meta_of,
+)
+from filament.state.descriptions import described_anew
+from filament.state.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
+from filament.state.ops import ARITHMETIC, Op, Verb, checked_number
+from filament.state.places import AnchorIndex, Spot, open_place, spot_at
+from filament.state.pointer import Tokens, join_pointer, look_up
+from filament.state.settling import make, name_new, settle
+from filament.state.verdicts import Note, Refusal, RefusedError
 
 Patch = list[dict[str, Any]]
 

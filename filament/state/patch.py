@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from filament.errors import OpError
-from filament.pointer import Tokens, list_place, split_pointer
+from filament.state.pointer import Tokens, list_place, split_pointer
 
 PatchOp = Mapping[str, Any]
 _Change = Callable[[Any, str], Any]

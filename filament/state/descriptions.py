@@ -1,6 +1,6 @@
 """The description that goes with a new value: a number that changed must not be told by an old text.
 
-Pure; imports `described`, `rules` and `verdicts`.
+Pure; imports `conventions`, `rules` and `verdicts`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from filament.described import META, is_number, is_pair, is_scalar, same_scalar
-from filament.rules import DROP, KEEP, Rules, rules_at_root
-from filament.verdicts import Note, Remark
+from filament.state.conventions import META, is_number, is_pair, is_scalar, same_scalar
+from filament.state.rules import DROP, KEEP, Rules, rules_at_root
+from filament.state.verdicts import Note, Remark
 
 
 def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from filament.anchors import walk_anchors, with_anchors
-from filament.departed import departures
-from filament.described import label_of
 from filament.errors import OpError
-from filament.moves import Bench, propose
-from filament.patch import patch_once
-from filament.places import AnchorIndex, locate
-from filament.pointer import join_pointer, look_up, split_pointer
-from filament.verbs import CREATING, Op, checked_value, parse_op, raw_text
-from filament.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
+from filament.state.anchors import departures, walk_anchors, with_anchors
+from filament.state.conventions import label_of
+from filament.state.moves import Bench, propose
+from filament.state.ops import CREATING, Op, checked_value, parse_op, raw_text
+from filament.state.patch import patch_once
+from filament.state.places import AnchorIndex, locate
+from filament.state.pointer import join_pointer, look_up, split_pointer
+from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
 
 PatchOp = Mapping[str, Any]
 APPLIED = "applied"
@@ -69,6 +68,39 @@ def first_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
     """Return the first op that was refused, one with a reason of its own before all others; None if none was."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AppliedOps:
+    """The tree after the ops, and the JSON Patch that leads from the old tree to it, in order."""
+
+    tree: Any
+    patch: tuple[Mapping[str, Any], ...]
+
+
+def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
+    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that is not there yet.
+
+    `anchors` are those that the prompt showed (anchor -> JSON Pointer); anchors that the tree bears go first, so a thing
+    that moved is still found. OpError if the target leads nowhere.
+    """
+    try:
+        return join_pointer(locate(op.target, AnchorIndex(tree, anchors), tree, may_create=op.verb in CREATING))
+    except ValueError as error:
+        raise OpError(op.number, str(op), str(error)) from error
+
+
+def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
+    """Return the tree after all ops, in order, and the patch; the given tree stays as it was.
+
+    All or nothing: OpError at the first op that is refused, with its place in `ops`, its reason and its code, and then
+    nothing was done. `judge_ops` tells of every op. Each op sees the work of those before it, ids of things that were just
+    added included. What `$meta` allows is told in docs/filament.md.
+    """
+    judged = judge_ops(tree, ops, anchors)
+    if (bad := judged.refused) is not None:
+        raise OpError(bad.number, bad.op, bad.reason, bad.code)
+    return AppliedOps(tree=judged.tree, patch=judged.patch)
 
 
 class _Run:

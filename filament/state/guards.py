@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from filament.described import IDENTITY, META, is_number, is_pair, is_scalar, same_scalar
-from filament.places import Spot
-from filament.rules import Rules
-from filament.verdicts import Note, Refusal, RefusedError, Remark
+from filament.state.conventions import IDENTITY, META, is_number, is_pair, is_scalar, same_scalar
+from filament.state.places import Spot
+from filament.state.rules import Rules
+from filament.state.verdicts import Note, Refusal, RefusedError, Remark
 
 _CALLED = {
     "text": "text",

@@ -1,21 +1,21 @@
-"""Anchors of a state tree (seed 004 section 5.3) and the tree as a model is shown it.
+"""Anchors of a state tree (seed 004 section 5.3): found, given, and kept from ever naming something else.
 
-A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. What is shown and what the
-flat paths of a reply resolve against come from here. Pure; a tree is never changed, only copied where it differs.
+A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
+seen never names another thing: those of things that are no more stay in the root's `$meta.gone` as `{id: name}`, and so
+follow the branch with the state. A thing may come back under its id as long as it bears the same name (taken out of one
+bag and put into another). Pure; a tree is never changed, only copied where it differs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from filament.departed import departed
-from filament.described import ANCHOR, ID, META, anchors_of, is_pair, meta_of
 from filament.errors import AnchorError
-from filament.payload import number_text
-from filament.pointer import Tokens, join_pointer
-from filament.rules import LISTS, Rules, rules_at_root
+from filament.state.conventions import ANCHOR, EMPTY, ID, META, anchors_of, meta_of
+from filament.state.pointer import Tokens, join_pointer
+from filament.state.rules import GONE
 
 _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 
@@ -92,67 +92,23 @@ def _is_nameless(item: Any) -> bool:
     return isinstance(item, Mapping) and ID not in item
 
 
-def display(tree: Any) -> Any:
-    """Return the tree as a model is shown it: VWDs as `value (description)`, `$meta` gone, keys in stored order.
-
-    Values stand exactly as stored; an empty description leaves the bare value. Shares nothing with the tree.
-    """
-    return _shown(tree, rules_at_root(tree), "")
+def departed(tree: Any) -> Mapping[str, str]:
+    """Return the ids of things that are no more, with the names that they bore (empty if none)."""
+    gone = meta_of(tree).get(GONE)
+    return gone if isinstance(gone, Mapping) else EMPTY
 
 
-def _shown(node: Any, rules: Rules, field: str) -> Any:
-    """Return a node as shown; `rules` are those of a mapping itself, of all else those of the mapping above."""
-    if rules.is_described(field, node):
-        value, text = node
-        return f"{_plain(value)} ({text})" if text else value
-    if isinstance(node, Mapping):
-        return {
-            key: _shown(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
-            for key, value in node.items()
-            if key != META
-        }
-    if isinstance(node, list | tuple):
-        return [
-            _shown(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
-            for item in node
-        ]
-    return node
-
-
-def with_own_lists(tree: Any) -> Any:
-    """Return the tree in which every mapping says in its own `$meta.lists` which of its fields are lists.
-
-    What a template says of lists gets lost when a part of a tree is shown by itself; this keeps it. A tree that has no
-    such template is returned as it is.
-    """
-    return _spelled(tree, rules_at_root(tree), "")
-
-
-def _spelled(node: Any, rules: Rules, field: str) -> Any:
-    if isinstance(node, Mapping):
-        spelled = {
-            key: value
-            if key == META
-            else _spelled(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
-            for key, value in node.items()
-        }
-        if own := sorted(rules.lists & node.keys()):
-            own_meta = meta_of(node)
-            if set(own) - set(own_meta.get(LISTS, ())):
-                return {**spelled, META: {**own_meta, LISTS: own}}
-        return spelled if any(spelled[key] is not value for key, value in node.items()) else node
-    if isinstance(node, list | tuple) and not is_pair(node):
-        items = [
-            _spelled(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
-            for item in node
-        ]
-        return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
-    return node
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return number_text(value) if isinstance(value, float) else str(value)
+def departures(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the JSON Patch that notes who left (id -> name) and strikes out who came back; empty if nobody did."""
+    if not isinstance(tree, Mapping):
+        return []
+    known = departed(tree)
+    changes = [{"op": "remove", "path": join_pointer((META, GONE, name))} for name in back if name in known]
+    if not left:
+        return changes
+    if META not in tree:
+        return [*changes, {"op": "add", "path": f"/{META}", "value": {GONE: dict(left)}}]
+    if GONE not in meta_of(tree):
+        return [*changes, {"op": "add", "path": f"/{META}/{GONE}", "value": dict(left)}]
+    entered = ({"op": "add", "path": join_pointer((META, GONE, name)), "value": label} for name, label in left.items())
+    return [*changes, *entered]

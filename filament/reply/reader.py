@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from filament.parse_blocks import take_block
-from filament.parse_desk import Desk, Looking
-from filament.parse_tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
-from filament.parse_text import Voice
-from filament.parse_values import EventKind, ParsedReply, PieceKind
+from filament.reply.blocks import take_block
+from filament.reply.desk import Desk, Looking
+from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
+from filament.reply.text import Voice
+from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:

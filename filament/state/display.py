@@ -1,0 +1,76 @@
+"""The tree as a model is shown it: values with their descriptions, rules left out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from filament.payload import number_text
+from filament.state.conventions import META, is_pair, meta_of
+from filament.state.rules import LISTS, Rules, rules_at_root
+
+
+def display(tree: Any) -> Any:
+    """Return the tree as a model is shown it: VWDs as `value (description)`, `$meta` gone, keys in stored order.
+
+    Values stand exactly as stored; an empty description leaves the bare value. Shares nothing with the tree.
+    """
+    return _shown(tree, rules_at_root(tree), "")
+
+
+def _shown(node: Any, rules: Rules, field: str) -> Any:
+    """Return a node as shown; `rules` are those of a mapping itself, of all else those of the mapping above."""
+    if rules.is_described(field, node):
+        value, text = node
+        return f"{_plain(value)} ({text})" if text else value
+    if isinstance(node, Mapping):
+        return {
+            key: _shown(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            for key, value in node.items()
+            if key != META
+        }
+    if isinstance(node, list | tuple):
+        return [
+            _shown(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            for item in node
+        ]
+    return node
+
+
+def with_own_lists(tree: Any) -> Any:
+    """Return the tree in which every mapping says in its own `$meta.lists` which of its fields are lists.
+
+    What a template says of lists gets lost when a part of a tree is shown by itself; this keeps it. A tree that has no
+    such template is returned as it is.
+    """
+    return _spelled(tree, rules_at_root(tree), "")
+
+
+def _spelled(node: Any, rules: Rules, field: str) -> Any:
+    if isinstance(node, Mapping):
+        spelled = {
+            key: value
+            if key == META
+            else _spelled(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            for key, value in node.items()
+        }
+        if own := sorted(rules.lists & node.keys()):
+            own_meta = meta_of(node)
+            if set(own) - set(own_meta.get(LISTS, ())):
+                return {**spelled, META: {**own_meta, LISTS: own}}
+        return spelled if any(spelled[key] is not value for key, value in node.items()) else node
+    if isinstance(node, list | tuple) and not is_pair(node):
+        items = [
+            _spelled(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            for item in node
+        ]
+        return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
+    return node
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return number_text(value) if isinstance(value, float) else str(value)
