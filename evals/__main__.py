@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from evals.compare import compare as compared
+from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_set
 from evals.errors import EvalError, SetupError
 from evals.parts import Arm, Choice
@@ -118,15 +120,48 @@ def run(
         raise _fail("Stopped. Vectors made so far are kept; the same command goes on with them.", code=130) from None
 
 
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The JSON of a run: the one to compare with.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The JSON of another run on the same queries.")],
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the comparison as JSON too (`-`: to standard output, alone)."
+        ),
+    ] = None,
+) -> None:
+    """Say what B gained and lost against A: paired bootstrap over all queries and by category."""
+    try:
+        _check_place(json_file)
+        found = compared(read_report(a), read_report(b), by_session=by_session)
+    except EvalError as error:
+        raise _fail(str(error)) from error
+    if _keep(comparison_json(found), json_file):
+        print_comparison(found, (str(a), str(b)), _out())
+
+
 def _write(report: dict[str, Any], file: Path | None) -> None:
-    text = json.dumps(report, ensure_ascii=False, indent=1) + "\n"
+    if _keep(report, file):
+        print_report(report, _out())
+
+
+def _keep(value: dict[str, Any], file: Path | None) -> bool:
+    """Write a value as JSON where it is wanted; True where a person should be shown it too."""
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     if file == STANDARD_OUTPUT:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        return
+        return False
     if file is not None:
         file.write_text(text, encoding="utf-8", errors="replace")
-    width = None if sys.stdout.isatty() else 140
-    print_report(report, Console(highlight=False, soft_wrap=True, width=width))
+    return True
+
+
+def _out() -> Console:
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 
 
 def _check_place(file: Path | None) -> None:

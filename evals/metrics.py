@@ -18,8 +18,12 @@ except ImportError as error:
     raise ImportError(f"Scoring needs ir-measures ({error}): pip install 'jacquard-context[evals]'") from error
 
 CUTS = (5, 10, 25, 50)
+BUDGETS = (250, 500, 1000, 2000)
 METRICS = (*(f"recall@{k}" for k in CUTS), *(f"all@{k}" for k in CUTS), "ndcg@5", "precision@5")
 """Names in the order in which they are shown; all are 0..1, more is better."""
+
+TOKEN_METRICS = tuple(f"recall@{budget}tok" for budget in BUDGETS)
+"""Recall within a budget of tokens; all are 0..1, more is better."""
 
 _WHOLE = 1.0 - 1e-9
 
@@ -28,13 +32,17 @@ Scores = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """What came back for one query: `retrieved` best first, `selected` in the order of choice."""
+    """What came back for one query: `retrieved` best first, `selected` in the order of choice.
+
+    `tokens` are those of the full texts of `retrieved`, one number each, in the same order.
+    """
 
     query_id: str
     category: str
     relevant: Mapping[str, int]
     retrieved: tuple[str, ...]
     selected: tuple[str, ...]
+    tokens: tuple[int, ...] = ()
 
 
 def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
@@ -59,13 +67,15 @@ def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
         found[result.query_id]["precision@5"] = float(result.value)
     for scores in found.values():
         scores.update({f"all@{k}": float(scores[f"recall@{k}"] >= _WHOLE) for k in CUTS})
-    return {query_id: {name: scores[name] for name in METRICS} for query_id, scores in found.items()}
+    for each in judged:
+        found[each.query_id].update(_within_budgets(each))
+    return {query_id: {name: scores[name] for name in (*METRICS, *TOKEN_METRICS)} for query_id, scores in found.items()}
 
 
 def mean(scores: Iterable[Scores]) -> dict[str, float]:
     """Return the mean of each metric over queries; nothing of nothing."""
     rows = list(scores)
-    return {name: float(np.mean([row[name] for row in rows])) for name in METRICS} if rows else {}
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]} if rows else {}
 
 
 def by_category(outcomes: Sequence[Outcome], scores: Mapping[str, Scores]) -> dict[str, list[Scores]]:
@@ -75,6 +85,18 @@ def by_category(outcomes: Sequence[Outcome], scores: Mapping[str, Scores]) -> di
         if each.query_id in scores:
             groups.setdefault(each.category, []).append(scores[each.query_id])
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def _within_budgets(outcome: Outcome) -> dict[str, float]:
+    wanted = {document_id for document_id, grade in outcome.relevant.items() if grade > 0}
+    used = np.cumsum(outcome.tokens, dtype=np.int64)
+    return {
+        f"recall@{budget}tok": len(
+            wanted.intersection(outcome.retrieved[: int(np.searchsorted(used, budget, "right"))])
+        )
+        / len(wanted)
+        for budget in BUDGETS
+    }
 
 
 def _run(rankings: Iterable[tuple[str, Sequence[str]]]) -> list[ir_measures.ScoredDoc]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.figures import percentiles
-from evals.metrics import METRICS, Outcome, Scores, by_category, judge, mean
+from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
 
 LISTED = 5
 
@@ -100,6 +100,12 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         for name, values in report["by_category"].items():
             table.add_row(*_cells(name or "(none)", values["queries"], values))
     console.print(table)
+    if TOKEN_METRICS[0] in report["metrics"]:
+        shares = ", ".join(
+            f"{name.removeprefix('recall@').removesuffix('tok')}: {100 * report['metrics'][name]:.1f}"
+            for name in TOKEN_METRICS
+        )
+        console.print(Text(f"recall within a budget of tokens, percent: {shares}"))
     latency, tokens, machine = report["latency_ms"], report["tokens"], config["machine"]
     console.print(
         Text(
@@ -145,6 +151,7 @@ def _row_json(row: Row, scores: Scores | None) -> dict[str, Any]:
         "metrics": None if scores is None else dict(scores),
         "relevant": dict(outcome.relevant),
         "retrieved": list(outcome.retrieved),
+        "retrieved_tokens": list(outcome.tokens),
         "selected": list(outcome.selected),
         "latency_ms": {"recall": round(row.recall_ms, 3), "select": round(row.select_ms, 3)},
         "tokens": row.tokens,

@@ -138,19 +138,24 @@ class _Runner:
         )
         selection, error = await _select(selector, request)
         chosen = perf_counter()
-        entries = await memory.entries(selection.entry_ids)
+        retrieved = tuple(candidate.entry_id for candidate in recall.candidates)
+        sizes = {
+            entry.entry_id: self.estimator.estimate(entry.text)
+            for entry in await memory.entries((*retrieved, *selection.entry_ids))
+        }
         return Row(
             outcome=Outcome(
                 query_id=query.query_id,
                 category=query.category,
                 relevant=query.relevant,
-                retrieved=tuple(candidate.entry_id for candidate in recall.candidates),
+                retrieved=retrieved,
                 selected=selection.entry_ids,
+                tokens=tuple(sizes.get(entry_id, 0) for entry_id in retrieved),
             ),
             session=query.session,
             recall_ms=(recalled - started) * 1000,
             select_ms=(chosen - recalled) * 1000,
-            tokens=sum(self.estimator.estimate(entry.text) for entry in entries),
+            tokens=sum(sizes.get(entry_id, 0) for entry_id in selection.entry_ids),
             unreachable=tuple(sorted(query.wanted - ids)),
             error=error,
             counts=selection.counts,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.figures import percentiles
-from evals.metrics import METRICS, Outcome, by_category, judge, mean
+from evals.metrics import METRICS, TOKEN_METRICS, Outcome, by_category, judge, mean
 from evals.oracle import OracleSelector
 from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.protocols import SelectionRequest
@@ -39,7 +39,7 @@ def test_every_metric_of_one_ranking_by_hand():
     found = scores({"a": 2, "b": 1, "c": 1, "d": 1}, ranking, ["b", "x1", "a"])
     gain = 2 / log2(3) + 1 / log2(5)
     ideal = 2 / log2(2) + 1 / log2(3) + 1 / log2(4) + 1 / log2(5)
-    assert found == pytest.approx(
+    assert {name: found[name] for name in METRICS} == pytest.approx(
         {
             "recall@5": 0.5,
             "recall@10": 0.5,
@@ -53,7 +53,7 @@ def test_every_metric_of_one_ranking_by_hand():
             "precision@5": 0.4,
         }
     )
-    assert tuple(found) == METRICS
+    assert tuple(found) == (*METRICS, *TOKEN_METRICS)
 
 
 def test_precision_is_divided_by_five_however_few_were_chosen():
@@ -177,3 +177,16 @@ def test_the_oracle_takes_the_highest_grades_first_and_nothing_else():
     assert chosen({"a": 1, "b": 2, "c": 1}, ["x", "a", "c", "b"], limit=2) == ("b", "a")
     assert chosen({"a": 1}, ["x", "y"]) == ()
     assert chosen({"a": 1}, []) == ()
+
+
+def test_recall_within_a_budget_counts_whole_texts_in_the_order_of_the_ranking():
+    row = Outcome(
+        query_id="q",
+        category="",
+        relevant={"a": 1, "d": 2},
+        retrieved=("a", "b", "c", "d"),
+        selected=(),
+        tokens=(250, 251, 499, 1),
+    )
+    found = judge([row])["q"]
+    assert [found[name] for name in TOKEN_METRICS] == [0.5, 0.5, 0.5, 1.0]

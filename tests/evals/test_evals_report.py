@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from evals.metrics import METRICS, Outcome
+from evals.metrics import METRICS, TOKEN_METRICS, Outcome
 from evals.report import Result, Row, print_report, result_json
 
 CONFIG = {
@@ -53,7 +53,7 @@ def result():
 
 def test_the_json_has_what_programs_read(result):
     report = json.loads(json.dumps(result_json(result)))
-    assert set(report["metrics"]) == set(METRICS)
+    assert set(report["metrics"]) == {*METRICS, *TOKEN_METRICS}
     assert report["metrics"]["recall@5"] == pytest.approx((1 + 0.5 + 0) / 3)
     assert report["metrics"]["precision@5"] == pytest.approx(0.2 / 3)
     assert report["by_category"]["a"]["queries"] == 2

@@ -13,7 +13,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from evals.__main__ import app
-from evals.metrics import METRICS
+from evals.metrics import METRICS, TOKEN_METRICS
 
 KEYS = (
     "recall@5",
@@ -97,7 +97,7 @@ def report(folder, *arguments):
 
 def test_words_alone_find_what_they_should(folder):
     found = report(folder, "--retriever", "bm25")
-    assert tuple(found["metrics"]) == KEYS == METRICS
+    assert tuple(found["metrics"]) == (*KEYS, *TOKEN_METRICS) == (*METRICS, *TOKEN_METRICS)
     rows = {row["id"]: row for row in found["queries"]}
     assert list(rows) == ["q1", "q2", "q3", "q4", "q5", "q6"]
     assert rows["q1"]["retrieved"][0] == "en:0"
@@ -179,7 +179,7 @@ def test_without_a_file_there_is_a_table_alone(folder):
 def test_json_on_standard_output_stands_alone(folder):
     command = [sys.executable, "-m", "evals", "run", "--data", str(folder), "--retriever", "bm25", "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=True)
-    assert set(json.loads(done.stdout)["metrics"]) == set(METRICS)
+    assert set(json.loads(done.stdout)["metrics"]) == {*METRICS, *TOKEN_METRICS}
 
 
 @pytest.mark.parametrize(
