@@ -12,7 +12,8 @@ import numpy.typing as npt
 from mnemosyne.query import BlockFilter, EvidenceFilter, Hit, IndexFilter, Recall, RetrievalQuery
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
-from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceLinks, EvidenceSource, EvidenceType
+from mnemosyne.schema.ingest import Ingested, IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import (
     ImportedTurn,
@@ -89,8 +90,17 @@ class Store(Protocol):
         """Return what a turn needs: head, newest messages, state, the previous and the pending turn."""
         ...
 
-    async def save_prepared(self, record: TurnRecord, *, expected_version: int) -> SessionHead:
+    async def save_prepared(
+        self,
+        record: TurnRecord,
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+    ) -> SessionHead:
         """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
+
+        `evidences` and `blocks` are what its prompt holds; they are written or replaced by id in the same transaction.
 
         An older pending turn of the same head is marked abandoned unless it is the same turn, which is replaced.
         """
@@ -104,7 +114,13 @@ class Store(Protocol):
         ...
 
     async def commit_numerical(
-        self, record: TurnRecord, state: Mapping[str, Any], *, expected_version: int
+        self,
+        record: TurnRecord,
+        state: Mapping[str, Any],
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
     ) -> SessionHead:
         """Write and commit a numerical turn in one step."""
         ...
@@ -310,6 +326,7 @@ class Index(Protocol):
     4. Chinese and English words are found alike.
     5. Vectors of two models are never compared.
     6. A folder that cannot be read or written is named by `faults`; searching goes on with what is left.
+    7. What `drop` was given is gone, damaged files too, and can be added anew; its faults are forgotten.
     """
 
     async def add(
@@ -358,6 +375,10 @@ class Index(Protocol):
         """Return what has gone wrong so far, one sentence each: what, where and what to do."""
         ...
 
+    async def drop(self, scope: str) -> None:
+        """Remove all that is held of a scope; one that is not there is no error. IndexUnavailableError when files stay."""
+        ...
+
     async def settle(self) -> None:
         """Write out what is held back and tidy files when it is due. Takes long; never called inside a turn."""
         ...
@@ -393,6 +414,54 @@ class PiiDetector(Protocol):
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
         """Return what was found, in any order; spans may overlap."""
+        ...
+
+
+class OriginalVault(Protocol):
+    """Keeps originals apart from what redaction made of them (seed 002 section 8.4). Nothing here reads them for a prompt."""
+
+    async def put(self, session_id: str, evidence_id: str, original: str) -> None:
+        """Keep an original; OSError where it cannot be kept."""
+        ...
+
+    async def get(self, session_id: str, evidence_id: str) -> str | None:
+        """Return an original, or None."""
+        ...
+
+    async def drop(
+        self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> int:
+        """Forget the originals of sessions (of `evidence_ids` alone in them), and all that hold one of `texts`; how many."""
+        ...
+
+    async def count(
+        self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> int:
+        """Return how many `drop` would forget."""
+        ...
+
+
+class EvidenceIngestor(Protocol):
+    """Takes text in as evidence (seed 002 section 6.3).
+
+    1. What the redactor finds is never stored; where it fails the text is withheld, unless the call lets it pass.
+    2. The same text of the same source is one evidence; the second call returns the first one's.
+    3. Text that the prompt had shown never becomes new evidence.
+    4. Evidence that has expired counts for nothing: not as a duplicate either.
+    """
+
+    async def ingest(
+        self,
+        session_id: str,
+        content: str,
+        source: EvidenceSource,
+        evidence_type: EvidenceType,
+        *,
+        links: EvidenceLinks | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        options: IngestOptions | None = None,
+    ) -> Ingested:
+        """Keep a text; SessionNotFoundError, EvidenceNotFoundError (`derived_from`), ValueError (confidence, ttl)."""
         ...
 
 

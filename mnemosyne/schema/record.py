@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.schema.document import Summary
+from mnemosyne.schema.document import ModelUsage, Summary, Task
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
+
+WINDOW_USAGES = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +112,8 @@ class SessionWindow:
 
     `messages`: the newest on the path to the head, oldest first. `previous`: the last committed turn. `pending`: the
     prepared turn that waits on this head, if any. `prefetch`: newest late result of this branch. `summary`: the newest
-    rolling summary of a turn on the path.
+    rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model calls (at most WINDOW_USAGES),
+    oldest first.
     """
 
     head: SessionHead
@@ -120,6 +123,8 @@ class SessionWindow:
     pending: TurnRecord | None = None
     prefetch: Prefetch | None = None
     summary: PathSummary | None = None
+    tasks: tuple[Task, ...] = ()
+    usages: tuple[ModelUsage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeVar
 
 from mnemosyne.codec import JsonText
@@ -90,6 +91,10 @@ class Ledger:
     def bodies(self, table: str) -> Mapping[str, JsonText]:
         """Return the rows of a table of bodies, in the order of first writing."""
         return self._tables[table]
+
+    def newest_bodies(self, table: str, limit: int) -> list[JsonText]:
+        """Return the rows of a table of bodies that were first written last, oldest first."""
+        return list(islice(reversed(self._tables[table].values()), limit))[::-1]
 
     def run(self, work: Callable[[Ledger], T]) -> tuple[T, tuple[Change, ...]]:
         """Return what `work` returns and the rows that it changed, in order; when it raises, every row is put back."""

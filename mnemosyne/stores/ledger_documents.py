@@ -197,6 +197,20 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
     return evidence.evidence_id
 
 
+def hold(ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock]) -> None:
+    """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
+    for evidence in evidences:
+        known = ledger.evidences.get(evidence.evidence_id)
+        _check_evidence(evidence)
+        row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger))
+        if row != known:
+            ledger.put("evidence", evidence.evidence_id, row)
+    stored = ledger.bodies("block")
+    for block in blocks:
+        if stored.get(block.block_id) != (body := written(block)):
+            ledger.put("block", block.block_id, body)
+
+
 def _next_place(ledger: Ledger) -> int:
     last = next(reversed(ledger.evidences.values()), None)
     return 0 if last is None else last.place + 1

@@ -14,8 +14,16 @@ from typing import Any
 from mnemosyne.codec import JsonText, unwritten, written
 from mnemosyne.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.patch import apply_patch
+from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
-from mnemosyne.schema.record import PathSummary, Prefetch, SequencedEntry, SessionWindow, TurnRecord
+from mnemosyne.schema.record import (
+    WINDOW_USAGES,
+    PathSummary,
+    Prefetch,
+    SequencedEntry,
+    SessionWindow,
+    TurnRecord,
+)
 from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
 from mnemosyne.speech import message_entry
 from mnemosyne.stores.ledger import Ledger
@@ -100,7 +108,13 @@ def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: 
         pending=None if pending is None else read_turn(ledger, session_id, pending),
         prefetch=None if late is None else unwritten(late, Prefetch),
         summary=None if summary is None or summary == NO_SUMMARY else unwritten(summary, PathSummary),
+        tasks=tuple(unwritten(body, Task) for body in ledger.bodies("task").values()),
+        usages=_newest_usages(ledger),
     )
+
+
+def _newest_usages(ledger: Ledger) -> tuple[ModelUsage, ...]:
+    return tuple(unwritten(body, ModelUsage) for body in ledger.newest_bodies("model_usage", WINDOW_USAGES))
 
 
 def _newest_messages(ledger: Ledger, head: SessionHead, limit: int) -> tuple[WindowMessage, ...]:

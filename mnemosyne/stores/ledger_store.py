@@ -105,19 +105,44 @@ class LedgerStore:
         """Return what a turn needs; `previous` and `pending` come with plan, prompt and receipt."""
         return await self._read(session_id, ledger_reads.read_window, message_limit, branch_id)
 
-    async def save_prepared(self, record: TurnRecord, *, expected_version: int) -> SessionHead:
-        """Write a prepared turn as the pending one of its head."""
-        return await self._write(record.session_id, ledger_writes.save_prepared, record, expected_version)
+    async def save_prepared(
+        self,
+        record: TurnRecord,
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+    ) -> SessionHead:
+        """Write a prepared turn at once, with what its prompt holds; it becomes the pending turn of its head."""
+
+        def work(ledger: Ledger, session_id: str) -> SessionHead:
+            head = ledger_writes.save_prepared(ledger, session_id, record, expected_version)
+            ledger_documents.hold(ledger, evidences, blocks)
+            return head
+
+        return await self._write(record.session_id, work)
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         """Commit the pending turn: reply, ops, state and entries at once."""
         return await self._write(session_id, ledger_writes.commit_turn, commit, expected_version)
 
     async def commit_numerical(
-        self, record: TurnRecord, state: Mapping[str, Any], *, expected_version: int
+        self,
+        record: TurnRecord,
+        state: Mapping[str, Any],
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
     ) -> SessionHead:
         """Write and commit a numerical turn in one step."""
-        return await self._write(record.session_id, ledger_writes.commit_numerical, record, state, expected_version)
+
+        def work(ledger: Ledger, session_id: str) -> SessionHead:
+            head = ledger_writes.commit_numerical(ledger, session_id, record, state, expected_version)
+            ledger_documents.hold(ledger, evidences, blocks)
+            return head
+
+        return await self._write(record.session_id, work)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
         """Return one turn with all that was stored of it."""

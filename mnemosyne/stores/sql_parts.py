@@ -104,9 +104,11 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
         if at is not None:
             tests.append(test)
             values.append(_microseconds(at))
-    rows = connection.execute(f"SELECT body FROM evidences WHERE {' AND '.join(tests)} ORDER BY ord", values)
+    order = "DESC" if where.newest else "ASC"
+    rows = connection.execute(f"SELECT body FROM evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}", values)
     found = (decode(body, Evidence) for (body,) in rows)
-    return _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
+    kept = _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
+    return kept[::-1] if where.newest else kept
 
 
 def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
@@ -161,23 +163,53 @@ def _upsert(
 ) -> PutResult:
     """Write what is new or changed; the version moves when something is."""
     session = enter(connection, session_id, expected_version)
+    changed = _write_parts(connection, session.key, kind, items)
+    return PutResult(version=bump(connection, session) if changed else session.version)
+
+
+def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[str, Any]) -> bool:
+    """Write what is new or changed; return whether something was."""
     if not items:
-        return PutResult(version=session.version)
+        return False
     marks, wanted = among(list(items))
     known = dict(
         connection.execute(
             f"SELECT part_id, body FROM parts WHERE session = ? AND kind = ? AND part_id IN ({marks})",
-            (session.key, kind, *wanted),
+            (key, kind, *wanted),
         ).fetchall()
     )
     bodies = {name: encode(item) for name, item in items.items()}
     changed = {name: body for name, body in bodies.items() if known.get(name) != body}
     if not changed:
-        return PutResult(version=session.version)
-    start = _next_place(connection, "parts WHERE session = ? AND kind = ?", (session.key, kind))
-    rows = [(session.key, kind, name, start + place, body) for place, (name, body) in enumerate(changed.items())]
+        return False
+    start = _next_place(connection, "parts WHERE session = ? AND kind = ?", (key, kind))
+    rows = [(key, kind, name, start + place, body) for place, (name, body) in enumerate(changed.items())]
     connection.executemany(_PUT_PART, rows)
-    return PutResult(version=bump(connection, session))
+    return True
+
+
+def hold(
+    connection: Connection, session_id: str, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock]
+) -> None:
+    """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
+    if not evidences and not blocks:
+        return
+    key = enter(connection, session_id).key
+    for evidence in evidences:
+        check_times(evidence.created_at, evidence.expires_at)
+    place = _next_place(connection, "evidences WHERE session = ?", (key,))
+    connection.executemany(
+        _PUT_EVIDENCE, [_evidence_row(key, place + number, evidence) for number, evidence in enumerate(evidences)]
+    )
+    _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
+
+
+def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], limit: int) -> tuple[T, ...]:
+    """Return the last items of a list, in its order."""
+    rows = connection.execute(
+        "SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord DESC LIMIT ?", (key, kind, limit)
+    ).fetchall()
+    return tuple(decode(body, what) for (body,) in reversed(rows))
 
 
 def bump(connection: Connection, session: Entered) -> int:

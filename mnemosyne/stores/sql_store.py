@@ -88,19 +88,44 @@ class SqlStore:
         """Return what a turn needs; `previous` and `pending` come with plan, prompt and receipt."""
         return await self._reads.run(lambda db: sql_turns.read_window(db, session_id, message_limit, branch_id))
 
-    async def save_prepared(self, record: TurnRecord, *, expected_version: int) -> SessionHead:
-        """Write a prepared turn as the pending one of its head."""
-        return await self._writes.run(lambda db: sql_writes.save_prepared(db, record, expected_version))
+    async def save_prepared(
+        self,
+        record: TurnRecord,
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+    ) -> SessionHead:
+        """Write a prepared turn as the pending one of its head, with what its prompt holds."""
+
+        def work(db: Connection) -> SessionHead:
+            head = sql_writes.save_prepared(db, record, expected_version)
+            sql_parts.hold(db, record.session_id, evidences, blocks)
+            return head
+
+        return await self._writes.run(work)
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         """Commit the pending turn: reply, ops, state and entries at once."""
         return await self._writes.run(lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version))
 
     async def commit_numerical(
-        self, record: TurnRecord, state: Mapping[str, Any], *, expected_version: int
+        self,
+        record: TurnRecord,
+        state: Mapping[str, Any],
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step."""
-        return await self._writes.run(lambda db: sql_writes.commit_numerical(db, record, state, expected_version))
+        """Write and commit a numerical turn in one step, with what its prompt holds."""
+
+        def work(db: Connection) -> SessionHead:
+            head = sql_writes.commit_numerical(db, record, state, expected_version)
+            sql_parts.hold(db, record.session_id, evidences, blocks)
+            return head
+
+        return await self._writes.run(work)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
         """Return one turn with all that was stored of it."""

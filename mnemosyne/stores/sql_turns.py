@@ -15,9 +15,9 @@ from typing import Any
 from mnemosyne.codec import decode, decode_tree, text_time
 from mnemosyne.errors import TurnNotFoundError
 from mnemosyne.patch import apply_patch
-from mnemosyne.schema.document import Summary
+from mnemosyne.schema.document import ModelUsage, Summary, Task
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.record import PathSummary, Prefetch, SessionWindow, TurnRecord
+from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
 from mnemosyne.schema.session import (
     BranchSpan,
     Message,
@@ -27,6 +27,7 @@ from mnemosyne.schema.session import (
     WindowMessage,
 )
 from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_parts import newest_parts, read_parts
 from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, head_of, read_lineage
 
 Ops = tuple[Mapping[str, Any], ...]
@@ -52,6 +53,8 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         pending=None if pending is None else _record(connection, session, pending, with_papers=True),
         prefetch=None if late is None else decode(late[0], Prefetch),
         summary=read_summary(connection, session.key, head.lineage)[0],
+        tasks=read_parts(connection, session.key, "task", Task),
+        usages=newest_parts(connection, session.key, "model_usage", ModelUsage, WINDOW_USAGES),
     )
 
 
