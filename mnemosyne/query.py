@@ -33,7 +33,8 @@ class EvidenceFilter:
     """Which evidence to list (seed 002 section 6.1); every part that is given must hold.
 
     `since` (inclusive) and `until` (exclusive) bound `created_at`; evidence without one passes neither. `tags` are
-    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest.
+    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, with `newest`
+    those written last (listed in the order of writing all the same).
     """
 
     types: frozenset[EvidenceType] | None = None
@@ -42,6 +43,7 @@ class EvidenceFilter:
     until: datetime | None = None
     tags: Mapping[str, str] | None = None
     limit: int | None = None
+    newest: bool = False
 
     def admits(self, evidence: Evidence) -> bool:
         """Say whether an evidence passes (but for `limit`)."""

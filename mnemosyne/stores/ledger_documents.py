@@ -239,7 +239,12 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     """Return evidences in the order of first writing."""
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
-    return _first(where.limit, (each for each in _evidences(ledger) if where.admits(each)))
+    rows = list(ledger.evidences.values())
+    if where.newest:
+        rows.reverse()
+    found = (unwritten(row.body, Evidence) for row in rows)
+    kept = _first(where.limit, (each for each in found if where.admits(each)))
+    return kept[::-1] if where.newest else kept
 
 
 def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:

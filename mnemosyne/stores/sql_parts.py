@@ -105,7 +105,10 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
             tests.append(test)
             values.append(_microseconds(at))
     order = "DESC" if where.newest else "ASC"
-    rows = connection.execute(f"SELECT body FROM evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}", values)
+    # What `tags` asks is not in a column, so how many rows that takes is not known beforehand.
+    bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
+    source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
+    rows = connection.execute(f"SELECT body FROM {source}", values)
     found = (decode(body, Evidence) for (body,) in rows)
     kept = _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
     return kept[::-1] if where.newest else kept

@@ -1,0 +1,184 @@
+"""What a prompt showed is no news: text that comes back out of a prompt is recognised and left out (spec 3.6). Pure.
+
+The room exists because a model repeats what it was told and a tool returns what it was given; taken in again, each echo
+would be recalled the next time as one more witness of itself. It must not import a store.
+
+A shown text is recognised where WINDOW of its characters stand in a row (WINDOW_CJK of Chinese and the like), line breaks
+and runs of blanks counted as one blank, or where a shorter one stands whole. Words that several people use, a name, a
+number, are shorter than that and stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+from mnemosyne.schema.ingest import Shown
+from mnemosyne.scrub import is_telling, weight
+
+WINDOW = 48
+WINDOW_CJK = 16
+ALL_OF_IT = 0.9
+"""Share of what a text tells from which on it counts as nothing but an echo."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fresh:
+    """A text without what the prompt had shown. `text` is empty where nothing is left; `sources` in the order of shown."""
+
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
+    """Return what a text says beyond what was shown; what it says again becomes `[recalled:<source>]`.
+
+    JSON stays JSON: there only whole values that were shown are replaced. A text of which a tenth or less is new is an
+    echo, and nothing of it is left.
+    """
+    search = _Search(shown)
+    if not search.sources or not content.strip():
+        return Fresh(text=content)
+    tree = _json_of(content)
+    if tree is not None:
+        done, told, echoed = search.tree(tree)
+        if not search.found:
+            return Fresh(text=content)
+        left = "" if echoed >= ALL_OF_IT * told else json.dumps(done, ensure_ascii=False)
+        return Fresh(text=left, sources=search.in_order())
+    spans = search.spans(content)
+    if not spans:
+        return Fresh(text=content)
+    told = max(weight(content), 1)
+    echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
+    left = "" if echoed >= ALL_OF_IT * told else _cut(content, spans)
+    return Fresh(text=left, sources=search.in_order())
+
+
+Found = tuple[int, int, str]
+
+
+class _Search:
+    """Looks for shown texts, and notes which were found."""
+
+    def __init__(self, shown: Sequence[Shown]) -> None:
+        self.sources = [(each.source_id, text) for each in shown if is_telling(text := _flat(each.text)[0])]
+        self.found: dict[str, None] = {}
+        self._windows: dict[int, dict[str, str]] = {}
+        self._whole: list[tuple[str, str]] = []
+        for source_id, text in self.sources:
+            size = _window(text)
+            if len(text) <= size:
+                self._whole.append((text, source_id))
+            else:
+                known = self._windows.setdefault(size, {})
+                for place in range(len(text) - size + 1):
+                    known.setdefault(text[place : place + size], source_id)
+
+    def in_order(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(source_id for source_id, _ in self.sources if source_id in self.found))
+
+    def spans(self, content: str) -> list[Found]:
+        """Return what was shown as half-open spans of `content`, in order, apart from one another."""
+        flat, origins = _flat(content)
+        hits = sorted(self._hits(flat))
+        merged: list[Found] = []
+        for begin, end, source_id in hits:
+            if merged and begin < merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(end, merged[-1][1]), merged[-1][2])
+            else:
+                merged.append((begin, end, source_id))
+        for _, _, source_id in merged:
+            self.found[source_id] = None
+        return [(origins[begin][0], origins[end - 1][1], source_id) for begin, end, source_id in merged]
+
+    def _hits(self, flat: str) -> Iterator[Found]:
+        for size, known in self._windows.items():
+            for place in range(len(flat) - size + 1):
+                source_id = known.get(flat[place : place + size])
+                if source_id is not None:
+                    yield place, place + size, source_id
+        for text, source_id in self._whole:
+            place = flat.find(text)
+            while place >= 0:
+                yield place, place + len(text), source_id
+                place = flat.find(text, place + 1)
+
+    def tree(self, tree: Any) -> tuple[Any, int, int]:
+        """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
+        if isinstance(tree, str):
+            spans = self.spans(tree)
+            told = weight(tree)
+            echoed = sum(weight(tree[begin:end]) for begin, end, _ in spans)
+            if spans and echoed >= ALL_OF_IT * told:
+                return _mark(spans[0][2]), told, echoed
+            return (_cut(tree, spans) if spans else tree), told, echoed
+        if isinstance(tree, Mapping):
+            done: dict[str, Any] = {}
+            told = echoed = 0
+            for key, value in tree.items():
+                done[key], more, again = self.tree(value)
+                told, echoed = told + more, echoed + again
+            return done, told, echoed
+        if isinstance(tree, list):
+            items = [self.tree(value) for value in tree]
+            return [item[0] for item in items], sum(item[1] for item in items), sum(item[2] for item in items)
+        return tree, weight(str(tree)), 0
+
+
+def _json_of(content: str) -> Any:
+    if not content.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cut(content: str, spans: Sequence[Found]) -> str:
+    parts, at = [], 0
+    for begin, end, source_id in spans:
+        parts += [content[at:begin], _mark(source_id)]
+        at = end
+    return "".join((*parts, content[at:]))
+
+
+def _mark(source_id: str) -> str:
+    return f"[recalled:{source_id}]"
+
+
+def _window(text: str) -> int:
+    dense = weight(text) > 1.5 * max(sum(char.isalnum() for char in text), 1)
+    return WINDOW_CJK if dense else WINDOW
+
+
+def _flat(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text with its XML escapes read and its blanks made one, and the span each of its characters comes from."""
+    chars: list[str] = []
+    origins: list[tuple[int, int]] = []
+    place = 0
+    while place < len(text):
+        end = place + 1
+        char = text[place]
+        if char == "&":
+            stop = text.find(";", place, place + 12)
+            said = unescape(text[place : stop + 1]) if stop > 0 else ""
+            if len(said) == 1:
+                char, end = said, stop + 1
+        if char.isspace():
+            if chars and chars[-1] == " ":
+                origins[-1] = (origins[-1][0], end)
+            elif chars:
+                chars.append(" ")
+                origins.append((place, end))
+        else:
+            chars.append(char)
+            origins.append((place, end))
+        place = end
+    while chars and chars[-1] == " ":
+        chars.pop()
+        origins.pop()
+    return "".join(chars), origins

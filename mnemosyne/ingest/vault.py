@@ -1,0 +1,116 @@
+"""Where originals are kept apart from what was redacted, for those who must have them (seed 002 sections 8.4 and 13).
+
+The room exists so that an original never lies beside its redacted form: another folder, which its owner alone may read, with
+no index and no reader in this system. Nothing of it ever reaches a prompt. It must not import a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from mnemosyne.scrub import stands_in_tree
+
+_OWNER_ONLY = 0o700
+
+
+class FolderVault:
+    """An `OriginalVault` in a folder: one JSON file an original, readable by its owner alone.
+
+    Files are named by hashes, so that a listing tells no ids. OSError where the folder cannot be used.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    async def put(self, session_id: str, evidence_id: str, original: str) -> None:
+        """Keep an original; one that is there under this name is replaced."""
+        await to_thread.run_sync(self._put, session_id, evidence_id, original)
+
+    async def get(self, session_id: str, evidence_id: str) -> str | None:
+        """Return an original, or None."""
+        return await to_thread.run_sync(self._get, session_id, evidence_id)
+
+    async def drop(
+        self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> int:
+        """Forget originals; returns how many went.
+
+        Those of these sessions; with `evidence_ids` only those of these evidences in them; and any that hold one of
+        `texts`, whosever they are.
+        """
+        return await to_thread.run_sync(self._drop, tuple(session_ids), frozenset(evidence_ids), tuple(texts))
+
+    async def count(
+        self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> int:
+        """Return how many originals `drop` would forget."""
+        found = await to_thread.run_sync(
+            lambda: list(self._found(tuple(session_ids), frozenset(evidence_ids), tuple(texts)))
+        )
+        return len(found)
+
+    def _file(self, session_id: str, evidence_id: str) -> Path:
+        return self.folder / _name(session_id) / f"{_name(evidence_id)}.json"
+
+    def _put(self, session_id: str, evidence_id: str, original: str) -> None:
+        file = self._file(session_id, evidence_id)
+        for folder in (self.folder, file.parent):
+            folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+            folder.chmod(_OWNER_ONLY)
+        kept = {"session_id": session_id, "evidence_id": evidence_id, "original": original}
+        # `mkstemp` makes the file readable by its owner alone from the first moment on.
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".new")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                json.dump(kept, out)
+                out.flush()
+                os.fsync(out.fileno())
+            Path(name).replace(file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _get(self, session_id: str, evidence_id: str) -> str | None:
+        file = self._file(session_id, evidence_id)
+        return str(_read(file)["original"]) if file.is_file() else None
+
+    def _drop(self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]) -> int:
+        found = list(self._found(session_ids, evidence_ids, texts))
+        for file in found:
+            # What a deleted file held may stay on the disk until it is overwritten.
+            with file.open("r+b") as out:
+                out.write(b"\0" * file.stat().st_size)
+                out.flush()
+                os.fsync(out.fileno())
+            file.unlink()
+        for folder in {file.parent for file in found}:
+            if not any(folder.iterdir()):
+                folder.rmdir()
+        return len(found)
+
+    def _found(
+        self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]
+    ) -> Iterator[Path]:
+        folders = {_name(session_id) for session_id in session_ids}
+        wanted = {f"{_name(evidence_id)}.json" for evidence_id in evidence_ids}
+        for file in sorted(self.folder.glob("*/*.json")):
+            named = file.parent.name in folders and (not wanted or file.name in wanted)
+            if named or (texts and stands_in_tree(texts, _read(file))):
+                yield file
+
+
+def _name(name: str) -> str:
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return kept
