@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from mnemosyne.query import BlockFilter, EvidenceFilter, Hit, IndexFilter, Recall, RetrievalQuery
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.event import Event
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import Ingested, IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -37,6 +39,49 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present as an aware datetime."""
+        ...
+
+
+class EventBus(Protocol):
+    """Tells of what happens (seed 002 section 9.2).
+
+    1. Handlers of one kind are told of that kind alone, those of all of every event, each once, in the order of `on`.
+    2. A handler that fails harms neither the sender nor another handler.
+    3. When `emit` returns, every handler has been told; async ones have ended.
+    """
+
+    async def emit(self, event: Event) -> None:
+        """Tell every handler of one event."""
+        ...
+
+    def on(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
+        """Tell `handler` of events of this kind."""
+        ...
+
+    def off(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
+        """Tell `handler` no more of events of this kind."""
+        ...
+
+    def on_all(self, handler: Callable[[Event], Awaitable[None] | None]) -> None:
+        """Tell `handler` of every event."""
+        ...
+
+
+class SessionLocks(Protocol):
+    """Lets one caller at a time work on a session, among all processes that use one store.
+
+    1. While one holds a session nobody else does; different sessions never wait for each other.
+    2. A holder that dies, in whatever way, holds nothing any more.
+    3. The event loop is not held up by waiting.
+    4. Who waited too long gets StoreBusyError and holds nothing.
+    """
+
+    def hold(self, session_id: str) -> AbstractAsyncContextManager[None]:
+        """Hold a session as long as the block lasts."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is open."""
         ...
 
 
@@ -97,10 +142,12 @@ class Store(Protocol):
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
 
-        `evidences` and `blocks` are what its prompt holds; they are written or replaced by id in the same transaction.
+        `evidences` and `blocks` are what its prompt holds, `usages` the model calls that made it; they are written or replaced
+        by id in the same transaction.
 
         An older pending turn of the same head is marked abandoned unless it is the same turn, which is replaced.
         """
@@ -121,6 +168,7 @@ class Store(Protocol):
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write and commit a numerical turn in one step."""
         ...

@@ -14,6 +14,7 @@ import numpy as np
 
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import RECALLED
+from mnemosyne.index.restore import Restored, compared
 from mnemosyne.index.rows import neighbour_key, own_words, spoken_words
 from mnemosyne.index.talk import Linked, Talk
 from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
@@ -31,10 +32,14 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fed:
-    """What one feeding did: entries that were new, and why vectors were not made (empty when they were)."""
+    """What one feeding did: entries that were new, and why vectors were not made (empty when they were).
+
+    `behind`: there is more to feed, which was left for another time.
+    """
 
     entries: int
     fault: str = ""
+    behind: bool = False
 
 
 class IndexFeeder:
@@ -45,9 +50,17 @@ class IndexFeeder:
         self._locks: dict[str, anyio.Lock] = {}
         self._talks: dict[str, Talk] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
+        self._lacking: dict[str, bool] = {}
 
-    async def feed(self, scope: str, *, vector_limit: int | None = None, progress: Progress | None = None) -> Fed:
-        """Index what was written since the watermark.
+    async def feed(
+        self,
+        scope: str,
+        *,
+        vector_limit: int | None = None,
+        entry_limit: int | None = None,
+        progress: Progress | None = None,
+    ) -> Fed:
+        """Index what was written since the watermark, at most about `entry_limit` entries (None: all).
 
         `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
         leaves entries without vectors, to be made by `fill_vectors` some other time.
@@ -59,6 +72,8 @@ class IndexFeeder:
                 after = await self._index.watermark(scope, chain)
                 size = _PAGE if vector_limit is not None else _VECTOR_PAGE
                 while page := await self._source.entries_after(scope, chain, after, size):
+                    if entry_limit is not None and done >= entry_limit:
+                        return Fed(entries=done, fault=fault, behind=True)
                     wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
                     fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
                     after, done = page[-1].sequence, done + len(page)
@@ -87,7 +102,40 @@ class IndexFeeder:
                     after = page[-1].sequence
                     if progress and lacking:
                         progress(total - len(unseen), total)
+            self._lacking.pop(scope, None)
             return Fed(entries=total - len(unseen))
+
+    async def lacks_vectors(self, scope: str) -> bool:
+        """Say whether there are entries in the index that the embedder has not looked at; asked once, then known."""
+        if self._embedder is None:
+            return False
+        if scope not in self._lacking:
+            self._lacking[scope] = bool(await self._index.unseen(scope, self._embedder.name, 1))
+        return self._lacking[scope]
+
+    async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
+        """Bring a scope's index to what the source holds, whatever state it is in; a stopped run is gone on with.
+
+        What is damaged, holds other entries than the source, or lacks one that lies before its watermark is dropped and
+        built again; so is all of it with `anew`. IndexUnavailableError when the folder cannot be written.
+        """
+        async with self._lock(scope):
+            known = None if anew else await compared(self._source, self._index, scope, _chains(scope))
+            rebuilt = known is None or bool(self._index.faults())
+            if rebuilt:
+                await self._index.drop(scope)
+                self._talks.pop(scope, None)
+                self._lacking.pop(scope, None)
+        fed = await self.feed(scope, progress=progress)
+        filled = fed if fed.fault else await self.fill_vectors(scope, progress)
+        await self._index.settle()
+        return Restored(
+            scope=scope,
+            kept=0 if rebuilt or known is None else known,
+            added=fed.entries,
+            rebuilt=rebuilt and not anew,
+            fault=fed.fault or filled.fault or "; ".join(self._index.faults()),
+        )
 
     def _lock(self, scope: str) -> anyio.Lock:
         return self._locks.setdefault(scope, anyio.Lock())
@@ -129,6 +177,8 @@ class IndexFeeder:
                 vectors, model = await self._vectors(scope, linked), self._embedder.name
             except EmbedderUnavailableError as error:
                 fault = str(error)
+        if not model:
+            self._lacking.pop(scope, None)
         keys = [
             own_words(each.item.entry) if each.neighbours is None else neighbour_key(each.item.entry, each.neighbours)
             for each in linked

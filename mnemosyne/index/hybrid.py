@@ -22,6 +22,7 @@ from mnemosyne.index.feed import FIT, IndexFeeder, Progress
 from mnemosyne.index.fuse import Arm, fuse, shared_tops
 from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
 from mnemosyne.index.preview import preview, preview_window
+from mnemosyne.index.restore import Restored
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator, Vectors
 from mnemosyne.query import Candidate, Hit, IndexFilter, Recall, RetrievalQuery, Signals
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
@@ -42,7 +43,8 @@ class HybridRetriever:
     `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
-    query), `vectors_late`, `no_vectors` (nothing embedded yet), `index_damaged`.
+    query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (not all is), `index_behind` (not all is
+    in the index: a recall brings in `inline_entries` at most), `index_damaged`.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class HybridRetriever:
         *,
         arms: frozenset[str] = BOTH_ARMS,
         inline_vectors: int = 8,
+        inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
     ) -> None:
         if not arms or not arms <= BOTH_ARMS:
@@ -62,6 +65,7 @@ class HybridRetriever:
         self._embedder = embedder if VECTOR in arms else None
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
+        self._inline_entries = inline_entries
         self._feeder = IndexFeeder(source, index, self._embedder)
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
@@ -83,6 +87,10 @@ class HybridRetriever:
             await self._feeder.fill_vectors(scope, progress)
         await self._index.settle()
         return fed.entries
+
+    async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
+        """Bring the index of a scope to what the store holds, whatever state it is in; see `IndexFeeder.restore`."""
+        return await self._feeder.restore(scope, anew=anew, progress=progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of one query, best first, at most `query.limit`, each with all its signals."""
@@ -133,9 +141,11 @@ class HybridRetriever:
     async def _search_words(self, state: _Recalling) -> None:
         started = perf_counter()
         for scope in dict.fromkeys(pool.scope for pool in state.pools):
-            fed = await self._feeder.feed(scope, vector_limit=self._inline_vectors)
+            fed = await self._feeder.feed(scope, vector_limit=self._inline_vectors, entry_limit=self._inline_entries)
             if fed.fault:
                 state.lacks("embedder_unavailable")
+            if fed.behind:
+                state.lacks("index_behind")
         state.took("feed", started)
         started = perf_counter()
         async with anyio.create_task_group() as group:
@@ -162,6 +172,8 @@ class HybridRetriever:
                 group.start_soon(self._vectors_of, state, pool, self._embedder.name)
         if not any(VECTOR in pool.arms for pool in state.pools):
             state.lacks("no_vectors")
+        elif [scope for scope in {pool.scope for pool in state.pools} if await self._feeder.lacks_vectors(scope)]:
+            state.lacks("vectors_behind")
         state.took("vectors", started)
 
     async def _vectors_of(self, state: _Recalling, pool: _Pool, model: str) -> None:

@@ -6,13 +6,10 @@ document counts and mean lengths are then those of the scope, so scores equal th
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,6 +22,7 @@ from lancedb.index import FTS, Bitmap, BTree, HnswSq
 from lancedb.query import BooleanQuery, MatchQuery, Occur
 
 from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.lance_files import has_files, remove_files, table_name
 from mnemosyne.index.lexical import term_weights
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope, row_batch
 from mnemosyne.protocols import Vectors
@@ -165,6 +163,27 @@ class LanceIndex:
         """Return nothing: what goes wrong here is raised."""
         return ()
 
+    async def drop(self, scope: str) -> None:
+        """Remove the table of a scope, whatever state its files are in."""
+        async with self._writing:
+            table = self._tables.pop(scope, None)
+            if table is not None:
+                table.close()
+            try:
+                await self._connect()
+                await self._connection.drop_table(table_name(scope), ignore_missing=True)
+            except Exception as error:
+                if not has_files(self.folder, scope):
+                    raise self._unavailable(scope, error) from error
+            try:
+                await to_thread.run_sync(remove_files, self.folder, scope)
+            except OSError as error:
+                raise self._unavailable(scope, error) from error
+            self._searched.discard(scope)
+            self._writes.pop(scope, None)
+            for chain in Chain:
+                self._watermarks.pop((scope, chain), None)
+
     async def settle(self) -> None:
         """Compact tables that have had many writes, and bring the indexes of searched ones up to date."""
         async with self._writing:
@@ -191,7 +210,7 @@ class LanceIndex:
         if table is None:
             if not batch.rows:
                 return
-            table = await self._connection.create_table(_table_name(scope), schema=_SCHEMA, exist_ok=True)
+            table = await self._connection.create_table(table_name(scope), schema=_SCHEMA, exist_ok=True)
             self._tables[scope] = table
         if batch.removed:
             await table.delete(f"entry_id IN ({_literals(batch.removed)})")
@@ -217,16 +236,19 @@ class LanceIndex:
     async def _open(self, scope: str) -> Any:
         if scope in self._tables:
             return self._tables[scope]
-        if self._connection is None:
-            # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
-            self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
+        await self._connect()
         try:
-            self._tables[scope] = await self._connection.open_table(_table_name(scope))
+            self._tables[scope] = await self._connection.open_table(table_name(scope))
         except ValueError as error:
-            if "was not found" in str(error) and not _has_files(self.folder, scope):
+            if "was not found" in str(error) and not has_files(self.folder, scope):
                 return None
             raise
         return self._tables[scope]
+
+    async def _connect(self) -> None:
+        if self._connection is None:
+            # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
+            self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
 
     async def _select(self, scope: str, condition: str, columns: list[str]) -> Any:
         try:
@@ -276,16 +298,6 @@ def _any_of(by_weight: Mapping[float, Sequence[str]]) -> Any:
     match: Any = MatchQuery
     parts: Any = [(Occur.SHOULD, match(" ".join(terms), _WORDS, boost=weight)) for weight, terms in by_weight.items()]
     return BooleanQuery(parts)
-
-
-def _table_name(scope: str) -> str:
-    """Return a file name for a scope: readable, and unlike that of any other scope."""
-    readable = re.sub(r"[^a-z0-9]+", "_", scope.lower()).strip("_")[:40] or "scope"
-    return f"{readable}_{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-
-
-def _has_files(folder: str, scope: str) -> bool:
-    return "://" not in folder and (Path(folder) / f"{_table_name(scope)}.lance").exists()
 
 
 def _literal(text: str) -> str:

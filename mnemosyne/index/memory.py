@@ -98,6 +98,10 @@ class MemoryIndex:
         """Return nothing: memory has no files to go wrong."""
         return ()
 
+    async def drop(self, scope: str) -> None:
+        """Remove all that is held of a scope."""
+        self.forget(scope)
+
     async def settle(self) -> None:
         """Do nothing: there are no files."""
 

@@ -103,6 +103,8 @@ class ScopeTable:
         with self._lock:
             view = self._columns.view(len(self._ids))
             slots = np.flatnonzero(view.alive & ~view.seen if model == self._model else view.alive)
+            if len(slots) > limit:
+                slots = slots[np.argpartition(view.sequence[slots], limit)[:limit]]
             order = slots[np.argsort(view.sequence[slots], kind="stable")]
             return tuple(self._ids[slot] for slot in order[:limit])
 

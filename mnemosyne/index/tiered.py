@@ -66,8 +66,9 @@ class TieredIndex:
         self._direct: set[str] = set()
         self._cut_off: set[str] = set()
         self._in_flight: set[str] = set()
-        self._faults: dict[str, None] = {}
+        self._faults: dict[str, str] = {}
         self._opening = anyio.Lock()
+        self._writing = anyio.Lock()
 
     async def add(
         self,
@@ -121,6 +122,17 @@ class TieredIndex:
     def faults(self) -> tuple[str, ...]:
         """Return what has gone wrong with the folder so far, each sentence once, in order."""
         return tuple(self._faults)
+
+    async def drop(self, scope: str) -> None:
+        """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
+        async with self._opening, self._writing:
+            durable = await self._engine(scope)
+            await durable.drop(scope)
+            self._memory.forget(scope)
+            self._held.pop(scope, None)
+            self._direct.discard(scope)
+            self._cut_off.discard(scope)
+            self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, "")}
 
     async def settle(self) -> None:
         """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory."""
@@ -201,19 +213,20 @@ class TieredIndex:
         return self._durable
 
     async def _write_held(self, scope: str) -> None:
-        batch = self._held.pop(scope, NOTHING_HELD)
-        if not batch.rows and not batch.removed:
-            return
-        self._in_flight.add(scope)
-        try:
-            durable = await self._engine(scope)
-            await durable.write(scope, batch)
-        except IndexUnavailableError as error:
-            # Memory goes on; the store still has what was not written here.
-            self._note(error)
-            self._cut_off.add(scope)
-        finally:
-            self._in_flight.discard(scope)
+        async with self._writing:
+            batch = self._held.pop(scope, NOTHING_HELD)
+            if not batch.rows and not batch.removed:
+                return
+            self._in_flight.add(scope)
+            try:
+                durable = await self._engine(scope)
+                await durable.write(scope, batch)
+            except IndexUnavailableError as error:
+                # Memory goes on; the store still has what was not written here.
+                self._note(error)
+                self._cut_off.add(scope)
+            finally:
+                self._in_flight.discard(scope)
 
     def _cut(self, scope: str) -> None:
         self._cut_off.add(scope)
@@ -222,7 +235,7 @@ class TieredIndex:
         self._memory.table(scope)
 
     def _note(self, error: IndexUnavailableError) -> None:
-        self._faults[str(error)] = None
+        self._faults[str(error)] = error.scope
 
 
 def _joined(held: RowBatch, late: RowBatch) -> RowBatch:

@@ -308,6 +308,8 @@ async def test_an_index_without_vectors_is_named(model: LocalEmbedder) -> None:
     recall = await one.recall(question("the temple key"))
     assert recall.degradations == ("no_vectors",)
     await one.sync(WORLD)
+    assert (await one.recall(question("the temple key"))).degradations == ("vectors_behind",)
+    await one.sync(SESSION)
     assert (await one.recall(question("the temple key"))).degradations == ()
 
 

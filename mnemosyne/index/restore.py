@@ -1,0 +1,53 @@
+"""Whether an index holds what its source does.
+
+The room exists so that a damaged or foreign index is found out by looking, not by trust: ids are compared page by page, and
+nothing is written. It knows indexes and sources by protocol and must not import a concrete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mnemosyne.protocols import EntrySource, Index
+from mnemosyne.schema.memory import Chain
+
+_PAGE = 1_000
+_ALL = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored:
+    """What became of one scope: entries that were good and `kept`, and those that were `added`.
+
+    `rebuilt`: the index was damaged or held something else, and was built again. `fault`: what could not be done (no
+    model, no folder); empty when all is well.
+    """
+
+    scope: str
+    kept: int
+    added: int
+    rebuilt: bool
+    fault: str = ""
+
+
+async def compared(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
+    """Return how many entries the index holds, or None when they are not those of the source up to its watermarks."""
+    kept = 0
+    for chain in chains:
+        mark = await index.watermark(scope, chain)
+        held = set(await index.newest(scope, chain, _ALL))
+        wanted, gone, known, after = set[str](), set[str](), set[str](), 0
+        while page := await source.entries_after(scope, chain, after, _PAGE):
+            for item in page:
+                entry_id = item.entry.entry_id
+                known.add(entry_id)
+                wanted.discard(entry_id)
+                gone.discard(entry_id)
+                if item.sequence <= mark:
+                    (gone if item.deleted else wanted).add(entry_id)
+            after = page[-1].sequence
+        if not wanted <= held <= known or held & gone:
+            return None
+        kept += len(held)
+    return kept
