@@ -15,7 +15,7 @@ from mnemosyne.schema.document import ModelUsage, Summary, Task
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
 
-WINDOW_USAGES = 8
+WINDOW_USAGES = 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -197,7 +197,9 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
     return evidence.evidence_id
 
 
-def hold(ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock]) -> None:
+def hold(
+    ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock], usages: Sequence[ModelUsage]
+) -> None:
     """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
     for evidence in evidences:
         known = ledger.evidences.get(evidence.evidence_id)
@@ -205,10 +207,15 @@ def hold(ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[Context
         row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger))
         if row != known:
             ledger.put("evidence", evidence.evidence_id, row)
-    stored = ledger.bodies("block")
-    for block in blocks:
-        if stored.get(block.block_id) != (body := written(block)):
-            ledger.put("block", block.block_id, body)
+    rows: dict[str, Mapping[str, ContextBlock | ModelUsage]] = {
+        "block": {block.block_id: block for block in blocks},
+        "model_usage": {usage.model_usage_id: usage for usage in usages},
+    }
+    for table, items in rows.items():
+        stored = ledger.bodies(table)
+        for name, item in items.items():
+            if stored.get(name) != (body := written(item)):
+                ledger.put(table, name, body)
 
 
 def _next_place(ledger: Ledger) -> int:

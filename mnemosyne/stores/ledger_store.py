@@ -112,12 +112,13 @@ class LedgerStore:
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write a prepared turn at once, with what its prompt holds; it becomes the pending turn of its head."""
 
         def work(ledger: Ledger, session_id: str) -> SessionHead:
             head = ledger_writes.save_prepared(ledger, session_id, record, expected_version)
-            ledger_documents.hold(ledger, evidences, blocks)
+            ledger_documents.hold(ledger, evidences, blocks, usages)
             return head
 
         return await self._write(record.session_id, work)
@@ -134,12 +135,13 @@ class LedgerStore:
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write and commit a numerical turn in one step."""
 
         def work(ledger: Ledger, session_id: str) -> SessionHead:
             head = ledger_writes.commit_numerical(ledger, session_id, record, state, expected_version)
-            ledger_documents.hold(ledger, evidences, blocks)
+            ledger_documents.hold(ledger, evidences, blocks, usages)
             return head
 
         return await self._write(record.session_id, work)

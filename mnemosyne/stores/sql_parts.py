@@ -192,11 +192,13 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
 
 
 def hold(
-    connection: Connection, session_id: str, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock]
+    connection: Connection,
+    session_id: str,
+    evidences: Sequence[Evidence],
+    blocks: Sequence[ContextBlock],
+    usages: Sequence[ModelUsage],
 ) -> None:
-    """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
-    if not evidences and not blocks:
-        return
+    """Write what a turn's prompt holds and what made it, beside the turn: by id, without a version of its own."""
     key = enter(connection, session_id).key
     for evidence in evidences:
         check_times(evidence.created_at, evidence.expires_at)
@@ -205,6 +207,7 @@ def hold(
         _PUT_EVIDENCE, [_evidence_row(key, place + number, evidence) for number, evidence in enumerate(evidences)]
     )
     _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
+    _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
 
 
 def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], limit: int) -> tuple[T, ...]:

@@ -95,12 +95,13 @@ class SqlStore:
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write a prepared turn as the pending one of its head, with what its prompt holds."""
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.save_prepared(db, record, expected_version)
-            sql_parts.hold(db, record.session_id, evidences, blocks)
+            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
             return head
 
         return await self._writes.run(work)
@@ -117,12 +118,13 @@ class SqlStore:
         expected_version: int,
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
         """Write and commit a numerical turn in one step, with what its prompt holds."""
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.commit_numerical(db, record, state, expected_version)
-            sql_parts.hold(db, record.session_id, evidences, blocks)
+            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
             return head
 
         return await self._writes.run(work)

@@ -1,0 +1,1 @@
+"""What an engine tells of its work: events, spans, metrics. OpenTelemetry and Prometheus are met only by their own modules."""

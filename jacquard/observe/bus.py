@@ -1,0 +1,100 @@
+"""The event bus of one process (seed 002 section 9.2).
+
+The room exists so that whoever wants to know of a turn can be told without the engine knowing him. It must not import an
+engine, a store or an exporter.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from mnemosyne.protocols import Clock, EventBus
+from mnemosyne.schema.event import Event, EventType
+from mnemosyne.schema.memory import EMPTY
+
+_log = logging.getLogger(__name__)
+Handler = Callable[[Event], Awaitable[None] | None]
+
+
+class InMemoryEventBus:
+    """Tells handlers of this process, in the order in which they were added, those of one kind before those of all."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, list[Handler]] = {}
+        self._all: list[Handler] = []
+
+    def on(self, event_type: str, handler: Handler) -> None:
+        """Tell `handler` of events of this kind; it may be async. ValueError for a kind that there is not."""
+        self._handlers.setdefault(EventType(event_type).value, []).append(handler)
+
+    def on_all(self, handler: Handler) -> None:
+        """Tell `handler` of every event."""
+        self._all.append(handler)
+
+    def off(self, event_type: str, handler: Handler) -> None:
+        """Tell `handler` no more of events of this kind; one that was not told is let be."""
+        known = self._handlers.get(EventType(event_type).value, [])
+        if handler in known:
+            known.remove(handler)
+
+    def off_all(self, handler: Handler) -> None:
+        """Tell a handler of all events no more."""
+        if handler in self._all:
+            self._all.remove(handler)
+
+    async def emit(self, event: Event) -> None:
+        """Tell every handler, one after the other; one that fails is logged and harms nobody."""
+        for handler in (*self._handlers.get(event.event_type.value, ()), *self._all):
+            try:
+                told = handler(event)
+                if inspect.isawaitable(told):
+                    await told
+            except Exception:
+                _log.exception("a handler of %s failed", event.event_type.value)
+
+
+class Teller:
+    """Makes events: the bus, the time and the tags are known here, so that whoever tells something gives only facts.
+
+    Without a bus nothing is made.
+    """
+
+    def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
+        self._bus, self._clock, self._tags = bus, clock, tags
+
+    def tagged(self, tags: Mapping[str, str], *, enabled: bool = True) -> Teller:
+        """Return a teller with the tags of one configuration, silent if events are not wanted."""
+        return Teller(self._bus if enabled else None, self._clock, tags)
+
+    async def tell(
+        self,
+        event_type: EventType,
+        session_id: str,
+        turn_id: str | None = None,
+        *,
+        task_id: str | None = None,
+        tool_call_id: str | None = None,
+        model_usage_id: str | None = None,
+        **payload: Any,
+    ) -> None:
+        """Tell of one thing that happened; a bus that fails is logged and harms nobody."""
+        if self._bus is None:
+            return
+        event = Event(
+            event_type=event_type,
+            session_id=session_id,
+            at=self._clock.now(),
+            turn_id=turn_id,
+            task_id=task_id,
+            tool_call_id=tool_call_id,
+            model_usage_id=model_usage_id,
+            tags=self._tags,
+            payload=payload,
+        )
+        try:
+            await self._bus.emit(event)
+        except Exception:
+            _log.exception("the event bus failed at %s", event_type.value)

@@ -1,0 +1,54 @@
+"""The seam of tracing: an engine opens spans by name and puts facts on them, whoever records them.
+
+Names are ours, but for those of the GenAI conventions (`gen_ai.*`), which stand in `jacquard.observe.names`. This room must
+not import a tracing library; `jacquard.observe.otel` is the one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from mnemosyne.schema.memory import EMPTY
+
+Fact = str | int | float | bool | list[str]
+
+
+class Span(Protocol):
+    """One piece of work that is timed."""
+
+    def put(self, facts: Mapping[str, Fact]) -> None:
+        """Put facts on the span."""
+        ...
+
+
+class Tracing(Protocol):
+    """Opens spans.
+
+    1. A span that is opened while another is open in the same task, or in a task that was started from there, is its child.
+    2. An exception that passes through a span is noted on it and goes on.
+    3. It never raises by itself.
+    """
+
+    def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> AbstractContextManager[Span]:
+        """Return a span that lasts as long as the block."""
+        ...
+
+
+class _Nothing:
+    def put(self, facts: Mapping[str, Fact]) -> None:
+        return None
+
+
+class NoTracing:
+    """Records nothing."""
+
+    @contextmanager
+    def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
+        """Return a span that nobody sees."""
+        yield _NOTHING
+
+
+_NOTHING = _Nothing()
+NO_TRACING = NoTracing()

@@ -1,0 +1,49 @@
+"""What happens to a session, told as it happens (seed 002 section 9). Values only.
+
+A payload holds names, counts, codes and times; it never holds what anyone said unless its sender was told to capture content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY
+
+
+class EventType(StrEnum):
+    """The kinds of event of seed 002 section 9.1, with TurnPlanned for the planner."""
+
+    SESSION_LOADED = "SessionLoaded"
+    MESSAGE_APPENDED = "MessageAppended"
+    SUMMARY_GENERATED = "SummaryGenerated"
+    TURN_PLANNED = "TurnPlanned"
+    TOOL_CALLED = "ToolCalled"
+    TOOL_CALL_COMPLETED = "ToolCallCompleted"
+    EVIDENCE_INGESTED = "EvidenceIngested"
+    BLOCKS_DERIVED = "BlocksDerived"
+    PRUNE_COMPLETED = "PruneCompleted"
+    ASSEMBLED = "Assembled"
+    ASSISTANT_CHUNK_RECEIVED = "AssistantChunkReceived"
+    ASSISTANT_MESSAGE_FINALIZED = "AssistantMessageFinalized"
+    PERSISTED = "Persisted"
+    ERROR = "Error"
+    DEGRADED = "Degraded"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One event; the ids that it concerns, `tags` of the configuration (A/B, framework), and facts in `payload`."""
+
+    event_type: EventType
+    session_id: str
+    at: datetime
+    turn_id: str | None = None
+    task_id: str | None = None
+    tool_call_id: str | None = None
+    model_usage_id: str | None = None
+    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    payload: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
