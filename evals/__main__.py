@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,12 @@ from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_set
 from evals.errors import EvalError, SetupError
+from evals.gate import read_gate, run_gate, updated
 from evals.parts import Arm, Choice
 from evals.progress import bars
 from evals.report import print_report, result_json
 from evals.run import DEFAULT_CACHE, Options, run_set
+from evals.world_set import run_world
 from jacquard.errors import JacquardError
 from mnemosyne.errors import MnemosyneError
 from mnemosyne.importers.corpus import CORPUS_FILE
@@ -34,6 +37,7 @@ app = typer.Typer(
 )
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 STANDARD_OUTPUT = Path("-")
+DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 
 
 @app.callback()
@@ -118,6 +122,63 @@ def run(
         raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
     except KeyboardInterrupt:
         raise _fail("Stopped. Vectors made so far are kept; the same command goes on with them.", code=130) from None
+
+
+@app.command()
+def world(
+    pack: Annotated[Path, typer.Option("--world", metavar="DIR", help="The world pack that is played.")],
+    queries: Annotated[
+        Path, typer.Option("--queries", metavar="FILE", help="Labelled turns; ids are those of the pack.")
+    ],
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    layout: Annotated[str, typer.Option("--layout", metavar="NAME", help="How the prompt is woven.")] = "classic",
+    max_input_tokens: Annotated[
+        int | None, typer.Option("--max-input-tokens", min=1, metavar="N", help="The model's input limit.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries, spread evenly.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: alone).")
+    ] = None,
+) -> None:
+    """Score whole turns of a world: what reached the prompt, where evidence was lost, and whether a secret leaked."""
+    try:
+        _check_place(json_file)
+        with bars(_err) as told:
+            work = partial(run_world, embedder=embedder, layout=layout, max_input_tokens=max_input_tokens, limit=limit)
+            report = result_json(anyio.run(partial(work, pack, queries, progress=told)))
+        _write(report, json_file)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def gate(
+    file: Annotated[
+        Path, typer.Option("--gate", metavar="FILE", help="The gate: sets, tolerance and baseline.")
+    ] = DEFAULT_GATE,
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    update: Annotated[bool, typer.Option("--update", help="Keep what is measured now as the baseline.")] = False,
+) -> None:
+    """Run the checked-in sets; exit with 1 if a score fell below the baseline or a secret leaked."""
+    try:
+        kept = read_gate(file)
+        with bars(_err) as told:
+            verdicts = anyio.run(run_gate, kept, embedder, told)
+        if update:
+            file.write_text(updated(kept, verdicts), encoding="utf-8")
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    console = _out()
+    for each in verdicts:
+        if each.comparison is None:
+            print_report(each.report, console)
+        else:
+            print_comparison(each.comparison, (f"{each.name}, baseline", f"{each.name}, now"), console)
+    faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
+    if faults and not update:
+        raise _fail("\n".join(faults))
 
 
 @app.command()

@@ -38,7 +38,8 @@ class LabelledQuery:
     """One query with its labels.
 
     `history` is what was said before, oldest first. `relevant` maps document ids to grades (1 relevant, 2 mostly about
-    it; 0 judged and not relevant). `line` is its place in the file, 1-based.
+    it; 0 judged and not relevant). `line` is its place in the file, 1-based. On world packs, `viewer` is who asks and
+    `forbidden` holds ids that may reach neither candidates nor prompt.
     """
 
     query_id: str
@@ -48,6 +49,8 @@ class LabelledQuery:
     history: tuple[Utterance, ...]
     relevant: Mapping[str, int]
     category: str
+    viewer: str | None = None
+    forbidden: tuple[str, ...] = ()
 
     @property
     def wanted(self) -> frozenset[str]:
@@ -123,7 +126,7 @@ def read_set(
     return LabelledSet(
         name=folder.resolve().name,
         corpus=_read_corpora(folder, corpora),
-        queries=_read_queries(folder / QUERIES_FILE, labels, by),
+        queries=read_queries(folder / QUERIES_FILE, labels, by),
         about=_read_about(folder / ABOUT_FILE),
     )
 
@@ -158,7 +161,8 @@ def _read_about(file: Path) -> Mapping[str, Any]:
     return about
 
 
-def _read_queries(file: Path, labels: Sequence[str], by: str) -> tuple[LabelledQuery, ...]:
+def read_queries(file: Path, labels: Sequence[str] = ("relevant",), by: str = "category") -> tuple[LabelledQuery, ...]:
+    """Read and check a file of queries; DatasetError at the first fault, with file, line and field."""
     if not file.is_file():
         raise DatasetError(f"{file}: there is no such file. Write one query a line, beside {CORPUS_FILE}.")
     queries: list[LabelledQuery] = []
@@ -199,6 +203,8 @@ def _query(file: Path, number: int, raw: bytes, labels: Sequence[str], by: str) 
         history=_history(file, number, row.get("history")),
         relevant=_relevant(file, number, row, labels),
         category="" if category is None else named,
+        viewer=_viewer(file, number, row.get("viewer")),
+        forbidden=_forbidden(file, number, row.get("forbidden")),
     )
 
 
@@ -259,6 +265,20 @@ def _relevant(file: Path, number: int, row: Mapping[str, Any], labels: Sequence[
                 _fail(file, number, f"{name}.{document_id}", f"is {grade!r}; a grade is a whole number from 0 up")
             joined[document_id] = max(grade, joined.get(document_id, 0))
     return joined
+
+
+def _viewer(file: Path, number: int, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        _fail(file, number, "viewer", f"is {_called(value)}; it must be text or null")
+    return value
+
+
+def _forbidden(file: Path, number: int, value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        _fail(file, number, "forbidden", "must be a list of document ids")
+    return tuple(value)
 
 
 def _called(value: Any) -> str:

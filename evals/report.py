@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.figures import percentiles
+from evals.losses import Stage, stages, tally
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
 
 LISTED = 5
@@ -22,7 +23,9 @@ class Row:
     """What happened to one query.
 
     `unreachable` are relevant ids that are not in its pool. `error` is why the selector could not choose (then nothing
-    is selected). `tokens` counts the text of the selection. `degradations` are what recall had to do without.
+    is selected). `tokens` counts the text of the selection. `degradations` are what recall had to do without. `shown` are
+    the ids that stand in the prompt, `leaked` those that reached candidates or prompt although the viewer may not know
+    them; both only where a whole turn was run.
     """
 
     outcome: Outcome
@@ -34,6 +37,13 @@ class Row:
     error: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     degradations: tuple[str, ...] = ()
+    shown: frozenset[str] | None = None
+    leaked: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> dict[str, Stage]:
+        """Where each relevant document was lost."""
+        return stages(self.outcome, unreachable=self.unreachable, shown=self.shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +81,8 @@ def result_json(result: Result) -> dict[str, Any]:
             **_spent(result.rows),
         },
         "counts": {**result.counts, "queries": len(result.rows), "scored": len(scores)},
+        "evidence": tally(stage for row in result.rows for stage in row.lost.values()),
+        "leaks": _leaks(result.rows),
         "problems": _problems(result.rows, scores),
         "config": dict(result.config),
         "queries": [_row_json(row, scores.get(row.outcome.query_id)) for row in result.rows],
@@ -115,8 +127,21 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
             f"selection {tokens['selection_mean']:.0f} tokens a query (mean), {tokens['selection_p95']:.0f} p95"
         )
     )
+    console.print(
+        Text("relevant evidence: " + ", ".join(f"{count} {stage}" for stage, count in report["evidence"].items()))
+    )
+    if report["leaks"]["queries"]:
+        console.print(
+            Text(f"LEAKED on {_count(report['leaks']['queries'], 'query')}: {report['leaks']['ids']}", style="bold red")
+        )
     for line in _warnings(report["problems"]):
         console.print(Text(line, style="yellow"))
+
+
+def _leaks(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return on how many queries something forbidden got through, and what; the rate is over all queries."""
+    found = {row.outcome.query_id: list(row.leaked) for row in rows if row.leaked}
+    return {"queries": len(found), "rate": len(found) / len(rows) if rows else 0.0, "ids": found}
 
 
 def _spent(rows: Sequence[Row]) -> dict[str, int]:
@@ -156,6 +181,10 @@ def _row_json(row: Row, scores: Scores | None) -> dict[str, Any]:
         "latency_ms": {"recall": round(row.recall_ms, 3), "select": round(row.select_ms, 3)},
         "tokens": row.tokens,
     }
+    if row.lost:
+        shown["evidence"] = {document_id: stage.value for document_id, stage in row.lost.items()}
+    if row.leaked:
+        shown["leaked"] = list(row.leaked)
     if row.unreachable:
         shown["unreachable"] = list(row.unreachable)
     if row.error is not None:

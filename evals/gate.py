@@ -1,0 +1,130 @@
+"""The gate: runs checked-in sets and says whether anything fell below the kept baseline, or leaked.
+
+A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or with
+`data`, paths beside the file) and the `baseline` that `--update` writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evals.compare import SHOWN, Comparison, compare
+from evals.dataset import read_set
+from evals.errors import DatasetError
+from evals.report import Result, result_json
+from evals.run import DEFAULT_CACHE, Options, run_set
+from evals.world_set import run_world
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gate:
+    """A gate file as read: `baseline` maps the name of a set to the report kept of it."""
+
+    file: Path
+    tolerance: float
+    sets: tuple[Mapping[str, str], ...]
+    baseline: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What became of one set: the comparison with the baseline (None: there is none yet) and the faults, as sentences."""
+
+    name: str
+    report: Mapping[str, Any]
+    comparison: Comparison | None
+    faults: tuple[str, ...]
+
+
+def read_gate(file: Path) -> Gate:
+    """Read a gate file; DatasetError when it is none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        sets = tuple({str(key): str(value) for key, value in each.items()} for each in found["sets"])
+        gate = Gate(file=file, tolerance=float(found["tolerance"]), sets=sets, baseline=found.get("baseline", {}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(
+            f"{file}: cannot be read as a gate ({error}). It needs `tolerance` and `sets`, a list of "
+            "{name, world, queries} or {name, data}."
+        ) from error
+    for each in sets:
+        if "name" not in each or not ("data" in each or {"world", "queries"} <= set(each)):
+            raise DatasetError(
+                f"{file}: a set needs `name` and either `data` or `world` and `queries`; this has {each}."
+            )
+    return gate
+
+
+async def run_gate(
+    gate: Gate, embedder: str = "auto", progress: Progress = lambda what, done, total: None
+) -> list[Verdict]:
+    """Run every set and judge it; what was measured is in the verdicts, good or bad."""
+    verdicts = []
+    for each in gate.sets:
+        name = each["name"]
+        report = result_json(await _run(gate.file.parent, each, embedder, _named(name, progress)))
+        kept = gate.baseline.get(name)
+        found = None if kept is None else compare(kept, report)
+        verdicts.append(
+            Verdict(name=name, report=report, comparison=found, faults=_faults(report, found, gate.tolerance))
+        )
+    return verdicts
+
+
+def updated(gate: Gate, verdicts: list[Verdict]) -> str:
+    """Return the text of the gate file with what was measured as its baseline."""
+    value = {
+        "tolerance": gate.tolerance,
+        "sets": list(gate.sets),
+        "baseline": {each.name: _kept(each.report) for each in verdicts},
+    }
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+def _kept(report: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [
+        {
+            "id": row["id"],
+            "category": row["category"],
+            "relevant": row["relevant"],
+            "metrics": {name: round(row["metrics"][name], 6) for name in SHOWN},
+        }
+        for row in report["queries"]
+        if row["metrics"] is not None
+    ]
+    return {"embedder": report["config"]["embedder"], "queries": rows}
+
+
+async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: Progress) -> Result:
+    if "data" in each:
+        labelled = read_set(folder / each["data"])
+        return await run_set(labelled, Options(embedder=embedder, cache=DEFAULT_CACHE), progress)
+    return await run_world(folder / each["world"], folder / each["queries"], embedder=embedder, progress=progress)
+
+
+def _faults(report: Mapping[str, Any], found: Comparison | None, tolerance: float) -> tuple[str, ...]:
+    faults = []
+    if report["leaks"]["queries"]:
+        faults.append(
+            f"{report['leaks']['queries']} queries leaked what their viewer may not know: {report['leaks']['ids']}"
+        )
+    if found is None:
+        faults.append("there is no baseline for this set; look at the figures and keep them with --update")
+    else:
+        faults += [
+            f"{each.metric} fell by {-100 * each.delta:.1f} points ({100 * each.a:.1f} → {100 * each.b:.1f}); "
+            f"{tolerance:g} are allowed"
+            for each in found.differences[""]
+            if -100 * each.delta > tolerance
+        ]
+    return tuple(faults)
+
+
+def _named(name: str, progress: Progress) -> Progress:
+    return lambda what, done, total: progress(f"{name}: {what}", done, total)

@@ -1,0 +1,52 @@
+"""Where relevant evidence was lost on its way from the store to the prompt. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
+
+from evals.metrics import Outcome
+
+
+class Stage(StrEnum):
+    """The step at which a relevant document was lost, in the order of the road; DELIVERED: it was not."""
+
+    NOT_INDEXED = "not indexed"
+    NOT_RECALLED = "not recalled"
+    NOT_SELECTED = "not selected"
+    PRUNED = "pruned"
+    DELIVERED = "delivered"
+
+
+def stages(
+    outcome: Outcome, *, unreachable: Iterable[str] = (), shown: frozenset[str] | None = None
+) -> dict[str, Stage]:
+    """Return the stage of each relevant document by id.
+
+    `unreachable` are ids that no index holds; `shown` those that stand in the prompt (None: whatever was selected does).
+    """
+    missing = frozenset(unreachable)
+    chosen = frozenset(outcome.selected)
+    there = chosen if shown is None else shown
+    found = {}
+    for document_id, grade in outcome.relevant.items():
+        if grade <= 0:
+            continue
+        if document_id in there:
+            found[document_id] = Stage.DELIVERED
+        elif document_id in missing:
+            found[document_id] = Stage.NOT_INDEXED
+        elif document_id in chosen:
+            found[document_id] = Stage.PRUNED
+        elif document_id in outcome.retrieved:
+            found[document_id] = Stage.NOT_SELECTED
+        else:
+            found[document_id] = Stage.NOT_RECALLED
+    return found
+
+
+def tally(found: Iterable[Stage]) -> dict[str, int]:
+    """Return how many documents ended at each stage, every stage named, in the order of the road."""
+    counted = Counter(found)
+    return {stage.value: counted[stage] for stage in Stage}
