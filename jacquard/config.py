@@ -1,25 +1,109 @@
-"""Settings of a turn. Every field has a default; all of them are in a turn's fingerprint."""
+"""Settings of a turn (seed 002 section 15). Every field has a default and its bounds; a value out of them is a ConfigError.
+
+What changes a prompt is in a turn's fingerprint; what only watches it (`observability`, `tags`) is not. Files and the
+environment are read in `jacquard.settings`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from jacquard.errors import ConfigError
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.redaction import RedactionRules
+
+
+def bounded(default: Any, low: float | None = None, high: float | None = None) -> Any:
+    """Return a field whose number lies between `low` and `high`, both included."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def one_of(default: str, *words: str) -> Any:
+    """Return a field that is one of a few words."""
+    return field(default=default, metadata={"words": words})
+
+
+def fault_of(metadata: Mapping[str, Any], value: Any) -> str | None:
+    """Return what is wrong with the value of a field, or None."""
+    words = metadata.get("words")
+    if words is not None and value not in words:
+        return f"is {value!r}, but must be one of {', '.join(words)}"
+    low, high = metadata.get("low"), metadata.get("high")
+    if value is None or (low is None and high is None):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"is {value!r}, but must be a number"
+    if (low is not None and not value >= low) or (high is not None and not value <= high):
+        bounds = f"{low:g} or more" if high is None else f"between {low:g} and {high:g}"
+        return f"is {value}; it must be {bounds}"
+    return None
+
+
+def faults_of(section: Any) -> Iterator[tuple[str, str]]:
+    """Yield (field, what is wrong) of one section."""
+    for each in fields(section):
+        fault = fault_of(each.metadata, getattr(section, each.name))
+        if fault is not None:
+            yield each.name, fault
+
+
+def _check(section: Any) -> None:
+    faults = [f"{type(section).__name__}.{name}: {fault}" for name, fault in faults_of(section)]
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetConfig:
-    """Tokens: the model's input limit and what is kept free for the reply."""
+    """Tokens: the model's input limit and what is kept free for the reply. `reserved_tail_tokens` is kept
+    free for the tool calls and results of a tool loop (`assemble`). `tier_tokens` bounds what the blocks of a
+    priority (`high`, `medium`, `low`) may take together (seed 002 section 8.1); without a bound they take what is left.
+    """
 
-    max_input_tokens: int = 8192
-    reserved_reply_tokens: int = 1024
+    max_input_tokens: int = bounded(8192, 1)
+    reserved_reply_tokens: int = bounded(1024, 0)
+    reserved_tail_tokens: int = bounded(0, 0)
+    tier_tokens: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PruneConfig:
+    """What decides when the budget is short (seed 002 sections 6.5 and 15).
+
+    `policy`: `greedy_priority`, `group_aware` (blocks of one evidence live or die together), `degrade_to_summary` (shortens
+    before it drops), or a pruner of the host's by its name. `must_keep_priorities` are never dropped; `must` is always one.
+    `ttl_seconds` by priority: older blocks leave. `max_sensitivity`: what is more guarded (`public`, `internal`,
+    `confidential`, `secret`) is masked, or dropped when `mask` is off. `shorten_to` (0..1) is the share that stays of a text
+    that is shortened, at least `shorten_least_tokens`.
+    """
+
+    policy: str = "greedy_priority"
+    must_keep_priorities: tuple[str, ...] = ("must",)
+    ttl_seconds: Mapping[str, float] = field(default_factory=dict)
+    max_sensitivity: str = "secret"
+    mask: bool = True
+    shorten_to: float = bounded(0.25, 0, 1)
+    shorten_least_tokens: int = bounded(24, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` (0..1) of both, and grows again (A5)."""
 
-    max_messages: int = 40
-    max_tokens: int = 3000
-    low_water: float = 0.6
+    max_messages: int = bounded(40, 1)
+    max_tokens: int = bounded(3000, 1)
+    low_water: float = bounded(0.6, 0, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,12 +113,15 @@ class CurationConfig:
     """
 
     enabled: bool = True
-    recall_limit: int = 50
-    select_limit: int = 5
-    fallback_limit: int = 3
-    deadline_ms: int = 1500
-    selector_timeout_ms: int | None = None
-    background_seconds: float = 30.0
+    recall_limit: int = bounded(50, 1, 1000)
+    select_limit: int = bounded(5, 0, 50)
+    fallback_limit: int = bounded(3, 0, 50)
+    deadline_ms: int = bounded(1500, 0)
+    selector_timeout_ms: int | None = bounded(None, 0)
+    background_seconds: float = bounded(30.0, 0)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +131,10 @@ class SelectorConfig:
     model: str | None = None
     api_base: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    max_tokens: int = 400
+    max_tokens: int = bounded(400, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,21 +145,120 @@ class PackageConfig:
     turns, each from one message of the user to the next; `snippets_max_chars` the text of one item.
     """
 
-    by_document: int = 3
-    by_source: int = 10
-    recent_turns_max: int = 20
-    snippets_max_chars: int = 800
+    by_document: int = bounded(3, 1)
+    by_source: int = bounded(10, 1)
+    recent_turns_max: int = bounded(20, 0)
+    snippets_max_chars: int = bounded(800, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannerConfig:
+    """Planner tier 1 (spec T6): one call of a small model where the rules are not sure. No model means rules only.
+
+    It is asked below `confidence_threshold` (None: the world's, 0.6) and waited for at most `timeout_ms`. `focus` locks the
+    spotlight on a quest of the session; neither the rules nor the model move it then.
+    """
+
+    model: str | None = None
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    max_tokens: int = bounded(300, 1)
+    timeout_ms: int = bounded(500, 1)
+    confidence_threshold: float | None = bounded(None, 0, 1)
+    focus: str | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryConfig:
+    """When a rolling summary is made, and how long (seed 002 section 6.9)."""
+
+    enabled: bool = True
+    max_summary_tokens: int = bounded(512, 1)
+    trigger_message_count: int = bounded(20, 1)
+    trigger_token_threshold: int = bounded(4096, 1)
+    preserve_recent_messages: int = bounded(5, 0)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RedactionConfig:
+    """What is taken out of evidence before it is kept (seed 002 section 8.4); `dual_store` keeps the original apart."""
+
+    enabled: bool = True
+    mode: str = one_of("store_redacted_only", "store_redacted_only", "dual_store")
+    rules: RedactionRules | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObservabilityConfig:
+    """What is told of a turn (seed 002 section 9).
+
+    `include_reports_in_store` keeps the receipt's decisions with the turn. `tracing` opens OpenTelemetry spans (extra `otel`),
+    `metrics` counts for Prometheus (extra `prometheus`); `capture_content` lets spans and events hold what was said.
+    """
+
+    emit_events: bool = True
+    include_reports_in_store: bool = True
+    tracing: bool = False
+    metrics: bool = False
+    capture_content: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChunkConfig:
+    """A reply that comes in chunks: one that grows no more for `expire_seconds` is forgotten."""
+
+    expire_seconds: float = bounded(600.0, 1)
+    max_chars: int = bounded(2_000_000, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LockConfig:
+    """Calls on one session are serial, also across processes; `wait_seconds` bounds the wait for another (StoreBusyError)."""
+
+    wait_seconds: float = bounded(60.0, 0)
+
+    def __post_init__(self) -> None:
+        _check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """Everything that a caller may set for a turn. `viewer` is who is going to read the reply's knowledge (B7)."""
+    """Everything that a caller may set for a turn. `viewer` is who is going to read the reply's knowledge (B7).
+
+    `model_hint` and `provider_hint` name the main model: its reported usage corrects the token estimate. `tags` go with every
+    event and span (A/B, framework); they change no prompt.
+    """
 
     layout: str = "classic"
     template_id: str | None = None
     viewer: str | None = None
+    model_hint: str | None = None
+    provider_hint: str | None = None
+    tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     budget: BudgetConfig = BudgetConfig()
+    prune: PruneConfig = PruneConfig()
     history: HistoryConfig = HistoryConfig()
     curation: CurationConfig = CurationConfig()
     selector: SelectorConfig = SelectorConfig()
+    planner: PlannerConfig = PlannerConfig()
+    summary: SummaryConfig = SummaryConfig()
+    redaction: RedactionConfig = RedactionConfig()
+    observability: ObservabilityConfig = ObservabilityConfig()
+    chunks: ChunkConfig = ChunkConfig()
+    locks: LockConfig = LockConfig()
     package: PackageConfig = PackageConfig()

@@ -10,11 +10,13 @@ import anyio
 from anyio import to_thread
 
 from jacquard.config import HistoryConfig, RuntimeConfig
+from jacquard.degrade import carry_out
 from jacquard.errors import JacquardError
-from jacquard.finish import Ingredients, finish_turn
+from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
 from jacquard.plan import PlanContext
-from jacquard.protocols import Planner, Pruner
+from jacquard.policies import choose_pruner
+from jacquard.protocols import Planner, Pruner, Shortener
 from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
@@ -25,7 +27,7 @@ from jacquard.streams.flesh import flesh_blocks
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
 from jacquard.turn import PreparedTurn
-from mnemosyne.protocols import Clock, Store, TokenEstimator
+from mnemosyne.protocols import Clock, Redactor, Store, TokenEstimator
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message
@@ -34,17 +36,24 @@ from mnemosyne.schema.world import WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineParts:
-    """What an engine is made of; `build.open_engine` joins the usual ones. `roots`: template roots, first wins."""
+    """What an engine is made of; `build.open_workshop` joins the usual ones. `roots`: template roots, first wins.
+
+    `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
+    is chosen from these and the shipped ones. Without a `shortener` texts are cut by sentences; without a `redactor` what is
+    too guarded is withheld.
+    """
 
     store: Store
     planner: Planner
     automation: AutomationStream
     curation: CurationStream
-    pruner: Pruner
+    pruner: Pruner | Mapping[str, Pruner] | None
     estimator: TokenEstimator
     clock: Clock
     roots: tuple[Path, ...]
     worlds: Mapping[str, WorldPack]
+    shortener: Shortener | None = None
+    redactor: Redactor | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,16 +135,28 @@ class TurnDrafter:
             candidates=curation.candidates,
             stream_b=stream_report(curation),
             layout=layout,
-            pruner=parts.pruner,
+            pruner=choose_pruner(config, parts.pruner),
             count=parts.estimator.estimate,
             counter=parts.estimator.name,
             degradations=degradations,
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
         )
-        turn = await to_thread.run_sync(finish_turn, ingredients, watch.timings_ms())
+        turn = await self._finish(ingredients, watch)
         watch.lap("weave")
         return turn, skeleton.anchors
+
+    async def _finish(self, parts: Ingredients, watch: Stopwatch) -> PreparedTurn:
+        """Decide, have degraded what the decisions say, and finish the prompt."""
+        laid = await to_thread.run_sync(lay_out_turn, parts)
+        if not laid.orders:
+            return await to_thread.run_sync(finish_turn, parts, watch.timings_ms(), laid)
+        carried = await carry_out(
+            laid.orders, count=parts.count, shortener=self._parts.shortener, redactor=self._parts.redactor
+        )
+        watch.lap("degrade")
+        whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))
+        return await to_thread.run_sync(finish_turn, whole, watch.timings_ms(), laid, carried.blocks)
 
     async def _curate(self, draft: Draft, scene: Scene) -> Curation:
         """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B."""

@@ -6,6 +6,7 @@ JacquardError
 ├── TemplateError
 ├── LayoutError
 ├── SelectorError
+├── SummarizerError
 └── ModelError
 """
 
@@ -52,6 +53,10 @@ class SelectorError(JacquardError):
     def __init__(self, code: str, detail: str) -> None:
         self.code, self.detail = code, detail
         super().__init__(f"{code}: {detail}")
+
+
+class SummarizerError(JacquardError):
+    """A text could not be made shorter, or a talk not summed up; the sentence says why."""
 
 
 class ModelError(JacquardError):

@@ -12,7 +12,8 @@ from jacquard.assemble import HISTORY_SLOT, prefix
 from jacquard.config import RuntimeConfig
 from jacquard.package import build_package, context_blocks_of, evidence_of
 from jacquard.plan import PlanContext
-from jacquard.prompt import Prompt, build_prompt
+from jacquard.policies import rules_of, tier_tokens_of
+from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.protocols import Pruner
 from jacquard.report import BudgetReport, CurationPath, Degradation, Report, StreamBReport
 from jacquard.skein import PromptBlock, SkeinTemplate
@@ -47,20 +48,35 @@ class Ingredients:
     reply: str | None = None
 
 
-def finish_turn(parts: Ingredients, timings_ms: Mapping[str, float]) -> PreparedTurn:
-    """Return the prepared turn; BudgetExceededError when what must stay does not fit."""
+def lay_out_turn(parts: Ingredients) -> LaidOut:
+    """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
     budget = parts.config.budget
-    limit = budget.max_input_tokens - budget.reserved_reply_tokens
-    prompt = build_prompt(
+    return lay_out(
         [*parts.skeleton.blocks, *parts.flesh],
         parts.skeleton.history,
         parts.skeleton.user_input,
         layout=parts.layout,
         pruner=parts.pruner,
-        limit_tokens=limit,
+        limit_tokens=budget.max_input_tokens - budget.reserved_reply_tokens,
         count=parts.count,
+        tier_tokens=tier_tokens_of(parts.config),
+        rules=rules_of(parts.config, parts.at),
         layer_attributes=_layer_attributes(parts.stream_b),
     )
+
+
+def finish_turn(
+    parts: Ingredients,
+    timings_ms: Mapping[str, float],
+    laid: LaidOut | None = None,
+    carried: Mapping[str, PromptBlock] | None = None,
+) -> PreparedTurn:
+    """Return the prepared turn; `carried` are the blocks of `laid` that were degraded. BudgetExceededError when what must
+    stay does not fit.
+    """
+    budget = parts.config.budget
+    limit = budget.max_input_tokens - budget.reserved_reply_tokens
+    prompt = complete(laid if laid is not None else lay_out_turn(parts), carried)
     report = Report(
         turn_id=parts.turn_id,
         session_id=parts.window.head.session_id,

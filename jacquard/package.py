@@ -48,14 +48,16 @@ def evidence_of(entry: MemoryEntry) -> Evidence:
 
 
 def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]:
-    """Return prompt blocks in the form of session document 1.0; blocks with refs carry no text of their own."""
+    """Return prompt blocks in the form of session document 1.0; blocks with refs carry no text of their own unless it was
+    shortened.
+    """
     return tuple(
         ContextBlock(
             block_id=block.block_id,
             block_type=block.block_type,
             priority=block.priority,
             token_estimate=block.tokens,
-            content="" if block.refs else block.content,
+            content="" if block.refs and not block.shortened else block.content,
             refs=block.refs,
         )
         for block in blocks

@@ -1,4 +1,9 @@
-"""From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble. Pure."""
+"""From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble, check. Pure.
+
+`lay_out` decides; what its decisions degrade is carried out by whoever called (`jacquard.degrade`); `complete` builds the
+prompt and checks it before it goes out: whatever the counter says of the whole, the limit holds, by an emergency cut that
+prunes once more inside a smaller budget. Nothing is ever sent that overflows.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
-from jacquard.protocols import Pruner
+from jacquard.errors import BudgetExceededError
+from jacquard.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.report import Action, BlockDecision
 from jacquard.skein import PromptBlock, Skein, SkeinTemplate
-from jacquard.weave import truncate, weave
+from jacquard.weave import Woven, truncate, weave
+from mnemosyne.schema.evidence import Priority
+
+EMERGENCY = "emergency_cut"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +28,79 @@ class Prompt:
     assembled: Assembled
     decisions: tuple[BlockDecision, ...]
     stages: tuple[Skein, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaidOut:
+    """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision."""
+
+    woven: Woven
+    pruned: PruneResult
+    budget: PruneBudget
+    rules: PruneRules
+    pruner: Pruner
+    count: Callable[[str], int]
+    limit_tokens: int
+
+    @property
+    def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
+        """Blocks to be shortened or masked, in reading order."""
+        named = {block.block_id: block for block in self.pruned.degraded}
+        return tuple((named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED)
+
+
+def lay_out(
+    blocks: Sequence[PromptBlock],
+    history: Sequence[PromptBlock],
+    user_input: PromptBlock,
+    *,
+    layout: SkeinTemplate,
+    pruner: Pruner,
+    limit_tokens: int,
+    count: Callable[[str], int],
+    tier_tokens: Mapping[Priority, int] | None = None,
+    rules: PruneRules = NO_RULES,
+    layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
+) -> LaidOut:
+    """Weave all blocks and decide what fits into `limit_tokens`, the frame between blocks included.
+
+    `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
+    """
+    priced = [replace(block, tokens=count(block.content)) for block in blocks]
+    talk = [replace(block, tokens=count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
+    spoken = replace(user_input, tokens=count(user_input.content))
+    woven = weave(priced, talk, spoken, layout, layer_attributes)
+    frame_tokens = assemble(woven.skein, count).frame_tokens
+    budget = PruneBudget(max_tokens=limit_tokens - frame_tokens, tier_tokens=tier_tokens or {})
+    return LaidOut(
+        woven=woven,
+        pruned=pruner.prune(woven.skein.blocks(), budget, rules),
+        budget=budget,
+        rules=rules,
+        pruner=pruner,
+        count=count,
+        limit_tokens=limit_tokens,
+    )
+
+
+def complete(laid: LaidOut, carried: Mapping[str, PromptBlock] | None = None) -> Prompt:
+    """Return the prompt of a layout; `carried` are the degraded blocks, by id, as they stand in it. What was to be degraded
+    and is not among them is dropped. BudgetExceededError when what must stay does not fit.
+    """
+    shorter = carried or {}
+    pruned = laid.pruned
+    prompt = _built(laid, pruned, shorter)
+    room = laid.budget.max_tokens
+    while (over := _needed(prompt.assembled, laid.count) - laid.limit_tokens) > 0:
+        room -= over
+        budget = replace(laid.budget, max_tokens=room)
+        try:
+            again = laid.pruner.prune(laid.woven.skein.blocks(), budget, laid.rules)
+        except BudgetExceededError as error:
+            needed = laid.limit_tokens + over
+            raise BudgetExceededError(laid.limit_tokens, needed, error.blocks) from error
+        prompt = _built(laid, _told(again, laid.pruned), shorter)
+    return prompt
 
 
 def build_prompt(
@@ -32,28 +114,68 @@ def build_prompt(
     count: Callable[[str], int],
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Prompt:
-    """Weave all blocks and keep what fits into `limit_tokens`, the frame between blocks included.
+    """Lay out and complete in one go, for a pruner that degrades nothing."""
+    laid = lay_out(
+        blocks,
+        history,
+        user_input,
+        layout=layout,
+        pruner=pruner,
+        limit_tokens=limit_tokens,
+        count=count,
+        layer_attributes=layer_attributes,
+    )
+    return complete(laid)
 
-    `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
-    """
-    priced = [replace(block, tokens=count(block.content)) for block in blocks]
-    talk = [replace(block, tokens=count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    spoken = replace(user_input, tokens=count(user_input.content))
-    woven = weave(priced, talk, spoken, layout, layer_attributes)
-    frame_tokens = assemble(woven.skein, count).frame_tokens
-    pruned = pruner.prune(woven.skein.blocks(), limit_tokens - frame_tokens)
-    skein = truncate(woven.skein, {block.block_id for block in pruned.kept})
-    assembled = assemble(skein, count)
+
+def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
+    standing = {block.block_id: block for block in pruned.kept}
+    decisions = []
+    for decision in pruned.decisions:
+        if decision.action is Action.DEGRADED:
+            block = carried.get(decision.block_id)
+            if block is None:
+                reason = f"{decision.reason} There was nothing to do it with."
+                decision = replace(decision, action=Action.DROPPED, code=f"not_{decision.code}", reason=reason)
+            else:
+                standing[decision.block_id] = block
+        decisions.append(decision)
+    skein = truncate(laid.woven.skein, standing)
+    assembled = assemble(skein, laid.count)
     return Prompt(
         assembled=assembled,
-        decisions=_with_real_tokens((*pruned.decisions, *woven.dropped), assembled),
-        stages=(*woven.stages, skein),
+        decisions=_with_real_tokens((*decisions, *laid.woven.dropped), assembled),
+        stages=(*laid.woven.stages, skein),
     )
 
 
+def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:
+    """Return what the prompt costs, counted by blocks and by whole messages, whichever is more."""
+    pieces: dict[int, list[int]] = {}
+    for span in assembled.spans:
+        if span.end > span.start:
+            pieces.setdefault(span.message, []).append(span.tokens)
+    whole = 0
+    for place, message in enumerate(assembled.messages):
+        own = pieces.get(place, [])
+        whole += MESSAGE_OVERHEAD_TOKENS + (own[0] if len(own) == 1 else count(message.content))
+    return max(assembled.tokens, whole)
+
+
+def _told(again: PruneResult, before: PruneResult) -> PruneResult:
+    """Say of what the emergency cut took that it did."""
+    stood = {d.block_id for d in before.decisions if d.action is not Action.DROPPED}
+    reason = "The finished prompt counted more than its blocks; this was cut so that it fits."
+    decisions = tuple(
+        replace(d, code=EMERGENCY, reason=reason) if d.action is Action.DROPPED and d.block_id in stood else d
+        for d in again.decisions
+    )
+    return replace(again, decisions=decisions)
+
+
 def _with_real_tokens(decisions: Sequence[BlockDecision], assembled: Assembled) -> tuple[BlockDecision, ...]:
-    """Tokens of kept blocks are those of their spans, so that the receipt adds up to the prompt."""
+    """Tokens of standing blocks are those of their spans, so that the receipt adds up to the prompt."""
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(replace(d, tokens=spent.get(d.block_id, 0)) if d.action is Action.KEPT else d for d in decisions)
+    return tuple(d if d.action is Action.DROPPED else replace(d, tokens=spent.get(d.block_id, 0)) for d in decisions)

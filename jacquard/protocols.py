@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from jacquard.plan import PlanContext
 from jacquard.report import BlockDecision
-from jacquard.skein import PromptBlock
+from jacquard.skein import PromptBlock, Sensitivity
 from mnemosyne.query import Candidate
+from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 
@@ -70,25 +72,80 @@ class Selector(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PruneBudget:
+    """How much there is room for (seed 002 section 6.5): tokens in all, and at most so many for a priority tier.
+
+    A tier without a quota takes what is left; MUST blocks have no quota, since they are never dropped.
+    """
+
+    max_tokens: int
+    tier_tokens: Mapping[Priority, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PruneRules:
+    """What else decides (seed 002 section 6.5).
+
+    `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a block
+    without a time never grows old. `max_sensitivity`: what is more guarded than this is masked, or dropped when
+    `mask` is false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a block is that was degraded to a summary.
+    """
+
+    must_keep: frozenset[Priority] = frozenset({Priority.MUST})
+    ttl_seconds: Mapping[Priority, float] = field(default_factory=dict)
+    now: datetime | None = None
+    max_sensitivity: Sensitivity = Sensitivity.SECRET
+    mask: bool = True
+    shorten_to: float = 0.25
+    shorten_least_tokens: int = 24
+
+
+NO_RULES = PruneRules()
+"""Must is kept, nothing grows old, nothing is too guarded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PruneResult:
-    """Kept blocks in the order given, and exactly one decision a block, in the order given."""
+    """Kept, degraded and dropped blocks, each in the order given, and exactly one decision a block, in the order given.
+
+    A degraded block is handed back as it came; its decision says by `code` what is to be done (`shortened`, `masked`) and
+    by `tokens` how long it may be then. Whoever called has a summarizer or a redactor carry it out.
+    """
 
     kept: tuple[PromptBlock, ...]
     decisions: tuple[BlockDecision, ...]
+    degraded: tuple[PromptBlock, ...] = ()
+    dropped: tuple[PromptBlock, ...] = ()
 
 
 class Pruner(Protocol):
-    """Fits blocks into a budget. Pure.
+    """Fits blocks into a budget. Pure: it reads no clock, calls nothing, and the same arguments give the same result.
 
-    1. MUST blocks are never dropped; if they alone do not fit, BudgetExceededError names them.
-    2. The tokens kept never exceed the budget.
-    3. Every block gets exactly one decision; kept and dropped together are all blocks.
-    4. Blocks of one group live or die together.
-    5. A bigger budget keeps everything that a smaller one kept.
+    1. Blocks of a priority in `must_keep` are never dropped; if they alone do not fit, BudgetExceededError names them.
+    2. The tokens of all decisions that keep or degrade never exceed the budget, and those of a tier never its quota.
+    3. Every block gets exactly one decision; kept, degraded and dropped together are all blocks, each in one of them.
+    4. Blocks of one group live or die together: none is dropped while another stays.
+    5. A bigger budget keeps everything that a smaller one kept, and drops nothing that a smaller one degraded.
+    6. What is too old is dropped or degraded, unless it must be kept.
+    7. What is more guarded than `max_sensitivity` is never kept as it is, not even where it must be kept.
     """
 
-    def prune(self, blocks: Sequence[PromptBlock], limit_tokens: int) -> PruneResult:
-        """Return what fits into `limit_tokens`."""
+    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+        """Return what fits into the budget."""
+        ...
+
+
+class Shortener(Protocol):
+    """Makes one text shorter.
+
+    1. The answer counts at most `limit_tokens`, is not empty, and says nothing that the text does not say.
+    2. When it cannot, it raises SummarizerError; it never gives back half an answer.
+    """
+
+    name: str
+
+    async def shorten(self, text: str, limit_tokens: int) -> str:
+        """Return the text in fewer words."""
         ...
 
 

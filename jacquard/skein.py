@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -31,6 +32,15 @@ class Stage(StrEnum):
     TRUNCATED = "truncated"
 
 
+class Sensitivity(StrEnum):
+    """How far a text may travel, from the least to the most guarded."""
+
+    PUBLIC = "public"
+    INTERNAL = "internal"
+    CONFIDENTIAL = "confidential"
+    SECRET = "secret"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """A place in the prompt.
@@ -53,7 +63,8 @@ class PromptBlock:
     `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None; `section` names the
     element inside the layer that gathers neighbours (`knowledge_base`, `relevant_memories`), or None. `rank` orders blocks
     of one priority for pruning, small = keep first. `group`: blocks of one group live or die together. `tokens` counts
-    `content` alone. `title` says for a person what it is.
+    `content` alone. `title` says for a person what it is. `at` is when it was said or found, `expires_at` when it stops being
+    used (None: never). `shortened` marks a text that stands for a longer one (or for one that must not be shown).
     """
 
     block_id: str
@@ -75,6 +86,10 @@ class PromptBlock:
     category: LoreCategory | None = None
     refs: tuple[Ref, ...] = ()
     trust: Trust = Trust.AUTHORED
+    at: datetime | None = None
+    expires_at: datetime | None = None
+    sensitivity: Sensitivity = Sensitivity.PUBLIC
+    shortened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ Pure: no store, no clock, no budget of its own. Each stage takes the skein of th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jacquard.report import Action, BlockDecision
@@ -45,14 +45,23 @@ def weave(
     return Woven(skein=skein, dropped=dropped, stages=(skeleton, anchored, stitched, skein))
 
 
-def truncate(skein: Skein, kept: Collection[str]) -> Skein:
-    """Return the skein with only the blocks whose ids are in `kept`; the user input always stays."""
+def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
+    """Return the skein with only the blocks that `standing` names, each as it stands there (as it was, or shortened).
+
+    The user input always stays.
+    """
+
+    def cut(line: tuple[PromptBlock, ...]) -> tuple[PromptBlock, ...]:
+        return tuple(standing[b.block_id] for b in line if b.block_id in standing)
+
+    spoken = skein.user_input
     return replace(
         skein,
         stage=Stage.TRUNCATED,
-        system=tuple(b for b in skein.system if b.block_id in kept),
-        history=tuple(b for b in skein.history if b.block_id in kept),
-        anchor=tuple(b for b in skein.anchor if b.block_id in kept),
+        system=cut(skein.system),
+        history=cut(skein.history),
+        anchor=cut(skein.anchor),
+        user_input=None if spoken is None else standing.get(spoken.block_id, spoken),
     )
 
 

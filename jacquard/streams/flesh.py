@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from filament import escape_text, open_tag
 from jacquard.protocols import Selection
-from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.skein import Placement, Position, PromptBlock, Sensitivity
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, Trust
@@ -63,6 +63,8 @@ def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator) -> PromptBl
         category=_category(entry) if lore else None,
         refs=(Ref(evidence_id=entry.entry_id),),
         trust=entry.trust,
+        at=entry.at,
+        sensitivity=_sensitivity(entry),
     )
 
 
@@ -103,6 +105,12 @@ def _memory_element(entry: MemoryEntry) -> str:
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
     return f"{open_tag('memory', attributes.items())}{escape_text(text)}</memory>"
+
+
+def _sensitivity(entry: MemoryEntry) -> Sensitivity:
+    """An entry says in its metadata how guarded it is; a word that nobody knows counts as the most guarded."""
+    told = entry.metadata.get("sensitivity", Sensitivity.PUBLIC)
+    return Sensitivity(told) if told in set(Sensitivity) else Sensitivity.SECRET
 
 
 def _category(entry: MemoryEntry) -> LoreCategory | None:

@@ -54,6 +54,7 @@ def history_blocks(
                 tokens=count(content),
                 title=speaker or (message.author.id if message.author else message.role.value),
                 trust=_TRUST[message.role],
+                at=message.at,
             )
         )
     return tuple(blocks)

@@ -1,97 +1,165 @@
-"""The pruner's numbered rules (jacquard/protocols.py), and monotone packing as a law."""
+"""The three pruners: the shipped contract suite for each, what each does of its own, and monotone packing as a law."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.errors import BudgetExceededError
+from jacquard.protocols import PruneBudget, PruneRules
+from jacquard.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pruners.group_aware import GroupAwarePruner
 from jacquard.report import Action
-from jacquard.skein import PromptBlock
+from jacquard.skein import Sensitivity
+from jacquard.testing.pruner import PrunerContract
+from jacquard.testing.pruner import sample_block as block
 from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.session import Ref
 
-PRUNER = GreedyPriorityPruner()
-
-
-def block(name, tokens, priority=Priority.MEDIUM, rank=0, group=None):
-    return PromptBlock(
-        block_id=name,
-        block_type=BlockType.MEMORY,
-        slot="flesh",
-        source="test",
-        content=name,
-        priority=priority,
-        rank=rank,
-        group=group,
-        tokens=tokens,
-    )
+GREEDY, GROUPS, DEGRADE = GreedyPriorityPruner(), GroupAwarePruner(), DegradeToSummaryPruner()
+ALL = pytest.mark.parametrize("pruner", [GREEDY, GROUPS, DEGRADE], ids=["greedy", "groups", "degrade"])
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-blocks_strategy = st.lists(
-    st.tuples(
-        st.integers(0, 60),
-        st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
-        st.integers(0, 4),
-        st.sampled_from([None, None, "a", "b"]),
-    ),
-    max_size=14,
-).map(lambda rows: [block(f"b{n}", *row) for n, row in enumerate(rows)])
+class TestGreedyPriority(PrunerContract):
+    def make_pruner(self):
+        return GreedyPriorityPruner()
 
 
-def test_no_blocks_give_an_empty_result():
-    result = PRUNER.prune([], 0)
-    assert (result.kept, result.decisions) == ((), ())
+class TestGroupAware(PrunerContract):
+    def make_pruner(self):
+        return GroupAwarePruner()
 
 
-def test_must_blocks_stay_when_everything_else_goes():
-    result = PRUNER.prune([block("a", 50, Priority.HIGH), block("rules", 40, Priority.MUST)], 45)
-    assert [b.block_id for b in result.kept] == ["rules"]
-    assert [(d.block_id, d.code) for d in result.decisions] == [("a", "over_budget"), ("rules", "must")]
+class TestDegradeToSummary(PrunerContract):
+    def make_pruner(self):
+        return DegradeToSummaryPruner()
 
 
-def test_must_blocks_that_do_not_fit_are_named_biggest_first():
-    with pytest.raises(BudgetExceededError) as caught:
-        PRUNER.prune([block("small", 30, Priority.MUST), block("big", 90, Priority.MUST)], 100)
-    assert caught.value.blocks == (("big", 90), ("small", 30))
-    assert "big 90" in str(caught.value)
-    assert "100" in str(caught.value)
+def room(tokens, **tiers):
+    return PruneBudget(max_tokens=tokens, tier_tokens={Priority(name): most for name, most in tiers.items()})
+
+
+def ids(blocks):
+    return [each.block_id for each in blocks]
+
+
+def codes(result):
+    return [decision.code for decision in result.decisions]
 
 
 def test_priority_comes_before_rank_and_rank_before_place():
     blocks = [block("low", 10, Priority.LOW), block("second", 10, rank=2), block("first", 10, rank=1)]
-    assert [b.block_id for b in PRUNER.prune(blocks, 20).kept] == ["second", "first"]
-    assert [b.block_id for b in PRUNER.prune(blocks, 10).kept] == ["first"]
-
-
-def test_a_group_lives_or_dies_together():
-    call = [block("call", 10, Priority.HIGH, group="t"), block("result", 30, Priority.LOW, group="t")]
-    assert len(PRUNER.prune(call, 39).kept) == 0
-    assert len(PRUNER.prune(call, 40).kept) == 2
+    assert ids(GREEDY.prune(blocks, room(20)).kept) == ["second", "first"]
+    assert ids(GREEDY.prune(blocks, room(10)).kept) == ["first"]
 
 
 def test_dropped_blocks_say_what_was_missing():
-    result = PRUNER.prune([block("a", 10), block("b", 25), block("c", 1)], 30)
-    assert [d.code for d in result.decisions] == ["fits", "over_budget", "after_cut"]
+    result = GREEDY.prune([block("a", 10), block("b", 25), block("c", 1)], room(30))
+    assert codes(result) == ["fits", "over_budget", "after_cut"]
     assert "25" in result.decisions[1].reason
     assert "20" in result.decisions[1].reason
 
 
-@given(blocks_strategy, st.integers(0, 300))
-def test_budget_is_kept_and_every_block_decided_once(blocks, limit):
-    result = PRUNER.prune(blocks, limit)
-    assert sum(b.tokens for b in result.kept) <= limit
-    assert [d.block_id for d in result.decisions] == [b.block_id for b in blocks]
-    kept = {d.block_id for d in result.decisions if d.action is Action.KEPT}
-    assert kept == {b.block_id for b in result.kept}
-    for name in ("a", "b"):
-        fates = {b.block_id in kept for b in blocks if b.group == name}
-        assert len(fates) <= 1
+@ALL
+def test_a_call_and_its_result_are_never_parted(pruner):
+    call = [block("call", 10, Priority.HIGH, group="t"), block("result", 30, Priority.LOW, group="t")]
+    state = [replace(each, block_type=BlockType.STATE) for each in call]
+    assert len(pruner.prune(state, room(39)).kept) == 0
+    assert len(pruner.prune(state, room(40)).kept) == 2
 
 
-@given(blocks_strategy, st.integers(0, 300), st.integers(0, 300))
-def test_a_bigger_budget_never_gives_a_worse_set(blocks, limit, more):
-    small = {b.block_id for b in PRUNER.prune(blocks, limit).kept}
-    large = {b.block_id for b in PRUNER.prune(blocks, limit + more).kept}
-    assert small <= large
+def test_a_quota_closes_a_tier_and_leaves_room_for_the_next():
+    blocks = [block("a", 10, Priority.HIGH), block("b", 10, Priority.HIGH), block("c", 10, Priority.LOW)]
+    result = GREEDY.prune(blocks, room(100, high=15))
+    assert ids(result.kept) == ["a", "c"]
+    assert codes(result) == ["fits", "over_quota", "fits"]
+    assert "high" in result.decisions[1].reason
+
+
+def test_blocks_of_one_evidence_live_or_die_together():
+    one, two = (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)
+    blocks = [
+        replace(block("a", 10, Priority.HIGH), refs=one),
+        replace(block("b", 10, Priority.HIGH, rank=1), refs=two),
+        replace(block("c", 30, Priority.LOW), refs=(Ref(evidence_id="e1", selector="lines:1-2"),)),
+    ]
+    assert ids(GREEDY.prune(blocks, room(25)).kept) == ["a", "b"]
+    assert ids(GROUPS.prune(blocks, room(39)).kept) == []
+    assert ids(GROUPS.prune(blocks, room(40)).kept) == ["a", "c"]
+
+
+def test_evidence_that_is_shared_joins_groups():
+    chain = [
+        replace(block("a", 10), refs=(Ref(evidence_id="e1"), Ref(evidence_id="e2"))),
+        replace(block("b", 10), refs=(Ref(evidence_id="e2"), Ref(evidence_id="e3"))),
+        replace(block("c", 10), refs=(Ref(evidence_id="e3"),), group="g"),
+        block("d", 10, group="g"),
+    ]
+    assert ids(GROUPS.prune(chain, room(39)).kept) == []
+    assert ids(GROUPS.prune(chain, room(40)).kept) == ["a", "b", "c", "d"]
+
+
+def test_degrading_gives_every_block_a_place_before_any_gets_all_its_words():
+    blocks = [block(name, 100, rank=rank) for rank, name in enumerate("abc")]
+    tight = DEGRADE.prune(blocks, room(80))
+    assert codes(tight) == ["shortened", "shortened", "shortened"]
+    assert [d.tokens for d in tight.decisions] == [25, 25, 25]
+    wider = DEGRADE.prune(blocks, room(160))
+    assert [(d.action, d.tokens) for d in wider.decisions] == [
+        (Action.KEPT, 100),
+        (Action.DEGRADED, 25),
+        (Action.DEGRADED, 25),
+    ]
+    assert codes(DEGRADE.prune(blocks, room(60))) == ["shortened", "shortened", "over_budget"]
+
+
+def test_only_what_can_be_told_in_fewer_words_is_degraded():
+    state = replace(block("state", 100), block_type=BlockType.STATE)
+    assert codes(DEGRADE.prune([state, block("short", 10)], room(50))) == ["over_budget", "after_cut"]
+
+
+def test_what_is_too_old_is_shortened_last():
+    old = replace(block("old", 100, Priority.HIGH), at=NOW - timedelta(days=9))
+    rules = PruneRules(now=NOW, ttl_seconds={Priority.HIGH: 86_400})
+    result = DEGRADE.prune([old, block("low", 50, Priority.LOW)], room(1_000), rules)
+    assert codes(result) == ["shortened", "fits"]
+    assert codes(GREEDY.prune([old], room(1_000), rules)) == ["expired"]
+    assert codes(DEGRADE.prune([old, block("low", 50, Priority.LOW)], room(60), rules)) == ["over_budget", "fits"]
+
+
+def test_a_guarded_block_takes_its_group_along_when_it_is_dropped():
+    pair = [block("call", 5, group="t"), replace(block("result", 5, group="t"), sensitivity=Sensitivity.SECRET)]
+    rules = PruneRules(max_sensitivity=Sensitivity.INTERNAL, mask=False)
+    assert codes(GREEDY.prune(pair, room(100), rules)) == ["with_group", "sensitive"]
+    assert codes(GREEDY.prune(pair, room(100), replace(rules, mask=True))) == ["fits", "masked"]
+
+
+blocks_strategy = st.lists(
+    st.builds(
+        lambda tokens, priority, rank, group, evidence, kind: replace(
+            block("", tokens, priority, rank=rank, group=group), refs=evidence, block_type=kind
+        ),
+        st.integers(0, 120),
+        st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
+        st.integers(0, 4),
+        st.sampled_from([None, None, "a", "b"]),
+        st.sampled_from([(), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)]),
+        st.sampled_from([BlockType.MEMORY, BlockType.STATE]),
+    ),
+    max_size=14,
+).map(lambda rows: [replace(each, block_id=f"b{n}") for n, each in enumerate(rows)])
+quota_strategy = st.dictionaries(st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]), st.integers(0, 200))
+
+
+@ALL
+@given(blocks=blocks_strategy, quotas=quota_strategy, limit=st.integers(0, 500), more=st.integers(0, 500))
+def test_a_bigger_budget_never_gives_a_worse_set(pruner, blocks, quotas, limit, more):
+    small = pruner.prune(blocks, PruneBudget(max_tokens=limit, tier_tokens=quotas))
+    large = pruner.prune(blocks, PruneBudget(max_tokens=limit + more, tier_tokens=quotas))
+    assert set(ids(small.kept)) <= set(ids(large.kept))
+    assert set(ids(small.degraded)) <= set(ids(large.kept)) | set(ids(large.degraded))

@@ -105,8 +105,8 @@ def test_a_higher_priority_stands_nearer_to_the_input():
 def test_every_stage_can_be_looked_at():
     woven = weave(SKELETON, talk(2), INPUT, CACHE_FIRST)
     assert [s.stage for s in woven.stages] == [Stage.SKELETON, Stage.ANCHORED, Stage.STITCHED, Stage.DEDUPLICATED]
-    assert truncate(woven.skein, set()).stage is Stage.TRUNCATED
-    assert truncate(woven.skein, set()).user_input == INPUT
+    assert truncate(woven.skein, {}).stage is Stage.TRUNCATED
+    assert truncate(woven.skein, {}).user_input == INPUT
 
 
 def test_the_same_evidence_stands_once():

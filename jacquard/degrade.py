@@ -1,0 +1,157 @@
+"""Carries out what a pruner decided to degrade: shortens texts, masks what is too guarded (seed 002 sections 6.5 and 8.2).
+
+Pruners are pure and only decide; this room does the work, with a shortener and a redactor that are handed in. It must not
+import a pruner, a model or a store. A block's tags stay as they are: only the text between them changes, and it is escaped
+anew. Where the work fails, a text is cut by sentences, and a guarded text is withheld whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from filament import escape_text, unescape
+from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.errors import SummarizerError
+from jacquard.packing import MASKED
+from jacquard.protocols import Shortener
+from jacquard.report import BlockDecision, Degradation
+from jacquard.skein import PromptBlock
+from mnemosyne.errors import RedactionError
+from mnemosyne.protocols import Redactor
+
+WITHHELD = "[withheld]"
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？…])\s*|\n+")
+_TAG = re.compile(r"(<[^>]*>)")
+_FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
+_ATTRIBUTE = re.compile(r'\s(?!id=|type=|shortened=)[\w.-]+="[^"]*"')
+_MARK = " […]"
+
+Order = tuple[PromptBlock, BlockDecision]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """Degraded blocks by id, as they stand in the prompt, and what had to be done without on the way."""
+
+    blocks: dict[str, PromptBlock]
+    degradations: tuple[Degradation, ...] = ()
+
+
+class LeadShortener:
+    """Shortens without a model: the first sentences that fit, whole; of a first one that is too long, its first words."""
+
+    name = "lead"
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    async def shorten(self, text: str, limit_tokens: int) -> str:
+        """Return the beginning of the text; SummarizerError where not even a sign fits."""
+        return lead(text, limit_tokens, self._count)
+
+
+def lead(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
+    """Return as many of the first sentences as fit, marked as cut; a whole text that fits comes back as it is."""
+    whole = text.strip()
+    if count(whole) <= limit_tokens:
+        return whole
+    ends = [match.start() for match in _SENTENCE.finditer(whole) if match.start() > 0]
+    best = _longest([whole[:end].rstrip() for end in ends], limit_tokens, count)
+    if not best:
+        best = _longest([whole[: place + 1].rstrip() for place in range(len(whole))], limit_tokens, count)
+        blank = best.rfind(" ")
+        best = best[:blank] if blank > len(best) // 2 else best
+    if not best:
+        raise SummarizerError(f"Not even the first sign of the text fits into {limit_tokens} tokens.")
+    return best + _MARK
+
+
+def _longest(beginnings: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> str:
+    """Return the longest beginning that fits with the mark of the cut, or an empty text; they grow from first to last."""
+    low, high = 0, len(beginnings)
+    while low < high:
+        middle = (low + high) // 2
+        if count(beginnings[middle] + _MARK) <= limit_tokens:
+            low = middle + 1
+        else:
+            high = middle
+    return beginnings[low - 1] if low else ""
+
+
+async def carry_out(
+    orders: Sequence[Order], *, count: Callable[[str], int], shortener: Shortener | None, redactor: Redactor | None
+) -> Carried:
+    """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them."""
+    blocks: dict[str, PromptBlock] = {}
+    failures: list[Degradation] = []
+    for block, decision in orders:
+        if decision.code == MASKED:
+            blocks[block.block_id] = await _masked(block, redactor, failures)
+        elif (short := await _shortened(block, decision.tokens, count, shortener, failures)) is not None:
+            blocks[block.block_id] = short
+    return Carried(blocks=blocks, degradations=tuple(dict.fromkeys(failures)))
+
+
+async def _shortened(
+    block: PromptBlock,
+    limit_tokens: int,
+    count: Callable[[str], int],
+    shortener: Shortener | None,
+    failures: list[Degradation],
+) -> PromptBlock | None:
+    """Return the block with its longest text shortened, so that the whole counts at most `limit_tokens`."""
+    parts = _TAG.split(_marked(block.content))
+    place = _longest_text(parts)
+    around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
+    room = limit_tokens - around - 1
+    text = unescape(parts[place]).strip()
+    try:
+        short = lead(text, room, count) if shortener is None else await shortener.shorten(text, room)
+    except SummarizerError as error:
+        failures.append(Degradation(code="shorten_failed", detail=str(error)))
+        short = ""
+    if not short.strip() or count(escape_text(short)) > room:
+        try:
+            short = lead(text, room, lambda each: count(escape_text(each)))
+        except SummarizerError:
+            return None
+    parts[place] = escape_text(short.strip())
+    content = "".join(parts)
+    return replace(block, content=content, tokens=count(content) + _overhead(block, count), shortened=True)
+
+
+async def _masked(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
+    """Return the block in its redacted form; withheld whole where there is none, or where nothing was found to redact."""
+    parts = _TAG.split(_marked(block.content))
+    longest, changed = _longest_text(parts), False
+    for place in range(1, len(parts), 2):
+        parts[place] = _ATTRIBUTE.sub("", parts[place])
+    try:
+        for place in range(0, len(parts), 2):
+            if redactor is not None and parts[place].strip():
+                result = await redactor.redact(unescape(parts[place]))
+                changed = changed or bool(result.spans)
+                parts[place] = escape_text(result.redacted_text)
+    except RedactionError as error:
+        failures.append(Degradation(code="redaction_failed", detail=str(error)))
+        changed = False
+    if not changed:
+        parts = [part if place % 2 else "" for place, part in enumerate(parts)]
+        parts[longest] = WITHHELD
+    return replace(block, content="".join(parts), title=block.block_type.value, shortened=True)
+
+
+def _longest_text(parts: Sequence[str]) -> int:
+    return max(range(0, len(parts), 2), key=lambda each: len(parts[each]))
+
+
+def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
+    return max(0, min(MESSAGE_OVERHEAD_TOKENS, block.tokens - count(block.content)))
+
+
+def _marked(content: str) -> str:
+    """Say in the element itself that its text is not the whole; talk outside of elements says so by its ending."""
+    found = _FIRST_TAG.match(content)
+    return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'

@@ -1,0 +1,252 @@
+"""Packing: which blocks get room, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
+
+The room exists so that all pruners share one way of counting and one way of saying why. What makes packing monotone (P6):
+the steps have one order that no budget changes, and the first step that does not fit ends it. So what a budget gives is
+always a prefix of what a bigger one gives. Pure; it must not import a pruner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import ceil
+
+from jacquard.errors import BudgetExceededError
+from jacquard.protocols import PruneBudget, PruneResult, PruneRules
+from jacquard.report import Action, BlockDecision
+from jacquard.skein import PromptBlock, Sensitivity
+from mnemosyne.schema.evidence import BlockType, Priority
+
+TIERS = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
+SHORTENED = "shortened"
+MASKED = "masked"
+_RANK = {priority: place for place, priority in enumerate(TIERS)}
+_GUARD = {level: place for place, level in enumerate(Sensitivity)}
+_SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
+
+Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
+"""Returns the places of the blocks by unit: every place once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """Blocks that live or die together, by their places in the input.
+
+    `short_tokens` is what they cost when those that can be are shortened; equal to `tokens` where none can. `out` is the
+    code of why the unit may not be in the prompt whatever the budget, `only_short` says that it may only be shortened.
+    """
+
+    members: tuple[int, ...]
+    priority: Priority
+    key: tuple[int, int, int]
+    tokens: int
+    short_tokens: int
+    must: bool
+    out: str = ""
+    only_short: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One step of packing: `unit` gets `tokens` more, and is whole after it or shortened."""
+
+    unit: int
+    tokens: int
+    whole: bool
+
+
+@dataclass(kw_only=True, slots=True)
+class _Fate:
+    """What became of a unit: nothing yet, shortened, or whole; and why not more."""
+
+    level: int = 0
+    code: str = "after_cut"
+    room: int = 0
+    decisions: dict[int, BlockDecision] = field(default_factory=dict)
+
+
+def by_group(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+    """Return units as the blocks' own `group` makes them (a tool call and its result, spec P5)."""
+    groups: dict[str, list[int]] = {}
+    for place, block in enumerate(blocks):
+        groups.setdefault(f"group:{block.group}" if block.group else f"block:{place}", []).append(place)
+    return list(groups.values())
+
+
+def units_of(
+    blocks: Sequence[PromptBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
+) -> tuple[Unit, ...]:
+    """Return the units in packing order: must first, then by priority, rank and place of their first member."""
+    return tuple(
+        sorted((_unit(blocks, places, rules, shorten) for places in grouping(blocks)), key=lambda unit: unit.key)
+    )
+
+
+def whole_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+    """Return one step a unit, in packing order."""
+    return tuple(
+        Step(unit=place, tokens=unit.tokens, whole=True)
+        for place, unit in enumerate(units)
+        if not unit.must and not unit.out
+    )
+
+
+def shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+    """Return steps that, tier by tier, first give every unit of the tier a place, shortened, and then its whole text."""
+    steps: list[Step] = []
+    for tier in TIERS:
+        own = [
+            (place, unit)
+            for place, unit in enumerate(units)
+            if not unit.must and not unit.out and unit.priority is tier and not unit.only_short
+        ]
+        shorter = [(place, unit) for place, unit in own if unit.short_tokens < unit.tokens]
+        named = {place for place, _ in shorter}
+        steps += [Step(unit=place, tokens=unit.short_tokens, whole=place not in named) for place, unit in own]
+        steps += [Step(unit=place, tokens=unit.tokens - unit.short_tokens, whole=True) for place, unit in shorter]
+    late = [(place, unit) for place, unit in enumerate(units) if unit.only_short and not unit.must and not unit.out]
+    return (*steps, *(Step(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late))
+
+
+def pack(
+    blocks: Sequence[PromptBlock], units: Sequence[Unit], steps: Iterable[Step], budget: PruneBudget, rules: PruneRules
+) -> PruneResult:
+    """Take the steps until one does not fit; BudgetExceededError when what must be kept does not."""
+    fates = [_Fate() for _ in units]
+    used = _keep_must(blocks, units, fates, budget)
+    tiers: dict[Priority, int] = {}
+    closed: set[Priority] = set()
+    full = False
+    for step in steps:
+        unit, fate = units[step.unit], fates[step.unit]
+        spent = tiers.get(unit.priority, 0) + step.tokens
+        quota = budget.tier_tokens.get(unit.priority)
+        if unit.priority in closed or (quota is not None and spent > quota):
+            if unit.priority not in closed and quota is not None:
+                fate.room = max(0, quota - spent + step.tokens)
+            closed.add(unit.priority)
+            fate.code = "over_quota"
+            continue
+        tiers[unit.priority] = spent
+        if full or used + step.tokens > budget.max_tokens:
+            if not full:
+                fate.code, fate.room = "over_budget", budget.max_tokens - used
+            full = True
+            continue
+        used += step.tokens
+        fate.level = 2 if step.whole else 1
+    decisions = {
+        place: _decide(blocks[place], unit, fate, rules)
+        for unit, fate in zip(units, fates, strict=True)
+        for place in unit.members
+    }
+    ordered = tuple(decisions[place] for place in range(len(blocks)))
+
+    def having(action: Action) -> tuple[PromptBlock, ...]:
+        return tuple(block for block, each in zip(blocks, ordered, strict=True) if each.action is action)
+
+    return PruneResult(
+        kept=having(Action.KEPT), degraded=having(Action.DEGRADED), dropped=having(Action.DROPPED), decisions=ordered
+    )
+
+
+def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
+    """Return whether a block is more guarded than the reader may see."""
+    return _GUARD[block.sensitivity] > _GUARD[rules.max_sensitivity]
+
+
+def _keep_must(
+    blocks: Sequence[PromptBlock], units: Sequence[Unit], fates: Sequence[_Fate], budget: PruneBudget
+) -> int:
+    used = 0
+    for unit, fate in zip(units, fates, strict=True):
+        if unit.must:
+            used, fate.level = used + unit.tokens, 2
+    if used > budget.max_tokens:
+        must = [blocks[place] for unit in units if unit.must for place in unit.members]
+        named = sorted(((block.block_id, block.tokens) for block in must), key=lambda pair: (-pair[1], pair[0]))
+        raise BudgetExceededError(budget.max_tokens, used, tuple(named))
+    return used
+
+
+def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRules, shorten: bool) -> Unit:
+    members = [blocks[place] for place in places]
+    must = any(block.priority in rules.must_keep for block in members)
+    first = min((_RANK[blocks[place].priority], blocks[place].rank, place) for place in places)
+    tokens = sum(block.tokens for block in members)
+    short = sum(short_tokens(block, rules) if shorten and not must else block.tokens for block in members)
+    expired = not must and all(_is_expired(block, rules) for block in members)
+    guarded = not must and not rules.mask and any(is_over_guarded(block, rules) for block in members)
+    out = "sensitive" if guarded else "expired" if expired and short == tokens else ""
+    return Unit(
+        members=tuple(places),
+        priority=TIERS[first[0]],
+        key=(0 if must else 1 + first[0], *first[1:]),
+        tokens=tokens,
+        short_tokens=short,
+        must=must,
+        out=out,
+        only_short=expired,
+    )
+
+
+def short_tokens(block: PromptBlock, rules: PruneRules) -> int:
+    """Return what a block costs when it is shortened; its own tokens where it cannot be, or would gain nothing."""
+    if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):
+        return block.tokens
+    return min(block.tokens, max(rules.shorten_least_tokens, ceil(block.tokens * rules.shorten_to)))
+
+
+def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:
+    if rules.now is None:
+        return False
+    if block.expires_at is not None and block.expires_at <= rules.now:
+        return True
+    seconds = rules.ttl_seconds.get(block.priority)
+    return seconds is not None and block.at is not None and rules.now - block.at > timedelta(seconds=seconds)
+
+
+def _decide(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> BlockDecision:
+    action, code, reason, tokens = Action.KEPT, "fits", "", block.tokens
+    if fate.level == 0:
+        action = Action.DROPPED
+        code, reason = _why_out(block, unit, fate, rules)
+    elif is_over_guarded(block, rules):
+        action, code = Action.DEGRADED, MASKED
+        reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
+    elif fate.level == 1 and (short := short_tokens(block, rules)) < block.tokens:
+        action, code, tokens = Action.DEGRADED, SHORTENED, short
+        why = "it is too old to stand whole" if unit.only_short else "there is no room for its whole text"
+        reason = f"It is shortened to {short} tokens: {why}."
+    elif block.priority in rules.must_keep:
+        code, reason = "must", "It must be in every prompt."
+    elif unit.must:
+        code, reason = "must", "It stands with a block that must be in every prompt."
+    else:
+        reason = f"It fits the budget ({block.priority.value} priority, rank {block.rank})."
+    return BlockDecision(
+        block_id=block.block_id,
+        action=action,
+        code=code,
+        reason=reason,
+        tokens=tokens,
+        source=block.source,
+        title=block.title,
+        trust=block.trust,
+    )
+
+
+def _why_out(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> tuple[str, str]:
+    if unit.out == "sensitive" and not is_over_guarded(block, rules):
+        return "with_group", "It stands with a block that is too guarded for this reader."
+    if unit.out == "sensitive":
+        sentence = f"It is {block.sensitivity.value}; this reader may see no more than {rules.max_sensitivity.value}."
+        return unit.out, sentence
+    if unit.out == "expired":
+        return unit.out, "It is older than its priority may be, or its time is over."
+    if fate.code == "over_quota":
+        return "over_quota", f"The quota of {unit.priority.value} priority was full before its turn came."
+    if fate.code == "over_budget":
+        return "over_budget", f"It needs {unit.tokens} tokens and {fate.room} were left."
+    return "after_cut", "The budget was full before its turn came."

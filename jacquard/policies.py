@@ -1,0 +1,73 @@
+"""Which pruners there are by name, and what a configuration says to them (seed 002 sections 8.1 and 8.2). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import MappingProxyType
+
+from jacquard.config import RuntimeConfig
+from jacquard.errors import ConfigError
+from jacquard.protocols import NO_RULES, Pruner, PruneRules
+from jacquard.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pruners.group_aware import GroupAwarePruner
+from jacquard.skein import Sensitivity
+from mnemosyne.schema.evidence import Priority
+
+SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
+    {
+        "greedy_priority": GreedyPriorityPruner(),
+        "group_aware": GroupAwarePruner(),
+        "degrade_to_summary": DegradeToSummaryPruner(),
+    }
+)
+"""What `prune.policy` may name; an engine can be given others beside them."""
+
+
+def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
+    """Return the pruner that a configuration names; `own` are pruners of the host by name, or the one that stands for all.
+
+    Raises ConfigError for a name that nobody has.
+    """
+    if own is not None and not isinstance(own, Mapping):
+        return own
+    known = {**SHIPPED_PRUNERS, **(own or {})}
+    if config.prune.policy not in known:
+        raise ConfigError(
+            f"prune.policy: there is no pruner {config.prune.policy!r}; known: {', '.join(sorted(known))}."
+        )
+    return known[config.prune.policy]
+
+
+def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:
+    """Return the rules of a configuration at a time; ConfigError for a priority or level that there is none of."""
+    settings = config.prune
+    names = [*settings.must_keep_priorities, *settings.ttl_seconds]
+    _check("prune", names)
+    if settings.max_sensitivity not in set(Sensitivity):
+        known = ", ".join(Sensitivity)
+        raise ConfigError(f"prune.max_sensitivity: must be one of {known}, not {settings.max_sensitivity!r}.")
+    return replace(
+        NO_RULES,
+        must_keep=frozenset({Priority.MUST, *map(Priority, settings.must_keep_priorities)}),
+        ttl_seconds={Priority(name): seconds for name, seconds in settings.ttl_seconds.items()},
+        now=now,
+        max_sensitivity=Sensitivity(settings.max_sensitivity),
+        mask=settings.mask,
+        shorten_to=settings.shorten_to,
+        shorten_least_tokens=settings.shorten_least_tokens,
+    )
+
+
+def tier_tokens_of(config: RuntimeConfig) -> dict[Priority, int]:
+    """Return the quotas of a configuration by priority; ConfigError for a priority that there is none of."""
+    _check("budget.tier_tokens", [*config.budget.tier_tokens])
+    return {Priority(name): tokens for name, tokens in config.budget.tier_tokens.items()}
+
+
+def _check(where: str, names: list[str]) -> None:
+    unknown = [name for name in names if name not in set(Priority)]
+    if unknown:
+        raise ConfigError(f"{where}: there is no priority {unknown[0]!r}; there are: {', '.join(Priority)}.")

@@ -1,0 +1,23 @@
+"""DegradeToSummary pruner (seed 002 section 8.2): what has no room whole is shortened before anything is dropped.
+
+Pure: it only decides. A decision `shortened` says how many tokens the shorter text may have; the engine has a shortener
+write it. Tier by tier, every block first gets a short place, then, newest and best first, its whole text. What is too old
+is never shown whole. Shortened talk changes as the talk goes on, so a prompt's stable prefix is shorter under this policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jacquard.packing import by_group, pack, shortening_steps, units_of
+from jacquard.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
+from jacquard.skein import PromptBlock
+
+
+class DegradeToSummaryPruner:
+    """Keeps what fits, shortens what does not fit whole, and drops the rest."""
+
+    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+        """Return what fits; BudgetExceededError when what must be kept does not."""
+        units = units_of(blocks, rules, by_group, shorten=True)
+        return pack(blocks, units, shortening_steps(units), budget, rules)

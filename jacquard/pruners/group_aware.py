@@ -1,0 +1,44 @@
+"""GroupAware pruner (seed 002 section 8.2): blocks of one evidence live or die together, so that nothing is half there.
+
+Two blocks are of one group when they rest on a common evidence, directly or through others, or when they name the same
+`group`. Packing is that of the greedy pruner, by units instead of by blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jacquard.packing import pack, units_of, whole_steps
+from jacquard.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
+from jacquard.skein import PromptBlock
+
+
+class GroupAwarePruner:
+    """Keeps groups by the priority and rank of their best block, until the budget is full."""
+
+    def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
+        """Return what fits; BudgetExceededError when what must be kept does not."""
+        units = units_of(blocks, rules, by_evidence)
+        return pack(blocks, units, whole_steps(units), budget, rules)
+
+
+def by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+    """Return units whose blocks share evidence or a group."""
+    parents = list(range(len(blocks)))
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = parents[parents[place]]
+            place = parents[place]
+        return place
+
+    owners: dict[str, int] = {}
+    for place, block in enumerate(blocks):
+        names = [f"evidence:{ref.evidence_id}" for ref in block.refs]
+        names += [f"group:{block.group}"] if block.group else []
+        for name in names:
+            parents[root(place)] = root(owners.setdefault(name, place))
+    units: dict[int, list[int]] = {}
+    for place in range(len(blocks)):
+        units.setdefault(root(place), []).append(place)
+    return list(units.values())

@@ -1,0 +1,216 @@
+"""The contract suite of `jacquard.protocols.Pruner` (seed 002 section 20.3): subclass it, say how to make one, run pytest.
+
+    from jacquard.testing.pruner import PrunerContract
+
+    class TestMyPruner(PrunerContract):
+        def make_pruner(self) -> Pruner:
+            return MyPruner()
+
+Every test belongs to the rule of the protocol that its docstring names. The sets of blocks are made by a seeded generator, so
+a failure comes back on every run; `cases` says how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+import pytest
+
+from jacquard.errors import BudgetExceededError
+from jacquard.protocols import PruneBudget, Pruner, PruneResult, PruneRules
+from jacquard.report import Action
+from jacquard.skein import PromptBlock, Sensitivity
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.session import Ref
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TIERS = (Priority.HIGH, Priority.MEDIUM, Priority.LOW)
+
+
+def sample_block(
+    name: str, tokens: int, priority: Priority = Priority.MEDIUM, *, rank: int = 0, group: str | None = None
+) -> PromptBlock:
+    """Return a block of so many tokens, for tests."""
+    return PromptBlock(
+        block_id=name,
+        block_type=BlockType.MEMORY,
+        slot="flesh",
+        source="test",
+        content=name,
+        priority=priority,
+        rank=rank,
+        group=group,
+        tokens=tokens,
+    )
+
+
+def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PromptBlock], PruneRules]]:
+    """Yield sets of blocks with rules: groups, shared evidence, old and guarded blocks; no must blocks."""
+    random = Random(seed)
+    for _ in range(cases):
+        blocks = [_block(random, number) for number in range(random.randint(0, 14))]
+        rules = PruneRules(
+            now=NOW,
+            ttl_seconds={Priority.LOW: 3600} if random.random() < 0.4 else {},
+            max_sensitivity=random.choice((Sensitivity.SECRET, Sensitivity.SECRET, Sensitivity.INTERNAL)),
+            mask=random.random() < 0.5,
+        )
+        yield blocks, rules
+
+
+def _block(random: Random, number: int) -> PromptBlock:
+    return replace(
+        sample_block(f"b{number}", random.choice((0, 1, 5, 20, 60, 200)), random.choice(TIERS)),
+        block_type=random.choice((BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.STATE)),
+        rank=random.randint(0, 4),
+        group=random.choice((None, None, None, "g", "h")),
+        refs=random.choice(((), (), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),))),
+        at=random.choice((None, NOW - timedelta(minutes=5), NOW - timedelta(days=2))),
+        sensitivity=random.choice((Sensitivity.PUBLIC, Sensitivity.PUBLIC, Sensitivity.CONFIDENTIAL)),
+    )
+
+
+class PrunerContract:
+    """What every Pruner must do; see the module's docstring for how to use it."""
+
+    cases = 120
+    seed = 20
+
+    def make_pruner(self) -> Pruner:
+        """Return a fresh pruner."""
+        raise NotImplementedError("say which pruner is tested")
+
+    def test_empty_blocks_returns_empty(self) -> None:
+        """Rule 3: nothing gives nothing."""
+        result = self.make_pruner().prune([], PruneBudget(max_tokens=0))
+        assert (result.kept, result.degraded, result.dropped, result.decisions) == ((), (), (), ())
+
+    def test_must_blocks_never_dropped(self) -> None:
+        """Rule 1: must blocks stay whatever else there is, to the last token."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            must = [
+                sample_block(f"must{n}", random.choice((1, 30)), Priority.MUST) for n in range(random.randint(1, 3))
+            ]
+            least = sum(block.tokens for block in must)
+            line = [*blocks, *must]
+            random.shuffle(line)
+            free = [replace(block, group=None, refs=()) for block in line]
+            result = pruner.prune(free, PruneBudget(max_tokens=least + random.choice((0, 7, 90))), rules)
+            assert {block.block_id for block in must} <= _ids(result.kept)
+
+    def test_must_blocks_that_do_not_fit_are_named(self) -> None:
+        """Rule 1: what must be kept and does not fit is an error that names it, biggest first."""
+        blocks = [sample_block("small", 30, Priority.MUST), sample_block("big", 90, Priority.MUST)]
+        with pytest.raises(BudgetExceededError) as caught:
+            self.make_pruner().prune([*blocks, sample_block("other", 1)], PruneBudget(max_tokens=100))
+        assert caught.value.blocks == (("big", 90), ("small", 30))
+
+    def test_other_priorities_can_be_must(self) -> None:
+        """Rule 1: `must_keep` says which priorities are."""
+        rules = PruneRules(must_keep=frozenset({Priority.MUST, Priority.LOW}))
+        blocks = [sample_block("high", 50, Priority.HIGH), sample_block("low", 40, Priority.LOW)]
+        assert "low" in _ids(self.make_pruner().prune(blocks, PruneBudget(max_tokens=40), rules).kept)
+
+    def test_budget_respected(self) -> None:
+        """Rule 2: what is kept and degraded stays inside the budget."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            limit = random.randint(0, 500)
+            assert _spent(pruner.prune(blocks, PruneBudget(max_tokens=limit), rules)) <= limit
+
+    def test_quotas_respected(self) -> None:
+        """Rule 2: no tier takes more than its quota."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            free = [replace(block, group=None, refs=()) for block in blocks]
+            quotas = {tier: random.randint(0, 150) for tier in TIERS if random.random() < 0.7}
+            result = pruner.prune(free, PruneBudget(max_tokens=300, tier_tokens=quotas), rules)
+            for tier, quota in quotas.items():
+                own = {block.block_id for block in free if block.priority is tier}
+                assert _spent(result, own) <= quota
+
+    def test_decisions_cover_all_blocks(self) -> None:
+        """Rule 3: one decision a block, in order; kept, degraded and dropped are all blocks."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
+            assert [d.block_id for d in result.decisions] == [b.block_id for b in blocks]
+            assert all(decision.code and decision.reason for decision in result.decisions)
+            for action, told in (
+                (Action.KEPT, result.kept),
+                (Action.DEGRADED, result.degraded),
+                (Action.DROPPED, result.dropped),
+            ):
+                places = [place for place, d in enumerate(result.decisions) if d.action is action]
+                assert [blocks[place] for place in places] == list(told)
+
+    def test_groups_live_or_die_together(self) -> None:
+        """Rule 4: none of a group is dropped while another stays."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
+            gone = _ids(result.dropped)
+            for name in ("g", "h"):
+                assert len({block.block_id in gone for block in blocks if block.group == name}) <= 1
+
+    def test_a_bigger_budget_never_gives_a_worse_set(self) -> None:
+        """Rule 5: all that a smaller budget kept or degraded is there in a bigger one, in the same form or a fuller one."""
+        pruner, random = self.make_pruner(), Random(self.seed)
+        for blocks, rules in sample_sets(self.cases, self.seed):
+            limit = random.randint(0, 400)
+            quotas = {tier: random.randint(0, 150) for tier in TIERS if random.random() < 0.3}
+            small = pruner.prune(blocks, PruneBudget(max_tokens=limit, tier_tokens=quotas), rules)
+            more = limit + random.choice((1, 5, 40, 300))
+            large = pruner.prune(blocks, PruneBudget(max_tokens=more, tier_tokens=quotas), rules)
+            assert _ids(small.kept) <= _ids(large.kept)
+            assert _ids(small.degraded) <= _ids(large.kept) | _ids(large.degraded)
+
+    def test_what_is_too_old_leaves(self) -> None:
+        """Rule 6: a block past its time, or past the age of its priority, is never kept whole; a must block is."""
+        old = NOW - timedelta(hours=2)
+        blocks = [
+            replace(sample_block("old", 5, Priority.LOW), at=old),
+            replace(sample_block("fresh", 5, Priority.LOW), at=NOW),
+            replace(sample_block("timeless", 5, Priority.LOW)),
+            replace(sample_block("over", 5), expires_at=NOW),
+            replace(sample_block("must", 5, Priority.MUST), at=old, expires_at=old),
+        ]
+        rules = PruneRules(now=NOW, ttl_seconds={Priority.LOW: 3600, Priority.MUST: 1})
+        result = self.make_pruner().prune(blocks, PruneBudget(max_tokens=1000), rules)
+        assert _ids(result.kept) == {"fresh", "timeless", "must"}
+
+    def test_what_is_too_guarded_is_never_kept_as_it_is(self) -> None:
+        """Rule 7: it is degraded to its masked form, or dropped; what must stay is masked in any case."""
+        blocks = [
+            replace(sample_block("secret", 5), sensitivity=Sensitivity.SECRET),
+            replace(sample_block("must", 5, Priority.MUST), sensitivity=Sensitivity.CONFIDENTIAL),
+            replace(sample_block("open", 5), sensitivity=Sensitivity.INTERNAL),
+        ]
+        for mask in (True, False):
+            rules = PruneRules(max_sensitivity=Sensitivity.INTERNAL, mask=mask)
+            result = self.make_pruner().prune(blocks, PruneBudget(max_tokens=1000), rules)
+            assert _ids(result.kept) == {"open"}
+            assert _ids(result.degraded) == ({"secret", "must"} if mask else {"must"})
+            assert {d.code for d in result.decisions if d.action is Action.DEGRADED} == {"masked"}
+
+    def test_it_is_pure(self) -> None:
+        """The same arguments give the same result, and the arguments stay as they are."""
+        for blocks, rules in sample_sets(self.cases // 10, self.seed):
+            given = list(blocks)
+            first = self.make_pruner().prune(blocks, PruneBudget(max_tokens=100), rules)
+            assert self.make_pruner().prune(blocks, PruneBudget(max_tokens=100), rules) == first
+            assert blocks == given
+
+
+def _ids(blocks: tuple[PromptBlock, ...]) -> set[str]:
+    return {block.block_id for block in blocks}
+
+
+def _spent(result: PruneResult, own: set[str] | None = None) -> int:
+    return sum(
+        d.tokens for d in result.decisions if d.action is not Action.DROPPED and (own is None or d.block_id in own)
+    )

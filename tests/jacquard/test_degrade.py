@@ -1,0 +1,293 @@
+"""What pruners decide to degrade is carried out, and no prompt ever overflows: preflight and emergency cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filament import escape_text, unescape
+from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.build import open_workshop
+from jacquard.config import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
+from jacquard.degrade import WITHHELD, LeadShortener, carry_out, lead
+from jacquard.errors import BudgetExceededError, ConfigError, SummarizerError
+from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.prompt import EMERGENCY, build_prompt, complete, lay_out
+from jacquard.protocols import PruneRules
+from jacquard.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.report import Action, BlockDecision
+from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate
+from mnemosyne.redact import RegexRedactor
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.record import ImportedTurn, SessionStart
+from mnemosyne.schema.session import Message, Role
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+COUNT = CalibratedEstimator().estimate
+LAYOUT = SkeinTemplate(layout_id="bare", rules=())
+LONG = "The miller keeps the key under a stone. He told nobody but the priest. 钥匙在石头下面。神父也知道。 " * 6
+
+
+def memory(name: str, content: str, **more) -> PromptBlock:
+    return PromptBlock(
+        block_id=name,
+        block_type=BlockType.MEMORY,
+        slot="flesh",
+        source="test",
+        content=content,
+        tokens=COUNT(content),
+        placement=Placement(position=Position.SYSTEM),
+        **more,
+    )
+
+
+def said(name: str, text: str) -> PromptBlock:
+    content = escape_text(text)
+    return replace(
+        memory(name, content),
+        block_type=BlockType.CONVERSATION,
+        slot="history",
+        role=Role.USER,
+        tokens=COUNT(content) + 4,
+    )
+
+
+INPUT = replace(said("user_input", "Where is the key?"), priority=Priority.MUST, slot="user_input")
+
+
+def order(block: PromptBlock, tokens: int = 0, code: str = "shortened"):
+    decision = BlockDecision(
+        block_id=block.block_id, action=Action.DEGRADED, code=code, reason="r", tokens=tokens or block.tokens
+    )
+    return (block, decision)
+
+
+@given(st.text(max_size=400), st.integers(0, 60))
+def test_a_lead_is_a_beginning_and_fits(text, limit):
+    try:
+        short = lead(text, limit, COUNT)
+    except SummarizerError:
+        return
+    assert COUNT(short) <= limit or not short
+    assert text.strip().startswith(short.removesuffix(" […]"))
+
+
+def test_a_lead_ends_with_a_sentence_where_one_fits():
+    assert lead(LONG, 30, COUNT).startswith("The miller keeps the key under a stone.")
+    assert lead(LONG, 30, COUNT).endswith("[…]")
+    assert lead("  short  ", 30, COUNT) == "short"
+
+
+@pytest.mark.parametrize("shortener", [None, LeadShortener(COUNT)])
+async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener):
+    block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
+    carried = await carry_out([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
+    short = carried.blocks["flesh:m1"]
+    assert short.content.startswith('<memory shortened="true" id="m1" speaker="Ann &amp; Bo">The miller')
+    assert short.content.endswith("[…]</memory>")
+    assert short.shortened
+    assert short.tokens == COUNT(short.content) <= 60
+
+
+async def test_talk_is_shortened_with_its_overhead_counted():
+    block = said("m1", LONG)
+    carried = await carry_out([order(block, 40)], count=COUNT, shortener=None, redactor=None)
+    short = carried.blocks["m1"]
+    assert short.tokens == COUNT(short.content) + MESSAGE_OVERHEAD_TOKENS <= 40
+    assert unescape(short.content).endswith("[…]")
+
+
+class Babbler:
+    """Answers at length, or not at all."""
+
+    name = "babbler"
+
+    def __init__(self, answer: str | None) -> None:
+        self.answer = answer
+
+    async def shorten(self, text: str, limit_tokens: int) -> str:
+        if self.answer is None:
+            raise SummarizerError("the model did not answer")
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", ["word " * 500, "", None])
+async def test_a_shortener_that_fails_is_replaced_by_the_first_sentences(answer):
+    block = said("m1", LONG)
+    carried = await carry_out([order(block, 40)], count=COUNT, shortener=Babbler(answer), redactor=None)
+    assert unescape(carried.blocks["m1"].content).startswith("The miller keeps")
+    assert carried.blocks["m1"].tokens <= 40
+    assert [each.code for each in carried.degradations] == ([] if answer is not None else ["shorten_failed"])
+
+
+async def test_what_a_shortener_writes_is_data():
+    block = said("m1", LONG)
+    carried = await carry_out([order(block, 60)], count=COUNT, shortener=Babbler("</memory><root>"), redactor=None)
+    assert carried.blocks["m1"].content == "&lt;/memory&gt;&lt;root&gt;"
+
+
+async def test_a_guarded_text_is_shown_redacted():
+    block = memory("m", '<memory id="m" speaker="Ann">Write to ann@example.com, please.</memory>')
+    carried = await carry_out([order(block, code="masked")], count=COUNT, shortener=None, redactor=RegexRedactor())
+    content = carried.blocks["m"].content
+    assert "ann@example.com" not in content
+    assert "speaker" not in content
+    assert content.startswith('<memory shortened="true" id="m">Write to [redacted:')
+
+
+@pytest.mark.parametrize("redactor", [None, RegexRedactor()])
+async def test_a_guarded_text_without_a_redacted_form_is_withheld(redactor):
+    block = memory("m", '<entry id="m">\n  <name>The heir</name>\n  <desc>Kai is the king\'s son.</desc>\n</entry>')
+    carried = await carry_out([order(block, code="masked")], count=COUNT, shortener=None, redactor=redactor)
+    content = carried.blocks["m"].content
+    assert WITHHELD in content
+    assert "heir" not in content
+    assert "king" not in content
+    assert carried.blocks["m"].title == "memory"
+
+
+def test_what_cannot_be_degraded_is_dropped():
+    blocks = [memory("a", LONG), memory("b", LONG)]
+    limit = COUNT(LONG) + 60
+    laid = lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=DegradeToSummaryPruner(), limit_tokens=limit, count=COUNT)
+    assert [decision.code for _, decision in laid.orders][-1:] == ["shortened"]
+    prompt = complete(laid)
+    gone = [d for d in prompt.decisions if d.action is Action.DROPPED]
+    assert {d.code for d in gone} == {"not_shortened"}
+    assert prompt.assembled.tokens <= limit
+
+
+def awkward(text: str) -> int:
+    """A counter that gives whole messages more than the sum of their pieces."""
+    return COUNT(text) + (len(text) > 60) * 25
+
+
+@pytest.mark.parametrize("limit", range(150, 900, 50))
+def test_a_prompt_that_counts_more_than_its_blocks_is_cut_and_not_sent(limit):
+    blocks = [memory(f"b{n}", f"<memory>{LONG[: 40 + n]}</memory>", rank=n) for n in range(20)]
+    prompt = build_prompt(
+        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward
+    )
+    counted = sum(awkward(m.content) + MESSAGE_OVERHEAD_TOKENS for m in prompt.assembled.messages)
+    assert max(counted, prompt.assembled.tokens) <= limit
+    assert len(prompt.decisions) == 21
+    kept = [d.block_id for d in prompt.decisions if d.action is Action.KEPT]
+    cut = [d for d in prompt.decisions if d.code == EMERGENCY]
+    assert kept[-1] == "user_input"
+    assert all("counted more" in d.reason for d in cut)
+    again = build_prompt(
+        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward
+    )
+    assert again.decisions == prompt.decisions
+
+
+def test_the_emergency_cut_happens():
+    blocks = [memory(f"b{n}", f"<memory>{LONG[:30]}</memory>", rank=n) for n in range(4)]
+    exact = build_prompt(
+        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=10_000, count=awkward
+    )
+    cut = build_prompt(
+        blocks,
+        [],
+        INPUT,
+        layout=LAYOUT,
+        pruner=GreedyPriorityPruner(),
+        limit_tokens=exact.assembled.tokens,
+        count=awkward,
+    )
+    gone = [(d.block_id, d.code) for d in cut.decisions if d.action is Action.DROPPED]
+    assert gone == [("b2", EMERGENCY), ("b3", EMERGENCY)]
+
+
+def test_must_blocks_that_overflow_when_counted_whole_are_an_error():
+    must = [memory(f"b{n}", LONG[:50], priority=Priority.MUST) for n in range(4)]
+    limit = sum(awkward(block.content) for block in must) + awkward(INPUT.content) + 20
+    with pytest.raises(BudgetExceededError, match="b0"):
+        build_prompt(must, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
+
+
+# --- by configuration ---
+
+
+def test_a_configuration_names_its_pruner():
+    config = RuntimeConfig(prune=PruneConfig(policy="degrade_to_summary"))
+    assert isinstance(choose_pruner(config), DegradeToSummaryPruner)
+    own = GreedyPriorityPruner()
+    assert choose_pruner(config, own) is own
+    assert choose_pruner(RuntimeConfig(prune=PruneConfig(policy="mine")), {"mine": own}) is own
+    with pytest.raises(ConfigError, match=r"prune\.policy: there is no pruner 'magic'; known: degrade_to_summary"):
+        choose_pruner(RuntimeConfig(prune=PruneConfig(policy="magic")))
+
+
+def test_wrong_rules_are_refused_by_name():
+    with pytest.raises(ConfigError, match="there is no priority 'urgent'"):
+        rules_of(RuntimeConfig(prune=PruneConfig(ttl_seconds={"urgent": 5})), None)
+    with pytest.raises(ConfigError, match="max_sensitivity: must be one of public"):
+        rules_of(RuntimeConfig(prune=PruneConfig(max_sensitivity="cosmic")), None)
+    with pytest.raises(ConfigError, match=r"budget\.tier_tokens: there is no priority 'top'"):
+        tier_tokens_of(RuntimeConfig(budget=BudgetConfig(tier_tokens={"top": 5})))
+    assert rules_of(RuntimeConfig(prune=PruneConfig(must_keep_priorities=())), None) == PruneRules()
+
+
+def talked(turns: int) -> SessionStart:
+    """A session of long speeches."""
+    return SessionStart(
+        session_id="s",
+        world_id="",
+        locale="en",
+        state={},
+        turns=tuple(
+            ImportedTurn(
+                turn_id=f"t{n}",
+                messages=(
+                    Message(role=Role.USER, content=f"Question {n}. {LONG}"),
+                    Message(role=Role.ASSISTANT, content=f"Answer {n}. {LONG}"),
+                ),
+            )
+            for n in range(turns)
+        ),
+    )
+
+
+async def test_an_engine_shortens_and_says_so(tmp_path):
+    budget = BudgetConfig(max_input_tokens=1900, reserved_reply_tokens=100)
+    config = RuntimeConfig(
+        budget=budget, curation=CurationConfig(enabled=False), prune=PruneConfig(policy="degrade_to_summary")
+    )
+    async with open_workshop(str(tmp_path), embedder="none", config=config) as workshop:
+        await workshop.import_session(talked(6))
+        turn = await workshop.engine.prepare_turn("s", "And now?")
+        tight = replace(config, budget=replace(budget, tier_tokens={"high": 200}))
+        cut = await workshop.engine.prepare_turn("s", "And now?", tight, turn_id="other")
+        with pytest.raises(ConfigError, match="magic"):
+            await workshop.engine.prepare_turn("s", "And?", replace(config, prune=PruneConfig(policy="magic")))
+    assert {d.code for d in turn.report.decisions} == {"must", "fits"}
+    shortened = [d for d in cut.report.decisions if d.code == "shortened"]
+    assert len(shortened) == 2
+    assert cut.text.count("[…]") == 2
+    assert sum(d.tokens for d in shortened) <= 200
+    assert sum(span.tokens for span in cut.report.spans) == cut.report.budget.used_tokens <= 1800
+
+
+async def test_sensitivity_of_an_entry_reaches_the_prompt():
+    guarded = memory("m", "<memory>Call 555-0100</memory>", sensitivity=Sensitivity.SECRET)
+    laid = lay_out(
+        [guarded],
+        [],
+        INPUT,
+        layout=LAYOUT,
+        pruner=GreedyPriorityPruner(),
+        limit_tokens=500,
+        count=COUNT,
+        rules=PruneRules(max_sensitivity=Sensitivity.INTERNAL),
+    )
+    carried = await carry_out(laid.orders, count=COUNT, shortener=None, redactor=None)
+    prompt = complete(laid, carried.blocks)
+    assert WITHHELD in prompt.assembled.text
+    assert "555" not in prompt.assembled.text
+    assert prompt.decisions[0].code == "masked"
