@@ -24,7 +24,6 @@ from jacquard.errors import ConfigError
 from jacquard.planners.actions import match_action
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, Selector
-from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.automation import AutomationStream
@@ -183,7 +182,7 @@ async def open_workshop(
         planner=RulePlanner(),
         automation=AutomationStream(estimator, shipped),
         curation=CurationStream(retriever, selector, HeuristicSelector()),
-        pruner=GreedyPriorityPruner(),
+        pruner=None,
         estimator=estimator,
         clock=SystemClock(),
         roots=(shipped,),
