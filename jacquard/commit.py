@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from filament import parse_reply
+from filament import OpVerdict, parse_reply
+from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
-from mnemosyne.chains.state import apply_reply_ops
+from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
@@ -19,8 +20,9 @@ from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 class CommitResult:
     """What a commit did. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
 
-    `refused` is the sentence of the op that was refused (then none was applied); `corrections` say what had to be mended
-    in the reply. `version` is the session's after the commit.
+    `verdicts` tell of every op, applied or refused and why, with remarks (`filament.OpVerdict`); `refused` is the sentence of
+    the first that was refused (then none was applied). `corrections` say what had to be mended in the reply. `version` is the
+    session's after the commit.
     """
 
     turn_id: str
@@ -30,6 +32,7 @@ class CommitResult:
     refused: str | None
     corrections: tuple[str, ...]
     version: int
+    verdicts: tuple[OpVerdict, ...] = ()
 
 
 def commit_of(
@@ -37,15 +40,11 @@ def commit_of(
 ) -> tuple[TurnCommit, CommitResult]:
     """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed."""
     parsed = parse_reply(reply.content)
-    after: Mapping[str, Any] | None = None
-    patch: tuple[Mapping[str, Any], ...] = ()
-    refused: str | None = None
-    try:
-        applied = apply_reply_ops(state, parsed.ops, record.anchors)
-        if applied.patch:
-            after, patch = applied.tree, tuple(applied.patch)
-    except StateOpError as error:
-        refused = str(error)
+    judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost)
+    patch = judged.patch
+    after: Mapping[str, Any] | None = judged.tree if patch else None
+    bad = judged.refused
+    refused = None if bad is None else str(StateOpError(bad.number, bad.op, bad.reason, bad.code))
     message = Message(
         role=Role.ASSISTANT,
         content=parsed.content,
@@ -65,6 +64,7 @@ def commit_of(
             "thought": parsed.thought,
             "corrections": list(parsed.corrections),
             "refused": refused,
+            "verdicts": codec.to_plain(judged.verdicts),
         },
     )
     result = CommitResult(
@@ -75,5 +75,6 @@ def commit_of(
         refused=refused,
         corrections=tuple(parsed.corrections),
         version=0,
+        verdicts=judged.verdicts,
     )
     return commit, result

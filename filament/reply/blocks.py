@@ -14,6 +14,7 @@ from filament.reply.desk import Desk, Looking
 from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
 from filament.reply.tags import Body, Tag
 from filament.reply.values import Block, EventKind, PieceKind
+from filament.state.verdicts import Refusal, refused
 
 _BRACKET = re.compile(r"[\[{]")
 _FENCE_END = re.compile(r"\s*(?:```\s*)?")
@@ -101,6 +102,7 @@ def _mend(desk: Desk, tag: Tag, body: str, start: int, end: int, *, cut: bool) -
     desk.repaired_chars += cost
     if fault and fault != "repaired":
         desk.note("dropped", f"{name} was dropped: {fault}.", start, end)
+        _lose(desk, tag, Refusal.UNREADABLE, fault)
     elif _keep(desk, tag, value, start, end) and fault:
         desk.note("repaired", f"{name}: its JSON was broken and has been repaired.", start, end)
 
@@ -110,22 +112,34 @@ def _keep(desk: Desk, tag: Tag, value: Any, start: int, end: int) -> bool:
     rule, name = desk.rules[tag.kind], _name(desk, tag)
     if tag.kind not in desk.legal:
         desk.note("not_expected", f"{name} was left out: this reply may hold none.", start, end)
+        _lose(desk, tag, Refusal.NOT_EXPECTED, "this reply may hold none")
         return False
     if desk.counts[tag.kind] > 1 and not rule.repeatable:
         desk.note("too_many", f"{name} was left out: this reply may hold one only.", start, end)
+        _lose(desk, tag, Refusal.NOT_EXPECTED, "this reply may hold one only")
         return False
     if rule.body is Body.JSON:
         clean = unescaped(value)
         desk.blocks.append(Block(tag=tag.kind, value=clean, start=start, end=end))
         desk.tell(EventKind.BLOCK, tag=tag.kind, value=clean)
         return True
-    ops, fault = read_ops(value, len(desk.ops))
+    ops, lost, fault = read_ops(value, desk.next_op)
     if fault:
         desk.note("dropped", f"{name} was dropped: {fault}.", start, end)
+        if lost:
+            desk.lost.extend(lost)
+        else:
+            _lose(desk, tag, Refusal.UNREADABLE, fault)
         return False
     desk.ops.extend(ops)
     desk.tell(EventKind.BLOCK, tag=tag.kind, ops=ops)
     return True
+
+
+def _lose(desk: Desk, tag: Tag, code: Refusal, reason: str) -> None:
+    """Enter a block of ops that was lost whole as one refused op."""
+    if desk.rules[tag.kind].body is Body.OPS:
+        desk.lost.append(refused(desk.next_op, _name(desk, tag), code, reason))
 
 
 def _name(desk: Desk, tag: Tag) -> str:

@@ -13,6 +13,7 @@ from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, words_
 from filament.reply.text import Source
 from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
 from filament.state.ops import Op
+from filament.state.verdicts import OpVerdict
 
 T = TypeVar("T")
 Looking = Generator[None, None, T]
@@ -34,6 +35,7 @@ class Desk:
         self.events: list[ParseEvent] = []
         self.log: list[Correction] = []
         self.ops: list[Op] = []
+        self.lost: list[OpVerdict] = []
         self.blocks: list[Block] = []
         self.pieces: list[Piece] = []
         self.counts: dict[str, int] = {}
@@ -52,6 +54,11 @@ class Desk:
         entry = Correction(code=code, sentence=sentence, start=start, end=end)
         self.log.append(entry)
         self.events.append(ParseEvent(kind=EventKind.CORRECTED, correction=entry))
+
+    @property
+    def next_op(self) -> int:
+        """The number of the next op of the reply."""
+        return len(self.ops) + len(self.lost)
 
     def piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
         """Enter what a stretch of the source is; pieces follow one another without a gap."""

@@ -16,6 +16,7 @@ from filament.errors import OpError
 from filament.markup import unescape
 from filament.reply.brackets import depth, ends_between_ops
 from filament.state.ops import Op, parse_op
+from filament.state.verdicts import OpVerdict, Refusal, refused
 
 REPAIR_CHARS = 2000
 """How much broken JSON is repaired in one reply: the library's time grows faster than its text."""
@@ -143,19 +144,31 @@ def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
     return value, "repaired", len(body)
 
 
-def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], str]:
-    """Return the ops of a block, numbered from `first`, all or none, and why there are none (a sentence without its end)."""
+def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, ...], str]:
+    """Return the ops of a block, numbered from `first`, all or none.
+
+    Where there are none: a verdict on each that was named, and why (a sentence without its end).
+    """
     raw = value.get("ops") if isinstance(value, dict) and "op" not in value else value
     if isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], str)):
         raw = [raw]
     if not isinstance(raw, list):
-        return (), 'it has no list of ops. Write {"ops": [...]}'
-    try:
-        return tuple(parse_op(unescaped(item), first + place) for place, item in enumerate(raw)), ""
-    except OpError as error:
-        return (), str(error)
-    except RecursionError:
-        return (), "it is nested too deep"
+        return (), (), 'it has no list of ops. Write {"ops": [...]}'
+    ops: list[Op] = []
+    bad: dict[int, OpError] = {}
+    for number, item in enumerate(raw, start=first):
+        try:
+            ops.append(parse_op(unescaped(item), number))
+        except OpError as error:
+            bad[number] = error
+        except RecursionError:
+            return (), (), "it is nested too deep"
+    if not bad:
+        return tuple(ops), (), ""
+    reason = f"nothing was found wrong with it, but op {min(bad)} of its block is malformed"
+    lost = [refused(op.number, str(op), Refusal.TURN_REFUSED, reason) for op in ops]
+    lost += [refused(number, error.op, Refusal.MALFORMED, error.reason) for number, error in bad.items()]
+    return (), tuple(sorted(lost, key=lambda verdict: verdict.number)), str(bad[min(bad)])
 
 
 def unescaped(value: Any) -> Any:

@@ -60,6 +60,7 @@ class Reader:
             content=texts.pop(CONTENT, ""),
             thought=texts.pop(THOUGHT, ""),
             ops=tuple(desk.ops),
+            lost=tuple(desk.lost),
             blocks=tuple(desk.blocks),
             texts=tuple(texts.items()),
             log=tuple(sorted(desk.log, key=lambda entry: entry.start)),

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from filament.state.ops import Op
+from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
 """Codes of what is odd in a reply's form and needs no mending; strict mode objects to them all the same."""
@@ -82,15 +83,17 @@ class ParseEvent:
 class ParsedReply:
     """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
 
-    `ops` are in order, numbered through the whole reply; `blocks` are other JSON tags in order; `texts` are other text tags
-    as (tag, text). `source` is the reply as it was read (line ends newlines, unclean characters replaced) and `pieces` cover
-    it from end to end: nothing is lost. `log` tells everything that was mended or odd, by its place. `tail` are the events
-    that only the end could tell.
+    `ops` are in order, numbered through the whole reply; `lost` are verdicts on ops that could not be read (a block that
+    tells nothing counts as one op), for `judge_ops`: who changes the state by half a reply breaks all or none. `blocks`
+    are other JSON tags in order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line
+    ends newlines, unclean characters replaced) and `pieces` cover it from end to end: nothing is lost. `log` tells
+    everything that was mended or odd, by its place. `tail` are the events that only the end could tell.
     """
 
     content: str
     thought: str = ""
     ops: tuple[Op, ...] = ()
+    lost: tuple[OpVerdict, ...] = ()
     blocks: tuple[Block, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
     log: tuple[Correction, ...] = ()

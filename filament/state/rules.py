@@ -2,8 +2,11 @@
 
 A mapping follows three voices, the nearest first: its own `$meta`; the `$meta` of the template that it follows; for the
 two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules of its own, for
-the things inside the mapping that names it. Nothing is copied into the things: what a template says holds for all of them,
-now and later. Pure; imports `conventions` and `verdicts` only.
+the things inside the mapping that names it. A group inside such a mapping (a mapping without an `id` that has a template
+of its own, or a container in a container) is no such thing: it passes on what it inherits, its own template over it.
+Nothing is copied into the things: what a template says holds for all of them, now and later.
+
+Pure; imports `conventions` and `verdicts` only.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from filament.state.conventions import EMPTY, META, is_container, is_number, is_pair, meta_of
+from filament.state.conventions import EMPTY, ID, META, is_container, is_number, is_pair, meta_of
 from filament.state.verdicts import Refusal, RefusedError
 
 UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
@@ -57,12 +60,13 @@ class Rules:
 
     def below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
-        shape = self.shape_below(field, entry=entry)
-        meta = merge_meta(meta_of(shape), meta_of(child))
         container = is_container(child)
+        is_group = not entry and not self.container and _is_group(child)
+        shape = self._named(field) if is_group else self.shape_below(field, entry=entry)
+        meta = merge_meta(meta_of(shape), meta_of(child))
         pattern = meta.get(TEMPLATE, EMPTY)
-        if TEMPLATE not in meta and entry and container and self.container:
-            pattern = self.pattern
+        if isinstance(pattern, Mapping) and (is_group or (entry and container and self.container)):
+            pattern = merge_shapes(self.pattern, pattern)
         updatable, extensible = meta.get(UPDATABLE), meta.get(EXTENSIBLE)
         if isinstance(updatable, Mapping):
             updatable = updatable.get(OTHERS)
@@ -84,9 +88,12 @@ class Rules:
         """
         if entry:
             return self.pattern
-        named = self.shape.get(field)
-        named = named if isinstance(named, Mapping) else EMPTY
+        named = self._named(field)
         return named if self.container else merge_shapes(self.pattern, named)
+
+    def _named(self, field: str) -> Mapping[str, Any]:
+        named = self.shape.get(field)
+        return named if isinstance(named, Mapping) else EMPTY
 
     def may_update(self, field: str) -> bool:
         """Say whether the value of a field may be changed."""
@@ -163,6 +170,10 @@ class Rules:
         """Whether the mapping itself may not be taken away."""
         word = self.meta.get(NECESSARY)
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
+
+
+def _is_group(child: Mapping[str, Any]) -> bool:
+    return ID not in child and isinstance(meta_of(child).get(TEMPLATE), Mapping)
 
 
 def rules_at_root(tree: Any) -> Rules:

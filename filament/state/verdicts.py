@@ -21,6 +21,7 @@ class Refusal(StrEnum):
 
     MALFORMED = "malformed"
     UNREADABLE = "unreadable"
+    NOT_EXPECTED = "not_expected"
     UNKNOWN_PATH = "unknown_path"
     AMBIGUOUS_ID = "ambiguous_id"
     PROTECTED = "protected"

@@ -169,8 +169,10 @@ def _print_commit(result: CommitResult, as_json: bool) -> None:
         print_json(codec.to_plain(result))
         return
     show(result.content)
-    for op in result.ops:
-        say(f"{op['op']} {op['path']} {op.get('value', '')}", "green")
+    for verdict in result.verdicts:
+        say(f"{verdict.op}: {verdict.reason}", "green" if verdict.is_applied else "red")
+        for note in verdict.notes:
+            say(f"  {note.text}", "dim")
     if result.refused:
         say(f"state unchanged: {result.refused}", "red")
     for correction in result.corrections:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,7 +149,8 @@ def test_what_was_mended_is_said() -> None:
     assert parse_reply("<content>Hi").corrections == ("<content> was not closed; it ends with the reply.",)
     assert parse_reply("").corrections == ("The reply has no content.",)
     two = parse_reply(f"Hi<state_update>oops</state_update><state_update>[{SET}]</state_update>")
-    assert two.ops == GOLD
+    assert two.ops == (replace(GOLD[0], number=1),)
+    assert [(lost.number, lost.op, lost.code) for lost in two.lost] == [(0, "state_update 1", "unreadable")]
     assert [sentence[:14] for sentence in two.corrections] == ["state_update 1"]
 
 
