@@ -11,6 +11,7 @@ number, are shorter than that and stay.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
@@ -23,6 +24,9 @@ WINDOW = 48
 WINDOW_CJK = 16
 ALL_OF_IT = 0.9
 """Share of what a text tells from which on it counts as nothing but an echo."""
+
+
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +56,7 @@ def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
     spans = search.spans(content)
     if not spans:
         return Fresh(text=content)
-    told = max(weight(content), 1)
+    told = max(_told(content), 1)
     echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
     left = "" if echoed >= ALL_OF_IT * told else _cut(content, spans)
     return Fresh(text=left, sources=search.in_order())
@@ -111,7 +115,7 @@ class _Search:
         """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
         if isinstance(tree, str):
             spans = self.spans(tree)
-            told = weight(tree)
+            told = _told(tree)
             echoed = sum(weight(tree[begin:end]) for begin, end, _ in spans)
             if spans and echoed >= ALL_OF_IT * told:
                 return _mark(spans[0][2]), told, echoed
@@ -127,6 +131,11 @@ class _Search:
             items = [self.tree(value) for value in tree]
             return [item[0] for item in items], sum(item[1] for item in items), sum(item[2] for item in items)
         return tree, weight(str(tree)), 0
+
+
+def _told(text: str) -> int:
+    """Return how much a text tells beside its tags."""
+    return weight(_TAG.sub(" ", text))
 
 
 def _json_of(content: str) -> Any:

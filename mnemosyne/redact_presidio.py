@@ -1,0 +1,111 @@
+"""Presidio's recognisers as a `PiiDetector`: phone numbers of many countries, national numbers with their check digits.
+
+The only file that imports presidio_analyzer; it is imported when a configuration names it, and that takes seconds, since
+presidio imports spaCy (and torch where that is installed). Only recognisers that go by patterns and check digits are used:
+those that go by a language model need a download, and the ones for e-mail and web addresses would fetch a list of domains
+at their first call. Nothing here opens a connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from anyio import to_thread
+from presidio_analyzer import predefined_recognizers
+
+from mnemosyne.errors import RedactionError
+from mnemosyne.schema.redaction import SensitiveSpan
+
+REGIONS = ("CN", "US", "GB")
+"""Numbers with a country code are found wherever they belong; more regions make more harmless numbers look like phones."""
+RECOGNISERS = (
+    "CreditCardRecognizer",
+    "CryptoRecognizer",
+    "IbanRecognizer",
+    "MacAddressRecognizer",
+    "AuAbnRecognizer",
+    "AuMedicareRecognizer",
+    "AuTfnRecognizer",
+    "CaSinRecognizer",
+    "DeTaxIdRecognizer",
+    "EsNieRecognizer",
+    "EsNifRecognizer",
+    "FiPersonalIdentityCodeRecognizer",
+    "InAadhaarRecognizer",
+    "InPanRecognizer",
+    "ItFiscalCodeRecognizer",
+    "KrRrnRecognizer",
+    "NhsRecognizer",
+    "PlPeselRecognizer",
+    "SePersonnummerRecognizer",
+    "SgFinRecognizer",
+    "ThTninRecognizer",
+    "TrNationalIdRecognizer",
+    "UkNinoRecognizer",
+    "UsSsnRecognizer",
+    "UsItinRecognizer",
+    "ZaIdNumberRecognizer",
+)
+LEAST_SCORE = 0.4
+"""Presidio's score of a phone number without a word before it; a bare pattern without check digits scores less."""
+
+_SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
+
+
+class PresidioDetector:
+    """A `PiiDetector`; its rules are named `pii_<what>`, as in `pii_phone_number` or `pii_in_aadhaar`.
+
+    `recognisers` are names of classes in `presidio_analyzer.predefined_recognizers`; each must go by patterns alone.
+    `regions` are those whose national way of writing phone numbers is known. `least_score` is 0..1.
+    """
+
+    name = "presidio"
+
+    def __init__(
+        self,
+        *,
+        recognisers: Sequence[str] = RECOGNISERS,
+        regions: Sequence[str] = REGIONS,
+        least_score: float = LEAST_SCORE,
+    ) -> None:
+        self._least_score = least_score
+        self._recognisers = [_made(name) for name in recognisers]
+        self._recognisers.append(predefined_recognizers.PhoneRecognizer(supported_regions=tuple(regions)))
+
+    async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
+        """Return what was found, in order; placeholders are left alone."""
+        return await to_thread.run_sync(self._detect, text)
+
+    def _detect(self, text: str) -> tuple[SensitiveSpan, ...]:
+        seams = [found.span() for found in _SEAM.finditer(text)]
+        spans = {
+            SensitiveSpan(rule=_rule(found.entity_type), begin=found.start, end=found.end)
+            for found in self._found(text)
+            if found.score >= self._least_score and _stands_alone(text, found.start, found.end)
+        }
+        apart = [span for span in spans if not any(low < span.end and span.begin < high for low, high in seams)]
+        return tuple(sorted(apart, key=lambda span: (span.begin, span.end, span.rule)))
+
+    def _found(self, text: str) -> Iterable[Any]:
+        for recogniser in self._recognisers:
+            yield from recogniser.analyze(text, recogniser.supported_entities, None) or ()
+
+
+def _made(name: str) -> Any:
+    kind = getattr(predefined_recognizers, name, None)
+    if kind is None or not hasattr(kind, "PATTERNS"):
+        raise RedactionError(f"Presidio has no recogniser {name!r} that goes by patterns alone; leave it out.")
+    return kind()
+
+
+def _stands_alone(text: str, begin: int, end: int) -> bool:
+    """Say whether a find is no part of a longer word or number."""
+    before = begin > 0 and (text[begin - 1] in ".-_/" or (text[begin - 1].isascii() and text[begin - 1].isalnum()))
+    after = end < len(text) and text[end].isascii() and text[end].isalnum()
+    return begin < end and not (before or after)
+
+
+def _rule(entity: str) -> str:
+    return f"pii_{re.sub('[^a-z]+', '_', entity.lower()).strip('_')}"
