@@ -7,13 +7,18 @@ JacquardError
 ├── LayoutError
 ├── SelectorError
 ├── SummarizerError
+├── ChunkConflictError
+├── MissingChunksError
+├── ToolPairError
 └── ModelError
 """
 
 from __future__ import annotations
 
+from mnemosyne.errors import ContextEngineError
 
-class JacquardError(Exception):
+
+class JacquardError(ContextEngineError):
     """Root of everything that jacquard raises on purpose."""
 
 
@@ -65,3 +70,33 @@ class ModelError(JacquardError):
     def __init__(self, code: str, detail: str) -> None:
         self.code, self.detail = code, detail
         super().__init__(f"{code}: {detail}")
+
+
+class ChunkConflictError(JacquardError):
+    """A chunk of a reply cannot be taken in; those before it are kept."""
+
+    def __init__(self, session_id: str, turn_id: str, index: int, reason: str) -> None:
+        self.session_id, self.turn_id, self.index = session_id, turn_id, index
+        super().__init__(f"Chunk {index} of turn {turn_id!r} in session {session_id!r} was refused: {reason}.")
+
+
+class MissingChunksError(JacquardError):
+    """A reply cannot be finished: chunks are missing (`missing`, or all); what came is kept."""
+
+    def __init__(self, session_id: str, turn_id: str, missing: tuple[int, ...] = ()) -> None:
+        self.session_id, self.turn_id, self.missing = session_id, turn_id, missing
+        what = f"its chunks {', '.join(map(str, missing[:10]))} never came" if missing else "no chunk of it is held"
+        super().__init__(
+            f"The reply to turn {turn_id!r} in session {session_id!r} is not whole: {what}. Send what is missing, or commit "
+            "the whole reply with commit_assistant_message."
+        )
+
+
+class ToolPairError(JacquardError):
+    """A tail holds half of a tool call; `place` is the message's in the tail (0-based)."""
+
+    def __init__(self, place: int, call_id: str, reason: str) -> None:
+        self.place, self.call_id = place, call_id
+        super().__init__(
+            f"Message {place} of the tail: tool call {call_id!r} {reason}. A call and its result go together or not at all."
+        )

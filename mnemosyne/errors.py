@@ -1,6 +1,6 @@
 """Errors of mnemosyne.
 
-MnemosyneError
+MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── StoreError
 │   ├── SessionNotFoundError
 │   ├── SessionExistsError
@@ -11,7 +11,8 @@ MnemosyneError
 │   ├── VersionConflictError
 │   ├── EntryConflictError
 │   ├── StoreBusyError
-│   └── StoreUnavailableError
+│   ├── StoreUnavailableError
+│   └── CommitUnknownError
 ├── StateOpError
 ├── SchemaValidationError
 ├── MigrationError
@@ -30,12 +31,16 @@ MnemosyneError
 from __future__ import annotations
 
 
-class MnemosyneError(Exception):
+class ContextEngineError(Exception):
+    """What a host catches to catch all of it (seed 002 section 18.1): the root above those of mnemosyne and jacquard."""
+
+
+class MnemosyneError(ContextEngineError):
     """Root of everything that mnemosyne raises on purpose."""
 
 
 class StoreError(MnemosyneError):
-    """The store could not do what was asked; nothing was changed."""
+    """The store could not do what was asked; nothing was changed (CommitUnknownError alone cannot tell)."""
 
 
 class SessionNotFoundError(StoreError):
@@ -126,6 +131,17 @@ class StoreUnavailableError(StoreError):
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
         super().__init__(f"{path} cannot be used: {reason}. Nothing was written.")
+
+
+class CommitUnknownError(StoreError):
+    """The connection was lost while a write was being committed: it is there as a whole, or not at all."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        super().__init__(
+            f"{shown}: the connection was lost while a write was being committed, so it is there as a whole or not at all. "
+            "Read the session again; a turn that is written twice under one id is written once."
+        )
 
 
 class StateOpError(MnemosyneError):

@@ -1,0 +1,65 @@
+"""How far the token estimate is off, told by what providers reported (spec P4). Pure.
+
+A record of a model call keeps beside the provider's figures what had been estimated for the same prompt. The factor between
+them makes the limit of the next turns smaller or larger; the counter itself stays as it is, so that one counter serves budget
+and check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
+
+ESTIMATED_PROMPT = "estimated_prompt_tokens"
+COUNTED = "counted"
+REPORTED, ESTIMATED = "reported", "estimated"
+LEAST, MOST, STEP = 0.7, 2.0, 0.05
+
+
+def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -> float:
+    """Return the factor from estimated to real tokens: the median of what was reported for the main model, 1.0 without any.
+
+    Between 0.7 and 2.0 and in steps of 0.05, so that it moves seldom and a prompt's prefix stays. `model_hint` leaves out
+    other models.
+    """
+    ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
+    if not ratios:
+        return 1.0
+    return round(min(MOST, max(LEAST, round(median(ratios) / STEP) * STEP)), 2)
+
+
+def _ratio(usage: ModelUsage, model_hint: str | None) -> float | None:
+    estimated = usage.extra.get(ESTIMATED_PROMPT)
+    fits = (
+        usage.stage is ModelUsageStage.ANSWER
+        and usage.status is ModelUsageStatus.SUCCESS
+        and usage.extra.get(COUNTED) == REPORTED
+        and (model_hint is None or usage.model == model_hint)
+        and usage.prompt_tokens > 0
+        and isinstance(estimated, int)
+        and estimated > 0
+    )
+    return usage.prompt_tokens / estimated if fits and isinstance(estimated, int) else None
+
+
+def with_counts(usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any) -> ModelUsage:
+    """Return a record with what was estimated beside what was reported; where nothing was reported, the estimate stands in.
+
+    `prompt_tokens` and `reply_tokens` are the estimates (None: not known); `links` (a turn's id) go into `extra`.
+    """
+    reported = usage.prompt_tokens > 0 or usage.total_tokens > 0
+    extra = {**usage.extra, **{key: value for key, value in links.items() if value is not None}}
+    if prompt_tokens is not None:
+        extra[ESTIMATED_PROMPT] = prompt_tokens
+    extra.setdefault(COUNTED, REPORTED if reported else ESTIMATED)
+    if not reported:
+        asked = usage.prompt_tokens or prompt_tokens or 0
+        answered = usage.completion_tokens or reply_tokens or 0
+        usage = replace(usage, prompt_tokens=asked, completion_tokens=answered, total_tokens=asked + answered)
+    elif not usage.total_tokens:
+        usage = replace(usage, total_tokens=usage.prompt_tokens + usage.completion_tokens)
+    return replace(usage, extra=extra)

@@ -1,0 +1,85 @@
+"""Replies that come in chunks (seed 002 section 17.2), kept in memory until they are whole. Pure but for the time it is given.
+
+Keyed by session, turn and message. Chunks carry their place, so any order will do; the same chunk twice is one chunk; two
+that say otherwise at one place are a fault of the host and refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from jacquard.errors import ChunkConflictError, MissingChunksError
+
+Key = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class _Reply:
+    at: datetime
+    parts: dict[int, str] = field(default_factory=dict)
+    chars: int = 0
+
+
+class ChunkDesk:
+    """Holds the replies under way.
+
+    One that has grown no more for `expire_seconds` is forgotten when the desk is next used. `expired` hands out, once, the
+    keys of those that were.
+    """
+
+    def __init__(self, *, expire_seconds: float = 600.0, max_chars: int = 2_000_000) -> None:
+        self._lifetime = timedelta(seconds=expire_seconds)
+        self._max_chars = max_chars
+        self._replies: dict[Key, _Reply] = {}
+        self._expired: list[Key] = []
+
+    def add(self, key: Key, index: int, text: str, now: datetime) -> bool:
+        """Take in a chunk (`index` from 0); return whether it was new. ChunkConflictError."""
+        self._sweep(now)
+        if index < 0:
+            raise ChunkConflictError(key[0], key[1], index, "its index is negative; count from 0")
+        reply = self._replies.get(key)
+        if reply is not None and index in reply.parts:
+            if reply.parts[index] != text:
+                raise ChunkConflictError(key[0], key[1], index, "another text has this index already")
+            reply.at = now
+            return False
+        if len(text) + (reply.chars if reply else 0) > self._max_chars:
+            raise ChunkConflictError(key[0], key[1], index, f"the reply would pass {self._max_chars:,} characters")
+        reply = self._replies.setdefault(key, _Reply(at=now))
+        reply.parts[index] = text
+        reply.chars += len(text)
+        reply.at = now
+        return True
+
+    def whole(self, key: Key, now: datetime) -> str | None:
+        """Return the reply as far as it is whole from 0 on, None if nothing of it came. MissingChunksError names gaps."""
+        self._sweep(now)
+        reply = self._replies.get(key)
+        if reply is None:
+            return None
+        missing = tuple(index for index in range(max(reply.parts) + 1) if index not in reply.parts)
+        if missing:
+            raise MissingChunksError(key[0], key[1], missing)
+        return "".join(reply.parts[index] for index in range(len(reply.parts)))
+
+    def drop(self, key: Key) -> int:
+        """Forget a reply; return how many chunks it had."""
+        reply = self._replies.pop(key, None)
+        return 0 if reply is None else len(reply.parts)
+
+    def turns(self, session_id: str) -> tuple[tuple[str, str], ...]:
+        """Return (turn, message) of the replies under way in a session, the one begun last at the end."""
+        return tuple((turn, message) for session, turn, message in self._replies if session == session_id)
+
+    def expired(self, now: datetime) -> tuple[Key, ...]:
+        """Return the keys that were forgotten since this was asked last."""
+        self._sweep(now)
+        keys, self._expired = tuple(self._expired), []
+        return keys
+
+    def _sweep(self, now: datetime) -> None:
+        for key in [key for key, reply in self._replies.items() if now - reply.at > self._lifetime]:
+            del self._replies[key]
+            self._expired.append(key)

@@ -1,0 +1,223 @@
+"""RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
+
+The room exists so that a setting has one place where it is read: by the fields of `jacquard.config`, their types and their
+bounds. What is unknown is refused by its name, with the nearest known one; all faults are told at once, each with its place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from filament import PayloadError, load_yaml_marked
+from jacquard.config import RuntimeConfig, fault_of
+from jacquard.errors import ConfigError
+
+PREFIX = "JACQUARD_"
+BETWEEN = "__"
+T = TypeVar("T")
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was found wrong so far; `lines` are those of a file, by path, `names` of variables, by path."""
+
+    file: str = ""
+    lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
+    names: Mapping[tuple[str, ...], str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def fault(self, path: tuple[str, ...], what: str) -> None:
+        key = ".".join(path)
+        if (name := self.names.get(path)) is not None:
+            key = name
+        line = next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+        where = "" if not self.file else self.file if line is None else f"{self.file}:{line}"
+        self.faults.append(": ".join(part for part in (where, key, what) if part))
+
+    def close(self) -> None:
+        if self.faults:
+            raise ConfigError("\n".join(self.faults))
+
+
+def load_config(
+    file: str | Path | None = None, environment: Mapping[str, str] | None = None, base: RuntimeConfig | None = None
+) -> RuntimeConfig:
+    """Return the configuration: `base` (or the defaults), a YAML file over it, and JACQUARD_* variables over that.
+
+    `environment` is the process's own unless given. ConfigError tells every fault, `file:line: key: what` or
+    `JACQUARD_X: what`. Reads a file, so call it off the event loop.
+    """
+    config = base or RuntimeConfig()
+    if file is not None:
+        config = config_from_yaml(_text(Path(file)), config, file=str(file))
+    return config_from_environment(os.environ if environment is None else environment, config)
+
+
+def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
+    """Return `base` with what a YAML text says; an empty text says nothing."""
+    try:
+        value, lines = load_yaml_marked(text)
+    except PayloadError as error:
+        line = "" if error.line is None else f":{error.line}"
+        raise ConfigError(f"{file or 'configuration'}{line}: {error.reason}") from error
+    reading = _Reading(file=file, lines=lines)
+    config = _section(RuntimeConfig, {} if value is None else value, (), reading, base)
+    reading.close()
+    return config
+
+
+def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
+    """Return `base` with plain values over it, nested as the sections are."""
+    reading = _Reading()
+    config = _section(RuntimeConfig, value, (), reading, base)
+    reading.close()
+    return config
+
+
+def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig | None = None) -> RuntimeConfig:
+    """Return `base` with the variables `JACQUARD_<SECTION>__<FIELD>` over it (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
+
+    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), where the field is a text as they are.
+    """
+    tree: dict[str, Any] = {}
+    names: dict[tuple[str, ...], str] = {}
+    reading = _Reading(names=names)
+    for name, text in sorted(environment.items()):
+        if not name.startswith(PREFIX):
+            continue
+        path = tuple(name.removeprefix(PREFIX).lower().split(BETWEEN))
+        for length in range(1, len(path) + 1):
+            names.setdefault(path[:length], name)
+        here = tree
+        for step in path[:-1]:
+            here = here.setdefault(step, {})
+            if not isinstance(here, dict):
+                reading.fault(path, "is set beside a variable that holds the whole section; keep one of them")
+                here = {}
+        here[path[-1]] = _variable(path, text, reading)
+    config = _section(RuntimeConfig, tree, (), reading, base)
+    reading.close()
+    return config
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: is no UTF-8 text; save it as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+
+
+def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
+    kind: Any = RuntimeConfig
+    for step in path:
+        kind = _hints(kind).get(step) if is_dataclass(kind) else (get_args(kind) or (None,))[-1]
+    if kind == str | None and text == "null":
+        return None
+    if kind in (str, str | None):
+        return text
+    try:
+        return load_yaml_marked(text)[0]
+    except PayloadError as error:
+        reading.fault(path, f"cannot be read: {error.reason}")
+        return None
+
+
+def _section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Reading, base: T | None) -> T:
+    """Return one section: what is given over `base`, or over the defaults of its fields."""
+    if not isinstance(value, Mapping):
+        reading.fault(path, "must be a mapping of settings")
+        value = {}
+    hints, known = _hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    for name in value:
+        if name not in known:
+            reading.fault((*path, str(name)), f"is no setting{_nearest(str(name), path, known)}")
+    given = {
+        name: _value(hints[name], value[name], (*path, name), reading, each, getattr(base, name, None))
+        for name, each in known.items()
+        if name in value
+    }
+    kept = {name: getattr(base, name) for name in known if base is not None and name not in given}
+    sound = {name: each for name, each in given.items() if each is not MISSING}
+    for name, each in known.items():
+        if each.default is MISSING and each.default_factory is MISSING and name not in {**kept, **given}:
+            reading.fault(path, f"lacks {name}")
+            return base if base is not None else kind.__new__(kind)
+    return kind(**{**kept, **sound})
+
+
+def _value(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any], base: Any) -> Any:
+    """Return a value of one field, or MISSING after noting what is wrong."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        if value is None:
+            return None
+        return _value(next(one for one in arguments if one is not NoneType), value, path, reading, each, base)
+    if is_dataclass(kind):
+        return _section(kind, value, path, reading, base)  # type: ignore[arg-type]
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            return _wrong(path, reading, value, "a list")
+        return _all([_value(arguments[0], one, path, reading, each, None) for one in value], tuple)
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            return _wrong(path, reading, value, "a mapping")
+        made = {
+            str(key): _value(arguments[1], one, (*path, str(key)), reading, each, None) for key, one in value.items()
+        }
+        return MISSING if MISSING in made.values() else made
+    return _scalar(kind, value, path, reading, each)
+
+
+def _scalar(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any]) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is Any:
+        return value
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        return _wrong(path, reading, value, _KINDS.get(kind, str(kind)))
+    if (fault := fault_of(each.metadata, value)) is not None:
+        reading.fault(path, fault)
+        return MISSING
+    return value
+
+
+def _wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: str) -> Any:
+    reading.fault(path, f"is {value!r}, but must be {wanted}")
+    return MISSING
+
+
+def _all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:
+    return MISSING if MISSING in values else kind(values)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _nearest(name: str, path: tuple[str, ...], known: Mapping[str, Any]) -> str:
+    """Return a hint: the nearest name of this section, else the same name in another, else what there is."""
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    elsewhere = [".".join(place) for place in _paths(RuntimeConfig) if place[-1] == name and place[:-1] != path]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]!r}?"
+    return f"; there are {', '.join(known)}"
+
+
+def _paths(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, hint in _hints(kind).items():
+        yield (*path, name)
+        if is_dataclass(hint):
+            yield from _paths(hint, (*path, name))

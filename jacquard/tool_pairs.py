@@ -1,0 +1,62 @@
+"""A tool call and its result are one thing (spec P5): a tail of a tool loop is checked for halves, never changed. Pure.
+
+Read are the shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
+`tool_result` among the parts of a content). What carries no id is not judged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from jacquard.errors import ToolPairError
+
+
+def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
+    """Raise ToolPairError for a result without its call before it, or a call without a result behind it."""
+    open_calls: dict[str, int] = {}
+    seen: set[str] = set()
+    for place, message in enumerate(tail):
+        for call_id in _results(message):
+            if call_id not in seen:
+                raise ToolPairError(place, call_id, "is the result of a call that does not stand before it")
+            open_calls.pop(call_id, None)
+        for call_id in _calls(message):
+            seen.add(call_id)
+            open_calls[call_id] = place
+    for call_id, place in open_calls.items():
+        raise ToolPairError(place, call_id, "is a call without its result")
+
+
+def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:
+    """Return what a tail costs: its texts as they are, everything else as JSON, and the overhead of each message."""
+    return sum(overhead_tokens + sum(count(text) for text in _texts(message)) for message in tail)
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in message.items():
+        if key == "role" or value is None:
+            continue
+        yield value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _calls(message: Mapping[str, Any]) -> Iterator[str]:
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list | tuple) else ():
+        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
+            yield call["id"]
+    yield from _parts(message, "tool_use", "id")
+
+
+def _results(message: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(message.get("tool_call_id"), str):
+        yield message["tool_call_id"]
+    yield from _parts(message, "tool_result", "tool_use_id")
+
+
+def _parts(message: Mapping[str, Any], kind: str, key: str) -> Iterator[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, list | tuple) else ():
+        if isinstance(part, Mapping) and part.get("type") == kind and isinstance(part.get(key), str):
+            yield part[key]

@@ -1,0 +1,52 @@
+"""One call at a time on a session (seed 002 section 17.3): a lock within the process, and the store's among processes.
+
+The room exists so that the engine says once what is serial. Locks are made when they are wanted and gone when nobody wants
+them. It must not import a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from mnemosyne.protocols import SessionLocks
+
+
+@dataclass(slots=True)
+class _Gate:
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    wanted: int = 0
+
+
+class Turnstile:
+    """Lets one caller at a time at each session; callers come in the order in which they asked. Sessions never wait for others.
+
+    `locks` (None: this process is the only one) are asked once the process's own lock is held.
+    """
+
+    def __init__(self, locks: SessionLocks | None = None) -> None:
+        self._locks = locks
+        self._gates: dict[str, _Gate] = {}
+
+    def __len__(self) -> int:
+        return len(self._gates)
+
+    @asynccontextmanager
+    async def one_at_a_time(self, session_id: str) -> AsyncIterator[None]:
+        """Hold a session as long as the block lasts; StoreBusyError when another process does not let go."""
+        gate = self._gates.setdefault(session_id, _Gate())
+        gate.wanted += 1
+        try:
+            async with gate.lock:
+                if self._locks is None:
+                    yield
+                    return
+                async with self._locks.hold(session_id):
+                    yield
+        finally:
+            gate.wanted -= 1
+            if not gate.wanted:
+                self._gates.pop(session_id, None)
