@@ -1,0 +1,267 @@
+"""Evidences that contradict each other: found field by field, settled by a policy, always reported (seed 002 section 8.3).
+
+The room exists so that a stale page does not stand in a prompt beside the tool that knows better, unremarked. Pure: it
+knows the schema, never a store.
+
+A claim is one evidence's word on one field of one subject. Claims are read from
+- `metadata.claims`: a list of `{subject, field, value}`, for prose that somebody has read;
+- JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
+- lines `name: value` (`名：值`) of text content, where `metadata.subject` says what they are about.
+Two claims are compared only when subject and field are the same; what has no subject is never compared. Times and ids are
+no claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mnemosyne.schema.evidence import Evidence, SourceKind
+from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
+
+_TIMES = ("effective_at", "as_of", "updated_at", "at", "timestamp", "date", "time", "更新时间", "时间")
+_LINE = re.compile(r"[ \t>*-]*([^\s:：|{}\[\]][^:：\n]{0,40}?)[ \t]*[:：][ \t]*(\S[^\n]{0,200}?)[ \t]*$", re.MULTILINE)
+_TOOLS = frozenset((SourceKind.TOOL, SourceKind.SKILL))
+_MAX_CLAIMS = 200
+_MAX_DEPTH = 6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """One evidence's word on one field. `at` is when it was so, as far as the evidence tells; else when it was taken in.
+
+    `is_own`: read from the content itself, not from what somebody noted about it.
+    """
+
+    evidence: Evidence
+    subject: str
+    field_path: str
+    value: Any
+    at: datetime | None
+    is_own: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settlement:
+    """What came of a search for conflicts.
+
+    `left_out`: evidences of which nothing counts any more, each with the reason. `notices`: what a reader must be told
+    beside an evidence that stays.
+    """
+
+    records: tuple[ConflictRecord, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> Settlement:
+    """Return all conflicts among evidences, in the order of their subjects and fields, and what the policy makes of them.
+
+    PREFER_TOOL_OVER_RAG: what tools say counts against what was retrieved. PREFER_LATEST_BY_AT: the latest counts. Where a
+    policy cannot tell (two tools differ; a time is unknown or the same), both stay and both are marked.
+    An evidence is left out when all that its content says was overruled; one that says more stays, with a notice.
+    """
+    claims = [claim for evidence in evidences for claim in claims_of(evidence)]
+    by_field: dict[tuple[str, str], list[Claim]] = {}
+    for claim in claims:
+        by_field.setdefault((_plain(claim.subject), _plain(claim.field_path)), []).append(claim)
+    records: list[ConflictRecord] = []
+    overruled: dict[str, list[tuple[Claim, Claim]]] = {}
+    notices: dict[str, list[str]] = {}
+    for key in sorted(by_field):
+        for record, winner, losers in _settled(by_field[key], policy):
+            records.append(record)
+            if winner is None:
+                _warn_all(losers, notices)
+                continue
+            for loser in losers:
+                overruled.setdefault(loser.evidence.evidence_id, []).append((loser, winner))
+    left_out: dict[str, str] = {}
+    for evidence_id, lost in overruled.items():
+        own = [claim for claim in claims if claim.evidence.evidence_id == evidence_id]
+        if len(lost) == len(own) and all(claim.is_own for claim in own):
+            left_out[evidence_id] = f"{policy.value}: {lost[0][1].evidence.evidence_id} counts instead"
+        else:
+            for loser, winner_claim in lost:
+                said = f"{loser.field_path} is {_shown(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
+                notices.setdefault(evidence_id, []).append(f"overruled: {said}")
+    told = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
+    return Settlement(records=tuple(records), left_out=left_out, notices=told)
+
+
+def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
+    """Return what an evidence claims, at most 200 claims, each field of a subject once (the last counts)."""
+    found: dict[tuple[str, str], Claim] = {}
+    for claim in _claims(evidence):
+        found[claim.subject, claim.field_path] = claim
+        if len(found) >= _MAX_CLAIMS:
+            break
+    return tuple(found.values())
+
+
+def _claims(evidence: Evidence) -> Iterator[Claim]:
+    subject = _text(evidence.metadata.get("subject"))
+    at = _time_of(evidence.metadata) or evidence.created_at
+    tree = _json_of(evidence.content)
+    if tree is not None:
+        for item in tree if isinstance(tree, list) else [tree]:
+            if isinstance(item, Mapping) and (about := _subject(item) or subject):
+                when = _time_of(item) or at
+                for path, value in _leaves(item, (), 0):
+                    yield Claim(evidence=evidence, subject=about, field_path=path, value=value, at=when)
+    elif subject:
+        for line in _LINE.finditer(evidence.content):
+            if not _is_time_or_id(line[1]):
+                yield Claim(evidence=evidence, subject=subject, field_path=line[1].strip(), value=line[2], at=at)
+    noted = evidence.metadata.get("claims")
+    for each in noted if isinstance(noted, Sequence) and not isinstance(noted, str) else ():
+        if isinstance(each, Mapping) and (about := _text(each.get("subject")) or subject) and each.get("field"):
+            yield Claim(
+                evidence=evidence,
+                subject=about,
+                field_path=str(each["field"]),
+                value=each.get("value"),
+                at=_time_of(each) or at,
+                is_own=False,
+            )
+
+
+Settled = tuple[ConflictRecord, Claim | None, Sequence[Claim]]
+
+
+def _settled(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
+    """Yield what becomes of the claims on one field: a winner with those it overrules, or none with all that differ."""
+    if len({_same(claim.value) for claim in claims}) < 2:
+        return
+    left = list(claims)
+    winner, losers = _decide(claims, policy)
+    if winner is not None and losers:
+        detail = f"{winner.evidence.evidence_id} says {_shown(winner.value)}; {_others(losers)}"
+        yield _record(claims=[winner, *losers], policy=policy, detail=detail, winner=winner), winner, losers
+        gone = {id(claim) for claim in losers}
+        left = [claim for claim in claims if id(claim) not in gone]
+    if len({_same(claim.value) for claim in left}) > 1:
+        policy_used = ConflictPolicy.KEEP_BOTH_AND_WARN
+        yield _record(claims=left, policy=policy_used, detail=_others(left), winner=None), None, left
+
+
+def _decide(claims: Sequence[Claim], policy: ConflictPolicy) -> tuple[Claim | None, list[Claim]]:
+    if policy is ConflictPolicy.PREFER_TOOL_OVER_RAG:
+        tools = [claim for claim in claims if claim.evidence.source.kind in _TOOLS]
+        if not tools:
+            return None, []
+        winner = max(tools, key=_moment)
+        retrieved = [claim for claim in claims if claim.evidence.source.kind is SourceKind.RAG]
+        said = {_same(claim.value) for claim in tools}
+        return winner, [claim for claim in retrieved if _same(claim.value) not in said]
+    if policy is ConflictPolicy.PREFER_LATEST_BY_AT:
+        latest = max(claims, key=_moment)
+        dated = [claim for claim in claims if claim.at is not None]
+        same_time = {_same(claim.value) for claim in dated if _moment(claim) == _moment(latest)}
+        if latest.at is None or len(same_time) > 1:
+            return None, []
+        return latest, [
+            claim for claim in dated if _moment(claim) < _moment(latest) and _same(claim.value) != _same(latest.value)
+        ]
+    return None, []
+
+
+def _record(*, claims: Sequence[Claim], policy: ConflictPolicy, detail: str, winner: Claim | None) -> ConflictRecord:
+    return ConflictRecord(
+        evidence_ids=tuple(dict.fromkeys(claim.evidence.evidence_id for claim in claims)),
+        field_path=claims[0].field_path,
+        subject=claims[0].subject,
+        resolution=policy,
+        detail=detail,
+        preferred=None if winner is None else winner.evidence.evidence_id,
+        values={claim.evidence.evidence_id: claim.value for claim in claims},
+    )
+
+
+def _warn_all(claims: Sequence[Claim], notices: dict[str, list[str]]) -> None:
+    for claim in claims:
+        for other in claims:
+            if _same(other.value) != _same(claim.value):
+                line = f"conflict: {other.field_path} is {_shown(other.value)} by {other.evidence.evidence_id}"
+                notices.setdefault(claim.evidence.evidence_id, []).append(line)
+
+
+def _others(claims: Sequence[Claim]) -> str:
+    return "; ".join(f"{claim.evidence.evidence_id} says {_shown(claim.value)}" for claim in claims)
+
+
+def _leaves(item: Any, path: tuple[str, ...], depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(item, Mapping) and depth < _MAX_DEPTH:
+        for key, value in item.items():
+            if not _is_time_or_id(str(key)):
+                yield from _leaves(value, (*path, str(key)), depth + 1)
+    elif path and (item is None or isinstance(item, str | int | float)):
+        yield ".".join(path), item
+
+
+def _subject(item: Mapping[str, Any]) -> str:
+    if own := _text(item.get("id")):
+        return own
+    ids = [value for key, value in item.items() if str(key).endswith("_id") and _text(value)]
+    return _text(ids[0]) if len(ids) == 1 else ""
+
+
+def _is_time_or_id(key: str) -> bool:
+    plain = _plain(key)
+    return plain in _TIMES or plain == "id" or plain.endswith(("_id", "_at"))
+
+
+def _time_of(item: Mapping[str, Any]) -> datetime | None:
+    for name in _TIMES:
+        said = item.get(name)
+        if isinstance(said, str):
+            try:
+                at = datetime.fromisoformat(said.strip())
+            except ValueError:
+                continue
+            return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return None
+
+
+def _moment(claim: Claim) -> datetime:
+    return claim.at or datetime.min.replace(tzinfo=UTC)
+
+
+def _json_of(content: str) -> Any:
+    if not content.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _same(value: Any) -> Any:
+    """Return a value as it is compared."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int | float):
+        return float(value)
+    text = _plain(str(value)).rstrip(".。")
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return text
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _text(value: Any) -> str:
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:59]}…"
