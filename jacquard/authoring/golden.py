@@ -1,0 +1,218 @@
+"""Golden prompts of a pack: scenes that are rendered and held against what they were when somebody looked (spec, house).
+
+A case is `templates/tests/<name>.yaml`; its prompt lies beside it as `<name>.txt`. A scene starts where the pack's prologue
+ends, without any store or model. Reads files; writes only what `update` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from filament import PayloadError, load_yaml
+from jacquard.authoring.findings import did_you_mean, near
+from jacquard.authoring.render import diff_lines, render_turn
+from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
+from jacquard.authoring.turns import AuthorTurn, pack_turn
+from jacquard.errors import JacquardError
+from jacquard.protocols import Planner, Selection
+from mnemosyne.chains.start import session_start
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+KEYS = (
+    "input",
+    "template",
+    "layout",
+    "state",
+    "messages",
+    "memories",
+    "limit_tokens",
+    "max_tokens",
+    "contains",
+    "lacks",
+)
+PROLOGUE_TURNS = 6
+
+
+class Verdict(StrEnum):
+    """What became of a case. NEW: it has no golden prompt yet."""
+
+    PASSED = "passed"
+    CHANGED = "changed"
+    FAILED = "failed"
+    NEW = "new"
+    WRITTEN = "written"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GoldenResult:
+    """One case: its verdict, the tokens of its prompt, and what is wrong, as sentences or lines of a diff."""
+
+    name: str
+    verdict: Verdict
+    tokens: int
+    lines: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing has to be looked at."""
+        return self.verdict in (Verdict.PASSED, Verdict.WRITTEN)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as `--json` prints it."""
+        return {"name": self.name, "verdict": self.verdict.value, "tokens": self.tokens, "lines": list(self.lines)}
+
+
+def golden_cases(pack: Path) -> tuple[Path, ...]:
+    """Return the cases of a pack, by name."""
+    return tuple(sorted((pack / FOLDER / TESTS_FOLDER).glob("*.yaml")))
+
+
+def run_case(
+    case: Path,
+    pack: Path,
+    world: WorldPack,
+    *,
+    planner: Planner,
+    estimator: TokenEstimator,
+    shipped: Path,
+    update: bool = False,
+) -> GoldenResult:
+    """Render one case and hold it against its golden prompt; with `update` write that instead, if all else holds.
+
+    Raises JacquardError for a case that cannot be read, TemplateError for a template that cannot be rendered.
+    """
+    told = read_case(case)
+    turn = case_turn(told, world, planner)
+    target = find_target(told.get("template"), pack=pack, shipped=shipped) if told.get("template") else None
+    meant = target or replace(find_target(turn.template_id, pack=pack, shipped=shipped), own=False)
+    rendering = render_turn(turn, meant, estimator, layout=told.get("layout"))
+    faults = _broken(told, rendering.text, rendering.tokens)
+    if faults:
+        return GoldenResult(name=case.stem, verdict=Verdict.FAILED, tokens=rendering.tokens, lines=faults)
+    golden = case.with_suffix(".txt")
+    text = rendering.text + "\n"
+    if update:
+        golden.write_text(text, encoding="utf-8")
+        return GoldenResult(name=case.stem, verdict=Verdict.WRITTEN, tokens=rendering.tokens)
+    if not golden.is_file():
+        line = f"{near(str(golden))} is missing; look at the prompt, then write it with --update"
+        return GoldenResult(name=case.stem, verdict=Verdict.NEW, tokens=rendering.tokens, lines=(line,))
+    stored = golden.read_text(encoding="utf-8")
+    if stored == text:
+        return GoldenResult(name=case.stem, verdict=Verdict.PASSED, tokens=rendering.tokens)
+    return GoldenResult(
+        name=case.stem, verdict=Verdict.CHANGED, tokens=rendering.tokens, lines=diff_lines(stored, text)
+    )
+
+
+def read_case(case: Path) -> Mapping[str, Any]:
+    """Return a case as its file says; JacquardError names the file and what is wrong."""
+    try:
+        told = load_yaml(case.read_text(encoding="utf-8"))
+    except (PayloadError, UnicodeDecodeError) as error:
+        raise JacquardError(f"{near(str(case))}: {error}") from error
+    if not isinstance(told, dict) or not isinstance(told.get("input"), str) or not told["input"].strip():
+        raise JacquardError(f"{near(str(case))}: a case is a mapping with `input`, the words of the user.")
+    for key, value in told.items():
+        if key not in KEYS:
+            raise JacquardError(f"{near(str(case))}: {key}: is no key here{did_you_mean(str(key), KEYS)}")
+        if (want := _wrong(key, value)) is not None:
+            raise JacquardError(f"{near(str(case))}: {key}: must be {want}.")
+    return told
+
+
+def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
+    """Return the turn of a case: the pack's state with the case's over it, the newest talk of the prologue or the case's."""
+    start = session_start("golden", world)
+    depth = len(start.turns)
+    head = SessionHead(
+        session_id="golden",
+        world_id=world.world_id,
+        branch_id="main",
+        turn_id=start.turns[-1].turn_id if start.turns else None,
+        depth=depth,
+        lineage=(),
+        version=0,
+    )
+    said = [
+        WindowMessage(message=message, turn_id=turn.turn_id, branch_id="main", depth=number)
+        for number, turn in enumerate(start.turns, start=1)
+        for message in turn.messages
+    ]
+    messages = _talk(told["messages"], depth) if "messages" in told else said[-2 * PROLOGUE_TURNS :]
+    window = SessionWindow(head=head, messages=(), state=_merged(world.state, told.get("state", {})))
+    turn = pack_turn(world, messages, window, told["input"], planner)
+    wanted = tuple(told.get("memories", ()))
+    entries = {entry.entry_id: entry for entry in (*world.lore, *start.entries)}
+    missing = [entry_id for entry_id in wanted if entry_id not in entries]
+    if missing:
+        raise JacquardError(
+            f"memories: there is no entry {missing[0]!r} in the pack{did_you_mean(missing[0], entries)}"
+        )
+    return replace(
+        turn,
+        entries=tuple(entries[entry_id] for entry_id in wanted),
+        selection=Selection(entry_ids=wanted),
+        limit_tokens=told.get("limit_tokens", turn.limit_tokens),
+    )
+
+
+def _talk(raw: list[Mapping[str, str]], depth: int) -> list[WindowMessage]:
+    return [
+        WindowMessage(
+            message=Message(role=Role(next(iter(each))), content=next(iter(each.values())), message_id=f"m{number}"),
+            turn_id=f"m{number // 2}",
+            branch_id="main",
+            depth=max(1, depth),
+        )
+        for number, each in enumerate(raw)
+    ]
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `over` laid on it, mapping by mapping."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
+    return merged
+
+
+def _broken(told: Mapping[str, Any], text: str, tokens: int) -> tuple[str, ...]:
+    faults = [f"the prompt lacks {each!r}" for each in told.get("contains", ()) if each not in text]
+    faults += [f"the prompt holds {each!r}" for each in told.get("lacks", ()) if each in text]
+    most = told.get("max_tokens")
+    if most is not None and tokens > most:
+        faults.append(f"the prompt has {tokens} tokens, more than max_tokens {most}")
+    return tuple(faults)
+
+
+def _wrong(key: str, value: Any) -> str | None:
+    """Return what the value of a key must be, or None where it is right."""
+    if key in ("input", "template", "layout"):
+        return None if isinstance(value, str) and value else "text"
+    if key == "state":
+        return None if isinstance(value, dict) else "a mapping"
+    if key in ("limit_tokens", "max_tokens"):
+        return (
+            None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "a whole number above 0"
+        )
+    if key == "messages":
+        roles = ("user", "assistant")
+        good = isinstance(value, list) and all(
+            isinstance(each, dict)
+            and len(each) == 1
+            and all(k in roles and isinstance(v, str) for k, v in each.items())
+            for each in value
+        )
+        return None if good else "a list of `user: words` and `assistant: words`"
+    good = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return None if good else "a list of texts"

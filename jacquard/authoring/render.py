@@ -1,0 +1,235 @@
+"""A turn's prompt under any set of templates, and two of them side by side. Pure but for template files, which are read.
+
+The prompt comes from the parts that make it in play: Stream A, the weaving, a pruner, the assembler.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jacquard.assemble import FRAME
+from jacquard.authoring.target import TemplateTarget
+from jacquard.authoring.turns import AuthorTurn
+from jacquard.layouts import load_layout
+from jacquard.prompt import Prompt, build_prompt
+from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.streams.automation import AutomationStream
+from jacquard.streams.flesh import flesh_blocks
+from jacquard.templating import open_templates
+from mnemosyne.protocols import TokenEstimator
+
+HISTORY = "history"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockRow:
+    """What one block costs: its id, title, source and slot, the tokens of its text, and whether it is in the prompt."""
+
+    block_id: str
+    title: str
+    source: str
+    slot: str
+    tokens: int
+    kept: bool
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendering:
+    """One turn's prompt under one set of templates. `rows` are in reading order, dropped blocks last; with `frame_tokens`
+    those that are kept add up to `tokens`.
+    """
+
+    label: str
+    template_id: str
+    layout: str
+    prompt: Prompt
+    rows: tuple[BlockRow, ...]
+    frame_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the whole prompt."""
+        return self.prompt.assembled.tokens
+
+    @property
+    def text(self) -> str:
+        """The prompt as one XML text."""
+        return self.prompt.assembled.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the rendering as `--json` prints it."""
+        return {
+            "turn": self.label,
+            "template_id": self.template_id,
+            "layout": self.layout,
+            "tokens": self.tokens,
+            "frame_tokens": self.frame_tokens,
+            "blocks": [
+                {
+                    "block_id": row.block_id,
+                    "title": row.title,
+                    "source": row.source,
+                    "slot": row.slot,
+                    "tokens": row.tokens,
+                    "kept": row.kept,
+                }
+                for row in self.rows
+            ],
+            "messages": [{"role": m.role, "content": m.content} for m in self.prompt.assembled.messages],
+            "text": self.text,
+        }
+
+
+def render_turn(
+    turn: AuthorTurn, target: TemplateTarget, estimator: TokenEstimator, *, layout: str | None = None
+) -> Rendering:
+    """Return the prompt of a turn under the templates that are meant.
+
+    TemplateError names file and line of what cannot be rendered, LayoutError a layout that is not there.
+    """
+    template_id = target.template_id or turn.template_id
+    request = replace(turn.request, config=replace(turn.request.config, template_id=template_id))
+    stream = AutomationStream(estimator, target.roots[-1])
+    skeleton = stream.render_with(open_templates(target.roots), request)
+    flesh = flesh_blocks(turn.selection, turn.entries, estimator)
+    chosen = load_layout(layout or turn.layout, target.roots)
+    prompt = build_prompt(
+        [*skeleton.blocks, *flesh],
+        skeleton.history,
+        skeleton.user_input,
+        layout=chosen,
+        pruner=GreedyPriorityPruner(),
+        limit_tokens=turn.limit_tokens,
+        count=estimator.estimate,
+        layer_attributes={"probabilistic": {"model": turn.model}},
+    )
+    return Rendering(
+        label=turn.label,
+        template_id=template_id,
+        layout=chosen.layout_id,
+        prompt=prompt,
+        rows=_rows(prompt),
+        frame_tokens=sum(span.tokens for span in prompt.assembled.spans if span.block_id == FRAME),
+    )
+
+
+def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
+    final, whole = prompt.stages[-1].blocks(), prompt.stages[-2].blocks()
+    spent = {decision.block_id: decision.tokens for decision in prompt.decisions}
+    kept = {block.block_id for block in final}
+    gone = [block for block in whole if block.block_id not in kept]
+    return tuple(
+        BlockRow(
+            block_id=block.block_id,
+            title=block.title,
+            source=block.source,
+            slot=block.slot,
+            tokens=spent.get(block.block_id, block.tokens),
+            kept=block.block_id in kept,
+            content=block.content,
+        )
+        for block in (*final, *gone)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockChange:
+    """What differs in one block: tokens before and after (None: it is not there), and the lines as a unified diff."""
+
+    block_id: str
+    old_tokens: int | None
+    new_tokens: int | None
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnChange:
+    """What two sets of templates make different in one turn; an empty `changes` means the same prompt."""
+
+    label: str
+    old_template: str
+    new_template: str
+    old_tokens: int
+    new_tokens: int
+    changes: tuple[BlockChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the change as `--json` prints it."""
+        return {
+            "turn": self.label,
+            "old_template": self.old_template,
+            "new_template": self.new_template,
+            "old_tokens": self.old_tokens,
+            "new_tokens": self.new_tokens,
+            "changes": [
+                {"block_id": c.block_id, "old_tokens": c.old_tokens, "new_tokens": c.new_tokens, "diff": list(c.lines)}
+                for c in self.changes
+            ],
+        }
+
+
+def compare(old: Rendering, new: Rendering) -> TurnChange:
+    """Return what differs from `old` to `new`, block by block, in the reading order of `new`, lost blocks last."""
+    before = {row.block_id: row for row in old.rows if row.kept}
+    after = {row.block_id: row for row in new.rows if row.kept}
+    changes = [
+        change_of(name, before.get(name), after.get(name)) for name in (*after, *(n for n in before if n not in after))
+    ]
+    return TurnChange(
+        label=new.label,
+        old_template=old.template_id,
+        new_template=new.template_id,
+        old_tokens=old.tokens,
+        new_tokens=new.tokens,
+        changes=tuple(change for change in changes if change is not None),
+    )
+
+
+def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockChange | None:
+    """Return what differs between two blocks, or None."""
+    if old is not None and new is not None and old.content == new.content:
+        return None
+    return BlockChange(
+        block_id=name,
+        old_tokens=old.tokens if old else None,
+        new_tokens=new.tokens if new else None,
+        lines=diff_lines(old.content if old else "", new.content if new else ""),
+    )
+
+
+def diff_lines(old: str, new: str) -> tuple[str, ...]:
+    """Return a unified diff of two texts with two lines around each change, its heading left out."""
+    lines = difflib.unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=2)
+    return tuple(line for line in lines if not line.startswith(("--- ", "+++ ")))
+
+
+def compare_turns(
+    turns: Iterable[AuthorTurn],
+    old: TemplateTarget,
+    new: TemplateTarget,
+    estimator: TokenEstimator,
+    *,
+    layout: str | None = None,
+    told: Callable[[int], None] = lambda done: None,
+) -> tuple[TurnChange, ...]:
+    """Return the changes of many turns; `told` is called with the number done."""
+    changes: list[TurnChange] = []
+    for turn in turns:
+        before, after = (render_turn(turn, each, estimator, layout=layout) for each in (old, new))
+        changes.append(compare(before, after))
+        told(len(changes))
+    return tuple(changes)
+
+
+def totals(changes: Sequence[TurnChange]) -> dict[str, int]:
+    """Return how many turns changed, and the tokens before and after of all of them."""
+    return {
+        "turns": len(changes),
+        "changed": sum(bool(change.changes) for change in changes),
+        "old_tokens": sum(change.old_tokens for change in changes),
+        "new_tokens": sum(change.new_tokens for change in changes),
+    }

@@ -1,0 +1,99 @@
+"""A new template for a pack: a manifest, the blocks that it changes as children of their parents, and a golden case.
+
+Writes into the pack's `templates` folder; nothing that exists is overwritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from jacquard.authoring.findings import did_you_mean, near
+from jacquard.authoring.target import FOLDER, TESTS_FOLDER
+from jacquard.errors import JacquardError
+from jacquard.manifest import MANIFEST, BlockSpec
+from jacquard.template_files import SHIPPED_PREFIX
+from jacquard.template_set import TemplateSet
+from jacquard.templating import open_templates, read_syntax
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_RESERVED = ("layouts", "shipped", "tests")
+
+
+def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
+    """Write a template that changes `blocks` of `parent`, and a case to try it with; returns the files.
+
+    A name that the house has already overrides it: its blocks extend the shipped ones. Raises JacquardError for a name that
+    cannot be one, a parent or a block that there is none of, and for files that exist.
+    """
+    if _NAME.fullmatch(name) is None or name in _RESERVED:
+        raise JacquardError(
+            f"{name!r} cannot be the name of a template; use small letters, digits and `_`: night_watch."
+        )
+    root = pack / FOLDER
+    templates = open_templates((root, shipped) if root.is_dir() else (shipped,))
+    overrides = name in templates.template_ids and not (root / name).is_dir()
+    base = name if overrides else parent
+    if base not in templates.template_ids:
+        raise JacquardError(f"There is no template {base!r} to start from{did_you_mean(base, templates.template_ids)}")
+    specs = {spec.block_id: spec for spec in templates.blocks(base)}
+    unknown = [block for block in blocks if block not in specs]
+    if unknown:
+        raise JacquardError(f"{base!r} has no block {unknown[0]!r}{did_you_mean(unknown[0], specs)}")
+    chosen = [specs[block] for block in blocks]
+    files = {} if overrides else {root / name / MANIFEST: _manifest(name, base, chosen)}
+    for spec in chosen:
+        files[root / name / Path(spec.name).name] = _child(templates, spec, shipped=overrides)
+    files[root / TESTS_FOLDER / f"{name}.yaml"] = _case(name)
+    existing = [path for path in files if path.exists()]
+    if existing:
+        raise JacquardError(f"{near(str(existing[0]))} exists already; choose another name, or change it by hand.")
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tuple(files)
+
+
+def _manifest(name: str, base: str, specs: Sequence[BlockSpec]) -> str:
+    lines = [
+        f"# Takes over every block of {base!r}; what stands under `blocks` is changed by its id.",
+        f"id: {name}",
+        f"title: {{en: {name.replace('_', ' ').capitalize()}}}",
+        f"extends: {base}",
+        "blocks:" if specs else "blocks: []",
+    ]
+    lines += [f"  - {{id: {spec.block_id}, file: {Path(spec.name).name}}}" for spec in specs]
+    return "\n".join(lines) + "\n"
+
+
+def _child(templates: TemplateSet, spec: BlockSpec, *, shipped: bool) -> str:
+    """Return a template that extends the parent's file and opens its first named part for writing."""
+    source = f"{SHIPPED_PREFIX}{spec.name}" if shipped else spec.name
+    syntax = read_syntax(templates.files[spec.name])
+    parts = [block.text("name") for block in syntax.root.find("Block")]
+    lines = [f'{{% extends "{source}" %}}']
+    if not parts:
+        lines.append("{# This file has no named parts; take the line above away to write all of it. #}")
+    for part in parts[-1:]:
+        lines += [f"{{% block {part} %}}", "{{ super() -}}", "{% endblock %}"]
+    others = ", ".join(parts[:-1])
+    if others:
+        lines.append(f"{{# Other parts that can be changed: {others}. #}}")
+    return "\n".join(lines) + "\n"
+
+
+def _case(name: str) -> str:
+    return "\n".join(
+        (
+            "# A golden prompt: `jacquard template test` renders it and holds it against the .txt beside this file.",
+            f"template: {name}",
+            "input: What do you see?",
+            "# layout: cache_first       # classic if left out",
+            "# state: {}                 # laid over the pack's state",
+            "# messages: [{user: Hi}]    # instead of the prologue's newest",
+            "# memories: []              # ids of lore that Stream B brings",
+            "# contains: []              # texts that must be there; `lacks` for those that must not; `max_tokens`",
+            "",
+        )
+    )

@@ -1,0 +1,202 @@
+"""Turns for authors to look at: what Stream A and Stream B gave a turn, taken from its record, from a fresh input or a pack.
+
+Only reads. A turn that was prepared by an engine is rebuilt from its record: the same state, talk, plan and memories, so that
+what differs from its prompt comes from the templates alone. It must not import an index or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jacquard.config import HistoryConfig, RuntimeConfig
+from jacquard.errors import JacquardError
+from jacquard.plan import PlanContext, plan_from_json
+from jacquard.protocols import Planner, Selection
+from jacquard.report import CurationPath, Report
+from jacquard.streams.automation import SkeletonInput
+from jacquard.worlds import bare_world
+from mnemosyne import codec
+from mnemosyne.chains.event import closed_quests
+from mnemosyne.chains.lore import hidden_entries
+from mnemosyne.protocols import Store
+from mnemosyne.schema.document import Summary
+from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
+from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+MESSAGES = 200
+"""How many messages before a turn are looked at."""
+
+DEFAULT_LAYOUT = "classic"
+NOTHING_CHOSEN = Selection(entry_ids=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuthorTurn:
+    """Everything that one turn's prompt is made of, but for templates and layout.
+
+    `label` names it for people. `entries` are the memories of Stream B in the order of choice. `layout` and `limit_tokens`
+    are what the turn had. `recorded` is the prompt's text as it went out, or empty.
+    """
+
+    label: str
+    request: SkeletonInput
+    entries: tuple[MemoryEntry, ...] = ()
+    selection: Selection = NOTHING_CHOSEN
+    model: str = "heuristic"
+    layout: str = DEFAULT_LAYOUT
+    limit_tokens: int = 7168
+    recorded: str = ""
+
+    @property
+    def template_id(self) -> str:
+        """The template that the turn's plan chose."""
+        return self.request.config.template_id or self.request.plan.template_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnReader:
+    """Where turns are taken from. `worlds` are packs by id; `viewer` is who reads (B7)."""
+
+    store: Store
+    worlds: Mapping[str, WorldPack]
+    planner: Planner
+    viewer: str | None = None
+
+    async def turn(self, session_id: str, turn_id: str | None) -> AuthorTurn:
+        """Return a turn of a session (None: the newest that there is); JacquardError where it holds no input."""
+        head = await self.store.head(session_id)
+        if turn_id is None:
+            window = await self.store.window(session_id, message_limit=1)
+            newest = window.pending or window.previous
+            if newest is None:
+                raise JacquardError(f"Session {session_id!r} has no turn yet; give an --input, or weave one first.")
+            turn_id = newest.turn_id
+        record = await self.store.turn(session_id, turn_id)
+        said = [message.content for message in record.messages if message.role is Role.USER]
+        if not said:
+            raise JacquardError(f"Turn {turn_id!r} holds no words of the user; choose another one.")
+        before = await self.store.turns(
+            session_id, limit=MESSAGES // 2, branch_id=record.branch_id, before_depth=record.depth
+        )
+        state = await self.store.state_at(session_id, record.parent_id)
+        world = self.worlds.get(head.world_id) or bare_world(head.world_id)
+        window = SessionWindow(
+            head=replace(head, branch_id=record.branch_id, turn_id=record.parent_id, depth=record.depth - 1),
+            messages=_messages(before),
+            state=state,
+        )
+        return await self._recorded(record, window, world, said[0])
+
+    async def turns(self, session_id: str, limit: int) -> tuple[AuthorTurn, ...]:
+        """Return the newest turns of a session that hold an input, oldest first."""
+        found: list[AuthorTurn] = []
+        for record in await self.store.turns(session_id, limit=limit):
+            if any(message.role is Role.USER for message in record.messages):
+                found.append(await self.turn(session_id, record.turn_id))
+        return tuple(found)
+
+    async def fresh(self, session_id: str, user_text: str) -> AuthorTurn:
+        """Return a turn that answers `user_text` now, without memories; nothing is written."""
+        window = await self.store.window(session_id, message_limit=MESSAGES)
+        world = self.worlds.get(window.head.world_id) or bare_world(window.head.world_id)
+        plan = self.planner.plan(user_text, window, world)
+        hidden = await self._hidden(window, world)
+        request = SkeletonInput(
+            plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+        )
+        return AuthorTurn(label=f"{session_id}: {user_text}", request=request)
+
+    async def _recorded(
+        self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_text: str
+    ) -> AuthorTurn:
+        hidden = await self._hidden(window, world)
+        label = f"{record.session_id} {record.turn_id}"
+        if record.prompt is None or record.plan is None or record.receipt is None:
+            plan = self.planner.plan(user_text, window, world)
+            request = SkeletonInput(
+                plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+            )
+            return AuthorTurn(label=label, request=request)
+        report = codec.from_plain(dict(record.receipt), Report)
+        plan = plan_from_json(record.plan)
+        request = SkeletonInput(
+            plan=plan,
+            window=_as_shown(window, record),
+            world=world,
+            user_text=user_text,
+            config=_whole_history(plan),
+            hidden=hidden,
+        )
+        stream = report.stream_b
+        chose = stream.model if stream.path in (CurationPath.SELECTED, CurationPath.PREFETCHED) else None
+        return AuthorTurn(
+            label=label,
+            request=request,
+            entries=await self._entries(report, window, world),
+            selection=Selection(entry_ids=stream.selected, rationale=stream.rationale),
+            model=chose or "heuristic",
+            layout=report.layout,
+            limit_tokens=report.budget.limit_tokens,
+            recorded=str(record.prompt.get("text", "")),
+        )
+
+    async def _hidden(self, window: SessionWindow, world: WorldPack) -> frozenset[str]:
+        scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
+        return hidden_entries(await self.store.restricted(scopes), self.viewer, window.state)
+
+    async def _entries(self, report: Report, window: SessionWindow, world: WorldPack) -> tuple[MemoryEntry, ...]:
+        wanted = list(report.stream_b.selected)
+        found = {entry.entry_id: entry for entry in closed_quests(window.state, window.head.session_id)}
+        for scope in (world_scope(world.world_id), session_scope(window.head.session_id)):
+            found |= {entry.entry_id: entry for entry in await self.store.entries(scope, wanted)}
+        return tuple(found[entry_id] for entry_id in wanted if entry_id in found)
+
+
+def pack_turn(
+    world: WorldPack, messages: Sequence[WindowMessage], window: SessionWindow, user_text: str, planner: Planner
+) -> AuthorTurn:
+    """Return the first turn after a pack's own prologue, for the reader whom nothing special is told."""
+    opened = replace(window, messages=tuple(messages))
+    plan = planner.plan(user_text, opened, world)
+    hidden = hidden_entries([e for e in world.lore if e.viewers or e.when], None, window.state)
+    request = SkeletonInput(
+        plan=plan, window=opened, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+    )
+    return AuthorTurn(label=user_text, request=request)
+
+
+def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:
+    return tuple(
+        WindowMessage(message=message, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
+        for record in before
+        for message in record.messages
+    )
+
+
+def _as_shown(window: SessionWindow, record: TurnRecord) -> SessionWindow:
+    """Return the window with the talk and the summary that the record's prompt had."""
+    prompt = record.prompt or {}
+    start = prompt.get("history_start")
+    ids = [each.message.message_id for each in window.messages]
+    shown = window.messages[ids.index(start) :] if start in ids else ()
+    package = prompt.get("package")
+    told = str(package.get("working_summary", "")) if isinstance(package, Mapping) else ""
+    head = window.head
+    summary = (
+        PathSummary(
+            turn_id=head.turn_id or "", branch_id=head.branch_id, depth=head.depth, summary=Summary(content=told)
+        )
+        if told
+        else None
+    )
+    previous = replace(record, prompt={"history_start": start})
+    return replace(window, messages=shown, summary=summary, previous=previous)
+
+
+def _whole_history(plan: PlanContext) -> RuntimeConfig:
+    """The record says which talk was shown: no limit trims it again."""
+    history = HistoryConfig(max_messages=10 * MESSAGES, max_tokens=10_000_000, low_water=1.0)
+    return RuntimeConfig(template_id=plan.template_id, history=history)

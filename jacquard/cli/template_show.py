@@ -1,0 +1,111 @@
+"""How renderings, changes and golden cases look to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from jacquard.assemble import FRAME, HISTORY_SLOT
+from jacquard.authoring.golden import GoldenResult, Verdict
+from jacquard.authoring.render import BlockChange, Rendering, TurnChange, totals
+from jacquard.cli.shared import clean, out, show
+from jacquard.cli.show import style_of
+
+_VERDICTS = {
+    Verdict.PASSED: "green",
+    Verdict.WRITTEN: "green",
+    Verdict.CHANGED: "yellow",
+    Verdict.NEW: "yellow",
+    Verdict.FAILED: "red",
+}
+
+
+def show_rendering(rendering: Rendering, *, text: bool) -> None:
+    """Print a prompt, coloured by source, and its tokens by block."""
+    sources = {row.block_id: row.source for row in rendering.rows}
+    if text:
+        for place, message in enumerate(rendering.prompt.assembled.messages):
+            spans = [span for span in rendering.prompt.assembled.spans if span.message == place]
+            tokens = sum(span.tokens for span in spans)
+            out.rule(Text(f"{message.role} · {tokens} tokens"), align="left", style="dim")
+            line = Text()
+            for span in spans:
+                style = "dim" if span.block_id == FRAME else style_of(sources.get(span.block_id, ""))
+                line.append(clean(message.content[span.start : span.end]), style=style)
+            show(line)
+        out.rule(style="dim")
+    show(f"{rendering.label} · template {rendering.template_id} · layout {rendering.layout}")
+    table = Table(title="tokens by block", title_justify="left", box=None, pad_edge=False)
+    table.add_column("tokens", justify="right")
+    table.add_column("block")
+    table.add_column("slot")
+    table.add_column("source")
+    talk = [row for row in rendering.rows if row.slot == HISTORY_SLOT and row.kept]
+    for row in rendering.rows:
+        if row.slot == HISTORY_SLOT and row.kept:
+            if row is talk[0]:
+                told = Text(f"history  {len(talk)} messages", style=style_of("history"))
+                table.add_row(str(sum(each.tokens for each in talk)), told, Text(row.slot), Text(row.source))
+            continue
+        name = f"{row.block_id}  {row.title}" if row.title and row.title != row.block_id else row.block_id
+        style = style_of(row.source) if row.kept else "dim strike"
+        shown = name if row.kept else f"{name} (dropped)"
+        table.add_row(str(row.tokens), Text(clean(shown), style=style), Text(row.slot), Text(row.source))
+    table.add_row(
+        str(rendering.frame_tokens), Text("frame", style="dim"), Text(""), Text("tags, message overhead", style="dim")
+    )
+    table.add_row(str(rendering.tokens), Text("prompt", style="bold"), Text(""), Text(""))
+    out.print(table)
+
+
+def show_change(change: TurnChange) -> None:
+    """Print what differs in one turn."""
+    templates = (
+        change.new_template
+        if change.old_template == change.new_template
+        else f"{change.old_template} → {change.new_template}"
+    )
+    out.rule(
+        Text(clean(f"{change.label} · {templates} · {_delta(change.old_tokens, change.new_tokens)}")), align="left"
+    )
+    for each in change.changes:
+        show(f"{each.block_id}: {_of_block(each)}", "bold")
+        for line in each.lines:
+            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
+            show(f"  {line}", style)
+
+
+def show_totals(changes: Sequence[TurnChange]) -> None:
+    """Print the sums over all turns, and by block."""
+    sums = totals(changes)
+    by_block: dict[str, list[int]] = {}
+    for change in changes:
+        for each in change.changes:
+            by_block.setdefault(each.block_id, []).append((each.new_tokens or 0) - (each.old_tokens or 0))
+    for name, deltas in by_block.items():
+        show(f"{name}: changed in {len(deltas)} of {sums['turns']} turns, {sum(deltas):+d} tokens in all", "dim")
+    told = f"{sums['changed']} of {sums['turns']} turns change"
+    show(f"{told}: {_delta(sums['old_tokens'], sums['new_tokens'])}", "bold")
+
+
+def show_golden(result: GoldenResult) -> None:
+    """Print what became of one case."""
+    show(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
+    for line in result.lines:
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        show(f"    {line}", style)
+
+
+def _of_block(change: BlockChange) -> str:
+    if change.old_tokens is None:
+        return f"new, {change.new_tokens} tokens"
+    if change.new_tokens is None:
+        return f"gone, {change.old_tokens} tokens"
+    return _delta(change.old_tokens, change.new_tokens)
+
+
+def _delta(old: int, new: int) -> str:
+    share = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
+    return f"{old} → {new} tokens, {new - old:+d}{share}"

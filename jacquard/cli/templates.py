@@ -1,0 +1,352 @@
+"""`template new|lint|preview|diff|test|watch`: what the authors of templates work with (spec 1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from anyio import to_thread
+
+from jacquard.authoring.findings import as_text
+from jacquard.authoring.golden import GoldenResult, case_turn, golden_cases, run_case
+from jacquard.authoring.lint import LintReport, lint_templates
+from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, totals
+from jacquard.authoring.scaffold import new_template
+from jacquard.authoring.target import TemplateTarget, enclosing_pack, find_target
+from jacquard.authoring.turns import AuthorTurn, TurnReader
+from jacquard.build import Workshop, open_workshop
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
+from jacquard.errors import JacquardError
+from jacquard.planners.rules import RulePlanner
+from jacquard.template_files import fingerprint
+from jacquard.templating import shipped_templates
+from mnemosyne.errors import WorldPackError
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.world import load_world
+
+template = typer.Typer(
+    name="template",
+    no_args_is_help=True,
+    help="Write, check, preview and compare the templates of a pack.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+PackOption = Annotated[Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world pack.")]
+TargetArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[TEMPLATE]",
+        help="A template (`combat`, `shipped/combat`), or the path of a pack, a folder of templates, one template or a file.",
+    ),
+]
+TurnSession = Annotated[
+    str | None, typer.Option("--session", "-s", metavar="ID", help="The session (default: the pack as it begins).")
+]
+TurnOption = Annotated[
+    str | None, typer.Option("--turn", metavar="ID", help="The turn to render (default: the newest).")
+]
+InputOption = Annotated[
+    str | None, typer.Option("--input", "-i", metavar="TEXT", help="Words of the user, in place of a recorded turn.")
+]
+LayoutOption = Annotated[
+    str | None, typer.Option("--layout", metavar="NAME", help="A layout (default: the one that the turn had).")
+]
+ViewerOption = Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read what is shown.")]
+
+_FIRST_INPUT = "…"
+_LOOK_SECONDS = 0.2
+
+
+@template.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; that of a shipped one overrides that.")],
+    world: Annotated[Path, typer.Option("--world", "-w", metavar="DIR", help="The world pack.")],
+    parent: Annotated[
+        str, typer.Option("--from", metavar="TEMPLATE", help="The template whose blocks it takes over.")
+    ] = "chat",
+    blocks: Annotated[str, typer.Option("--blocks", metavar="ID,ID", help="The blocks to change.")] = "guidance",
+) -> None:
+    """Write a template that takes over the blocks of another, and a golden case to try it with."""
+
+    async def work() -> None:
+        wanted = [block.strip() for block in blocks.split(",") if block.strip()]
+        if not (world / "world.yaml").is_file():
+            raise fail(f"{world} is no world pack: it has no world.yaml. `jacquard init` writes one.")
+        for path in new_template(name, world, shipped_templates(), parent=parent, blocks=wanted):
+            say(f"wrote {path}", "green")
+        show(f"See it: jacquard template preview {name} --world {world}")
+
+    run(work)
+
+
+@template.command()
+def lint(
+    target: TargetArgument = None,
+    world: PackOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find every fault that can be seen without a turn, each with file, line and what to do."""
+
+    async def work() -> None:
+        report = await to_thread.run_sync(_lint, target, world)
+        if as_json:
+            print_json(report.to_json())
+        else:
+            for each in report.findings:
+                show(as_text(each), "red" if each.severity.value == "error" else "yellow")
+            warnings = len(report.findings) - report.errors
+            show(f"{len(report.files)} files: {report.errors} errors, {warnings} warnings", "bold")
+        if report.errors or (strict and report.findings):
+            raise typer.Exit(1)
+
+    run(work)
+
+
+@template.command()
+def preview(
+    target: TargetArgument = None,
+    world: PackOption = None,
+    session: TurnSession = None,
+    turn: TurnOption = None,
+    text: InputOption = None,
+    layout: LayoutOption = None,
+    viewer: ViewerOption = None,
+    blocks_only: Annotated[bool, typer.Option("--blocks", help="Tokens by block alone, without the text.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Render the prompt of any turn of any session, or of a new input, with tokens by block. Nothing is written."""
+
+    async def work() -> None:
+        async with _desk(store, world, session) as desk:
+            meant = desk.target(target)
+            one = await desk.turn(session, turn, text, viewer)
+            rendering = await to_thread.run_sync(_render, one, meant, layout)
+        if as_json:
+            print_json({**rendering.to_json(), "recorded_same": _same(one, rendering)})
+        else:
+            show_rendering(rendering, text=not blocks_only)
+            if one.recorded:
+                same = _same(one, rendering)
+                show("the same prompt as went out" if same else "not the prompt that went out", "dim")
+
+    run(work)
+
+
+@template.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="OLD", help="A template or a path, as everywhere.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="What is compared with it.")],
+    session: Annotated[
+        str, typer.Option("--session", "-s", metavar="ID", help="The session whose turns are rendered.")
+    ],
+    turns: Annotated[int, typer.Option("--turns", "-n", min=1, metavar="N", help="How many of its newest turns.")] = 10,
+    world: PackOption = None,
+    layout: LayoutOption = None,
+    viewer: ViewerOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The sums alone.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Render recorded turns under two templates and print what changes, in text and in tokens."""
+
+    async def work() -> None:
+        async with _desk(store, world, session) as desk:
+            left, right = desk.target(old), desk.target(new)
+            recorded = await desk.reader(viewer).turns(session, turns)
+        if not recorded:
+            raise fail(f"Session {session!r} has no turn with words of the user yet.")
+        changes = await to_thread.run_sync(_compare, recorded, left, right, layout)
+        if as_json:
+            print_json({**totals(changes), "turns_changed": [change.to_json() for change in changes if change.changes]})
+            return
+        for change in changes:
+            if change.changes and not quiet:
+                show_change(change)
+        show_totals(changes)
+
+    run(work)
+
+
+@template.command("test")
+def golden(
+    pack: Annotated[Path, typer.Argument(metavar="PACK", help="The world pack.")],
+    name: Annotated[str | None, typer.Option("--case", metavar="NAME", help="One case alone.")] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Write the prompts as they are now. Look at the diff.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Render the golden cases of a pack (`templates/tests/*.yaml`) and hold each against its stored prompt."""
+
+    async def work() -> None:
+        results = await to_thread.run_sync(_golden, pack, name, update)
+        good = all(result.is_good for result in results)
+        if as_json:
+            print_json({"ok": good, "cases": [result.to_json() for result in results]})
+        else:
+            for result in results:
+                show_golden(result)
+        if not good:
+            raise typer.Exit(1)
+
+    run(work)
+
+
+@template.command()
+def watch(
+    target: TargetArgument = None,
+    world: PackOption = None,
+    session: TurnSession = None,
+    turn: TurnOption = None,
+    text: InputOption = None,
+    layout: LayoutOption = None,
+    viewer: ViewerOption = None,
+    renders: Annotated[
+        int | None, typer.Option("--renders", min=1, metavar="N", help="Stop after N renderings.")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Render a turn again whenever a template is saved, and print what changed in it. Stop with Ctrl-C."""
+
+    async def work() -> None:
+        async with _desk(store, world, session) as desk:
+            meant = desk.target(target)
+            one = await desk.turn(session, turn, text, viewer)
+        last: Rendering | None = None
+        done = 0
+        while True:
+            seen = await to_thread.run_sync(fingerprint, meant.roots)
+            last = await _again(one, meant, layout, last)
+            done += 1
+            if renders is not None and done >= renders:
+                return
+            while await to_thread.run_sync(fingerprint, meant.roots) == seen:  # noqa: ASYNC110
+                await anyio.sleep(_LOOK_SECONDS)
+
+    run(work)
+
+
+async def _again(
+    one: AuthorTurn, meant: TemplateTarget, layout: str | None, last: Rendering | None
+) -> Rendering | None:
+    """Render once more and say what is new; a template that cannot be rendered is told, and the last good one stays."""
+    try:
+        report = await to_thread.run_sync(lint_templates, meant, one.request.world)
+        for each in report.findings:
+            show(as_text(each), "red" if each.severity.value == "error" else "yellow")
+        rendering = await to_thread.run_sync(_render, one, meant, layout)
+    except JacquardError as error:
+        say(f"error: {error}", "bold red")
+        return last
+    if last is None:
+        show_rendering(rendering, text=False)
+    elif rendering.text != last.text:
+        show_change(compare(last, rendering))
+    else:
+        show(f"no change · {rendering.tokens} tokens", "dim")
+    return rendering
+
+
+class _Desk:
+    """Where a command finds turns and templates: a store, or a pack alone."""
+
+    def __init__(self, workshop: Workshop | None, pack: Path | None, world: WorldPack | None) -> None:
+        self._workshop, self._pack, self._world = workshop, pack, world
+
+    def target(self, written: str | None) -> TemplateTarget:
+        """Return what is meant; nothing said means the pack's own templates over the shipped ones."""
+        shipped = shipped_templates()
+        if written is None:
+            roots = (
+                (self._pack / "templates", shipped)
+                if self._pack and (self._pack / "templates").is_dir()
+                else (shipped,)
+            )
+            return TemplateTarget(roots=roots, shown=str(self._pack or "the shipped templates"))
+        return find_target(written, pack=self._pack, shipped=shipped)
+
+    def reader(self, viewer: str | None) -> TurnReader:
+        """Return where turns are read; a command without a store has none."""
+        if self._workshop is None:
+            raise JacquardError("Say which session with --session.")
+        return TurnReader(
+            store=self._workshop.store, worlds=self._workshop.worlds, planner=RulePlanner(), viewer=viewer
+        )
+
+    async def turn(self, session: str | None, turn: str | None, text: str | None, viewer: str | None) -> AuthorTurn:
+        """Return the turn that the options mean."""
+        if session is not None:
+            reader = self.reader(viewer)
+            return await (reader.turn(session, turn) if text is None else reader.fresh(session, text))
+        if self._world is None:
+            raise JacquardError("Say whose prompt to render: --session ID, or --world DIR for a pack as it begins.")
+        if turn is not None:
+            raise JacquardError("--turn needs --session: a pack as it begins has no turns of its own.")
+        return _opening(self._world, text)
+
+
+@asynccontextmanager
+async def _desk(store: str, world: Path | None, session: str | None) -> AsyncIterator[_Desk]:
+    """Open what a command needs: the store for a session, else the pack alone."""
+    if session is None:
+        pack = None if world is None else await to_thread.run_sync(load_world, world)
+        yield _Desk(None, world, pack)
+        return
+    async with open_workshop(store, world=world, embedder="none") as workshop:
+        head = await workshop.store.head(session)
+        found = workshop.worlds.get(head.world_id)
+        root = None if found is None or found.template_root is None else Path(found.template_root).parent
+        yield _Desk(workshop, world or root, found)
+
+
+def _opening(world: WorldPack, text: str | None) -> AuthorTurn:
+    return case_turn({"input": text or _FIRST_INPUT}, world, RulePlanner())
+
+
+def _render(turn: AuthorTurn, target: TemplateTarget, layout: str | None) -> Rendering:
+    return render_turn(turn, target, CalibratedEstimator(), layout=layout)
+
+
+def _compare(
+    turns: tuple[AuthorTurn, ...], old: TemplateTarget, new: TemplateTarget, layout: str | None
+) -> tuple[TurnChange, ...]:
+    return compare_turns(turns, old, new, CalibratedEstimator(), layout=layout)
+
+
+def _same(turn: AuthorTurn, rendering: Rendering) -> bool | None:
+    """Return whether the prompt is the one that went out; None where none did."""
+    return rendering.text == turn.recorded if turn.recorded else None
+
+
+def _lint(written: str | None, world: Path | None) -> LintReport:
+    target = find_target(written, pack=world, shipped=shipped_templates())
+    pack = world or enclosing_pack(target.roots[0])
+    try:
+        loaded = None if pack is None else load_world(pack)
+    except WorldPackError:
+        loaded = None  # its own faults are told by `jacquard validate`; the templates are read all the same
+    return lint_templates(target, loaded)
+
+
+def _golden(pack: Path, name: str | None, update: bool) -> list[GoldenResult]:
+    world = load_world(pack)
+    cases = [case for case in golden_cases(pack) if name is None or case.stem == name]
+    if not cases:
+        wanted = f"no case {name!r}" if name else "no golden cases"
+        raise JacquardError(
+            f"{pack}/templates/tests: there are {wanted}. `jacquard template new` writes the first one."
+        )
+    shipped, estimator = shipped_templates(), CalibratedEstimator()
+    return [
+        run_case(case, pack, world, planner=RulePlanner(), estimator=estimator, shipped=shipped, update=update)
+        for case in cases
+    ]
