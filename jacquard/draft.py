@@ -16,16 +16,19 @@ from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
 from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
+from jacquard.prompt import LaidOut
 from jacquard.protocols import Planner, Pruner, Shortener
 from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
+from jacquard.skein import PromptBlock
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
+from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
 from mnemosyne.protocols import Clock, Redactor, Store, TokenEstimator
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
@@ -150,13 +153,13 @@ class TurnDrafter:
         """Decide, have degraded what the decisions say, and finish the prompt."""
         laid = await to_thread.run_sync(lay_out_turn, parts)
         if not laid.orders:
-            return await to_thread.run_sync(finish_turn, parts, watch.timings_ms(), laid)
+            return await to_thread.run_sync(_taped, parts, watch.timings_ms(), laid, {})
         carried = await carry_out(
             laid.orders, count=parts.count, shortener=self._parts.shortener, redactor=self._parts.redactor
         )
         watch.lap("degrade")
         whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))
-        return await to_thread.run_sync(finish_turn, whole, watch.timings_ms(), laid, carried.blocks)
+        return await to_thread.run_sync(_taped, whole, watch.timings_ms(), laid, carried.blocks)
 
     async def _curate(self, draft: Draft, scene: Scene) -> Curation:
         """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B."""
@@ -193,6 +196,13 @@ class TurnDrafter:
         for scope, ids in by_scope.items():
             found.update({entry.entry_id: entry for entry in await self._parts.store.entries(scope, ids)})
         return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
+
+
+def _taped(
+    parts: Ingredients, timings_ms: Mapping[str, float], laid: LaidOut, carried: Mapping[str, PromptBlock]
+) -> PreparedTurn:
+    turn = finish_turn(parts, timings_ms, laid, carried)
+    return replace(turn, tape=tape_to_json(tape_of(parts, carried)))
 
 
 def _history_limits(config: RuntimeConfig) -> HistoryConfig:

@@ -61,7 +61,7 @@ def lay_out_turn(parts: Ingredients) -> LaidOut:
         count=parts.count,
         tier_tokens=tier_tokens_of(parts.config),
         rules=rules_of(parts.config, parts.at),
-        layer_attributes=_layer_attributes(parts.stream_b),
+        layer_attributes=layer_attributes(parts.stream_b),
     )
 
 
@@ -89,6 +89,7 @@ def finish_turn(
         spans=prompt.assembled.spans,
         timings_ms=dict(timings_ms),
         degradations=parts.degradations,
+        tags=dict(parts.config.tags),
     )
     return _prepared(parts, prompt, report)
 
@@ -129,7 +130,8 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
     )
 
 
-def _layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
+def layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
+    """Return what goes onto the wrappers of layers: who chose the flesh."""
     chose = stream_b.model if stream_b.path in (CurationPath.SELECTED, CurationPath.PREFETCHED) else None
     return {"probabilistic": {"model": chose or "heuristic"}}
 

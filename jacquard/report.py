@@ -139,7 +139,7 @@ def degradation(code: str) -> Degradation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole receipt of one prepared turn."""
+    """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them)."""
 
     turn_id: str
     session_id: str
@@ -152,3 +152,4 @@ class Report:
     spans: tuple[Span, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     degradations: tuple[Degradation, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ template engine. It must not import jinja2; what renders is handed in.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,15 @@ from typing import Any, Protocol
 
 from jacquard.errors import TemplateError
 from jacquard.manifest import BlockSpec, block_specs
-from jacquard.template_files import Fingerprint, TemplateFile, fingerprint, read_files, shipped_templates, template_ids
+from jacquard.template_files import (
+    SHIPPED_PREFIX,
+    Fingerprint,
+    TemplateFile,
+    fingerprint,
+    read_files,
+    shipped_templates,
+    template_ids,
+)
 
 Files = Mapping[str, TemplateFile]
 
@@ -33,13 +42,15 @@ class Renderer(Protocol):
 class TemplateSet:
     """The templates of a pack and of the house, in memory, compiled when first used.
 
-    Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too.
+    Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too; `digests` a short
+    hash of each one's text, by which a record of a turn notices that a template is another one now.
     """
 
     def __init__(self, files: Files, renderer: Renderer) -> None:
         self.files = files
         self._renderer = renderer
         self._blocks: dict[str, tuple[BlockSpec, ...]] = {}
+        self.digests = {name: text_digest(file.text) for name, file in files.items() if _counts(name, files)}
 
     @property
     def template_ids(self) -> tuple[str, ...]:
@@ -62,6 +73,17 @@ class TemplateSet:
     def compile(self, name: str) -> None:
         """Compile one template; TemplateError when it has a fault."""
         self._renderer.compile(name)
+
+
+def text_digest(text: str) -> str:
+    """Return a short hash of a template's text: 16 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+
+
+def _counts(name: str, files: Files) -> bool:
+    """A house's file is named twice where a pack overrides it, and then only; a layout is no template."""
+    bare = name.removeprefix(SHIPPED_PREFIX)
+    return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
 
 
 _OPENED: dict[tuple[Path, ...], tuple[Fingerprint, TemplateSet]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jacquard.assemble import PromptMessage
@@ -27,7 +27,8 @@ class PreparedTurn:
 
     `messages` go to the main model as they are; `text` is the same prompt as one XML text. `reply` is set when the turn
     was numerical: it is over, the ops are applied and no model need be called. `evidences` and `context_blocks` are what
-    the prompt holds, in the form of session document 1.0.
+    the prompt holds, in the form of session document 1.0. `tape` is what the prompt was made of (`jacquard.tape`); it goes
+    into the record, and a turn that comes from its record has none.
     """
 
     turn_id: str
@@ -44,6 +45,7 @@ class PreparedTurn:
     context_blocks: tuple[ContextBlock, ...] = ()
     reply: str | None = None
     history_start: str | None = None
+    tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def triage(self) -> Triage:
@@ -62,6 +64,7 @@ class StoredPrompt:
     context_blocks: tuple[ContextBlock, ...]
     reply: str | None
     history_start: str | None
+    tape: Mapping[str, Any] | None = None
     record_version: int = RECORD_VERSION
 
 
@@ -107,6 +110,7 @@ def record_of(
                 context_blocks=turn.context_blocks,
                 reply=turn.reply,
                 history_start=turn.history_start,
+                tape=turn.tape,
             )
         ),
         anchors=anchors,

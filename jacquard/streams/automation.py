@@ -6,7 +6,7 @@ store, an index, a model or Stream B.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -47,12 +47,26 @@ class SkeletonInput:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SkeletonSource:
+    """All that the template blocks of a skeleton depend on: rendered again with templates of the same `digests` (file name to
+    hash), they have the same text. `variables` are those of every template, `directives` those of this turn.
+    """
+
+    template_id: str
+    locale: str
+    variables: Mapping[str, Any]
+    directives: tuple[MemoryEntry, ...]
+    digests: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Skeleton:
     """What Stream A gives.
 
     `blocks` are the template blocks in their order, `history` the talk, oldest first. `anchors` maps each anchor that this
     prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
-    back with the next turn (`prompt.history_start` of its record) it keeps the window's start.
+    back with the next turn (`prompt.history_start` of its record) it keeps the window's start. `source` is what the blocks
+    were rendered from.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -60,6 +74,7 @@ class Skeleton:
     user_input: PromptBlock
     anchors: Mapping[str, str]
     history_start: str | None
+    source: SkeletonSource
 
 
 class AutomationStream:
@@ -81,65 +96,77 @@ class AutomationStream:
 
     def render_with(self, templates: TemplateSet, request: SkeletonInput) -> Skeleton:
         """Return the skeleton that these templates make, whatever the world's own are (previews, comparisons)."""
-        template_id = request.config.template_id or request.plan.template_id
-        directives = called_directives(request.world, request.user_text, request.hidden)
         state = with_anchors(request.window.state)
         quests = active_quests(state)
-        variables = template_variables(request, state, quests)
-        blocks: list[PromptBlock] = []
-        for spec in templates.blocks(template_id):
-            if spec.each is None:
-                blocks += self._rendered(templates, spec, variables, request.world.locale)
-                continue
-            for rank, entry in enumerate(directives):
-                scoped = {**variables, "item": entry_row(entry)}
-                blocks += self._rendered(templates, spec, scoped, request.world.locale, entry, rank)
+        source = SkeletonSource(
+            template_id=request.config.template_id or request.plan.template_id,
+            locale=request.world.locale,
+            variables=template_variables(request, state, quests),
+            directives=called_directives(request.world, request.user_text, request.hidden),
+            digests=templates.digests,
+        )
         start = previous_history_start(request.window)
         shown = trim_history(request.window.messages, start, request.config.history, self._count)
         return Skeleton(
-            blocks=tuple(blocks),
+            blocks=render_blocks(templates, source, self._count),
             history=history_blocks(shown, request.world, self._count),
             user_input=input_block(request.user_text, self._count),
             anchors=shown_anchors(state, quests),
             history_start=shown[0].message.message_id if shown else None,
+            source=source,
         )
 
     def _roots(self, world: WorldPack) -> tuple[Path, ...]:
         return (self._shipped,) if world.template_root is None else (Path(world.template_root), self._shipped)
 
-    def _rendered(
-        self,
-        templates: TemplateSet,
-        spec: BlockSpec,
-        variables: Mapping[str, Any],
-        locale: str,
-        entry: MemoryEntry | None = None,
-        rank: int = 0,
-    ) -> tuple[PromptBlock, ...]:
-        """Return the block of a spec, or none where its template prints nothing."""
-        content = templates.render(spec.name, variables).strip("\n")
-        if not content.strip():
-            return ()
-        title = spec.titles.get(locale.split("-")[0]) or spec.titles.get("en") or spec.block_id
-        block = PromptBlock(
-            block_id=entry.entry_id if entry else spec.block_id,
-            block_type=spec.type,
-            slot=spec.slot,
-            source=f"automation:{spec.name}",
-            content=content,
-            priority=spec.priority,
-            placement=_placement(spec, entry),
-            layer=spec.layer,
-            section=spec.section,
-            rank=rank,
-            tokens=self._count(content),
-            volatile=spec.volatile,
-            title=(entry.title if entry else "") or title,
-            entities=entry.entities if entry else (),
-            category=LoreCategory.DIRECTIVE if entry else None,
-            trust=entry.trust if entry else Trust.AUTHORED,
-        )
-        return (block,)
+
+def render_blocks(
+    templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int]
+) -> tuple[PromptBlock, ...]:
+    """Return the template blocks that these templates make of a source, in their order; TemplateError. Pure."""
+    blocks: list[PromptBlock] = []
+    for spec in templates.blocks(source.template_id):
+        if spec.each is None:
+            blocks += _rendered(templates, spec, source, count)
+            continue
+        for rank, entry in enumerate(source.directives):
+            blocks += _rendered(templates, spec, source, count, entry, rank)
+    return tuple(blocks)
+
+
+def _rendered(
+    templates: TemplateSet,
+    spec: BlockSpec,
+    source: SkeletonSource,
+    count: Callable[[str], int],
+    entry: MemoryEntry | None = None,
+    rank: int = 0,
+) -> tuple[PromptBlock, ...]:
+    """Return the block of a spec, or none where its template prints nothing."""
+    variables = source.variables if entry is None else {**source.variables, "item": entry_row(entry)}
+    content = templates.render(spec.name, variables).strip("\n")
+    if not content.strip():
+        return ()
+    title = spec.titles.get(source.locale.split("-")[0]) or spec.titles.get("en") or spec.block_id
+    block = PromptBlock(
+        block_id=entry.entry_id if entry else spec.block_id,
+        block_type=spec.type,
+        slot=spec.slot,
+        source=f"automation:{spec.name}",
+        content=content,
+        priority=spec.priority,
+        placement=_placement(spec, entry),
+        layer=spec.layer,
+        section=spec.section,
+        rank=rank,
+        tokens=count(content),
+        volatile=spec.volatile,
+        title=(entry.title if entry else "") or title,
+        entities=entry.entities if entry else (),
+        category=LoreCategory.DIRECTIVE if entry else None,
+        trust=entry.trust if entry else Trust.AUTHORED,
+    )
+    return (block,)
 
 
 def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
@@ -156,7 +183,7 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
         "persona": world.persona,
         "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, request.hidden)],
         "state": state,
-        "status": _without_quests(state),
+        "status": without_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
         "summary": request.window.summary.summary.content if request.window.summary else "",
@@ -218,7 +245,7 @@ def shown_anchors(state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[s
     }
 
 
-def _without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
+def without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state as the status shows it; empty when nothing but marks is left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
     return rest if any(key != META for key in rest) else {}

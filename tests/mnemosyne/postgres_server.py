@@ -2,14 +2,17 @@
 
 The server runs under a guardian, which is this file run as a program. It holds the one end of a pipe whose other end the
 test process holds: when that process ends, by whatever means, the guardian stops the server and removes its folder. Where
-PostgreSQL cannot be started, the tests that need it fail.
+PostgreSQL cannot be started, the tests that need it fail. Only a power cut would tell it from a server as it is installed:
+it does not wait for the disk (`fsync = off`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,11 +20,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
 
 _TRIES_SECONDS = 120
+_NAME = "JACQUARD_TEST_POSTGRES"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +42,10 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A server of this test process alone. Make stores with `PostgresStore(postgres_server.url(tmp_path))`."""
+    """A server of this test process alone. Make stores with `PostgresStore(postgres_server.url(tmp_path))`.
+
+    A test that starts processes finds it there by `running_server`.
+    """
     guardian = subprocess.Popen(
         [sys.executable, __file__],
         stdin=subprocess.PIPE,
@@ -51,13 +59,20 @@ def postgres_server() -> Iterator[PostgresServer]:
     uri = guardian.stdout.readline().strip()
     if not uri:
         raise RuntimeError(f"PostgreSQL could not be started for the tests:\n{guardian.communicate()[1]}")
+    os.environ[_NAME] = uri
     yield PostgresServer(uri=uri)
+    del os.environ[_NAME]
     guardian.stdin.close()
     said = guardian.stderr.read() if guardian.stderr is not None else ""
     assert guardian.wait(timeout=60) == 0, said
     guardian.stdout.close()
     if guardian.stderr is not None:
         guardian.stderr.close()
+
+
+def running_server() -> PostgresServer:
+    """Return the server of the test process, also in a process that a test has started."""
+    return PostgresServer(uri=os.environ[_NAME])
 
 
 @pytest.fixture
@@ -80,22 +95,33 @@ def guard() -> None:
             print(server.get_uri().replace("postgres:@", "postgres@"), flush=True)
             sys.stdin.read()
         finally:
-            server.cleanup()
+            _stop(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(server: object) -> None:
+def _start(server: Any) -> None:
     """Start it; on a busy machine the package's own ten seconds may be too short, and then the next try finds it running."""
     deadline = time.monotonic() + _TRIES_SECONDS
+    server.ensure_pgdata_inited()
+    with (server.pgdata / "postgresql.conf").open("a", encoding="utf-8") as settings:
+        settings.write("\nfsync = off\nmax_connections = 200\n")
     while True:
         try:
-            server.start()  # type: ignore[attr-defined]
+            server.start()
             return
         except (subprocess.TimeoutExpired, AssertionError):
             if time.monotonic() > deadline:
                 raise
             time.sleep(1)
+
+
+def _stop(server: Any) -> None:
+    """Stop it at once: nothing in its folder will be read again."""
+    with contextlib.suppress(OSError):
+        os.kill(int((server.pgdata / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+    server.get_postmaster_info().process.wait(60)
+    server.cleanup()
 
 
 if __name__ == "__main__":

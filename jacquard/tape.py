@@ -1,0 +1,148 @@
+"""What is recorded of a prompt beside the prompt: everything that it was made of, so that it can be made again.
+
+A tape holds the rendered blocks, the layout, the rules of the budget and the configuration (no secret in it), and what the
+templates read, with a hash of every template. `jacquard.replay` plays it. Pure; a tape is a part of the turn's record and
+is erased, exported and kept with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from jacquard.config import RuntimeConfig
+from jacquard.finish import Ingredients, layer_attributes
+from jacquard.skein import PromptBlock, SkeinTemplate
+from jacquard.streams.automation import SkeletonSource, without_quests
+from mnemosyne import codec
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.record import TurnRecord
+
+TAPE_VERSION = 1
+TAPE_KEY = "tape"
+_STATUS = "status"
+_LEAVES = frozenset((str, int, float, bool))
+_NONE_SUCH = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tape:
+    """One prompt's material.
+
+    `blocks` are those of both streams, `history` the talk (oldest first), all as rendered. `carried` are the blocks that were
+    shortened or masked, as they stood in the prompt. `source` is what the template blocks were rendered from, `config` the
+    turn's configuration as plain values, `at` the time by which ages were reckoned. `layer_attributes`: as of `Skein`.
+    """
+
+    source: SkeletonSource
+    blocks: tuple[PromptBlock, ...]
+    history: tuple[PromptBlock, ...]
+    user_input: PromptBlock
+    layout: SkeinTemplate
+    config: Mapping[str, Any]
+    counter: str
+    at: datetime
+    carried: tuple[PromptBlock, ...] = ()
+    layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
+    version: int = TAPE_VERSION
+
+    @property
+    def runtime(self) -> RuntimeConfig:
+        """The turn's configuration."""
+        return codec.from_plain(dict(self.config), RuntimeConfig)
+
+
+def tape_of(parts: Ingredients, carried: Mapping[str, PromptBlock] | None = None) -> Tape:
+    """Return the tape of a prompt; `carried` are its degraded blocks by id."""
+    return Tape(
+        source=parts.skeleton.source,
+        blocks=(*parts.skeleton.blocks, *parts.flesh),
+        history=parts.skeleton.history,
+        user_input=parts.skeleton.user_input,
+        layout=parts.layout,
+        config=plain_config(parts.config),
+        counter=parts.counter,
+        at=parts.at,
+        carried=tuple((carried or {}).values()),
+        layer_attributes=layer_attributes(parts.stream_b),
+    )
+
+
+def plain_config(config: RuntimeConfig) -> dict[str, Any]:
+    """Return a configuration as plain values, what has its default left out, and every secret."""
+    bare = replace(
+        config, selector=replace(config.selector, api_key=None), planner=replace(config.planner, api_key=None)
+    )
+    lean: dict[str, Any] = _lean(bare)
+    return lean
+
+
+def tape_to_json(tape: Tape) -> dict[str, Any]:
+    """Return a tape as plain values; what has its default is left out, and what can be told from the rest."""
+    plain: dict[str, Any] = _lean(tape)
+    plain["version"] = tape.version
+    variables = plain["source"]["variables"]
+    plain["source"] = {
+        **plain["source"],
+        "variables": {key: value for key, value in variables.items() if key != _STATUS},
+    }
+    return plain
+
+
+def tape_from_json(plain: Mapping[str, Any]) -> Tape:
+    """Return the tape that `tape_to_json` wrote; CodecError when it is none."""
+    tape = codec.from_plain(dict(plain), Tape)
+    state = tape.source.variables.get("state") or {}
+    variables = {**tape.source.variables, _STATUS: without_quests(state)}
+    return replace(tape, source=replace(tape.source, variables=variables))
+
+
+def tape_in(record: TurnRecord) -> Tape | None:
+    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release)."""
+    plain = (record.prompt or {}).get(TAPE_KEY)
+    return tape_from_json(plain) if isinstance(plain, Mapping) else None
+
+
+def _lean(value: Any) -> Any:
+    kind = type(value)
+    if value is None or kind in _LEAVES:
+        return value
+    if dataclasses.is_dataclass(kind):
+        lean = {}
+        for name, default in _defaults(kind):
+            held = getattr(value, name)
+            if held is not default and held != default:
+                lean[name] = _lean(held)
+        return lean
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return codec.time_text(value)
+    if isinstance(value, Mapping):
+        return {key: _lean(inner) for key, inner in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_lean(inner) for inner in value]
+    return value
+
+
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the fields of a value with their defaults (a field without one has a default that equals nothing)."""
+    return tuple(
+        (
+            each.name,
+            each.default
+            if each.default is not dataclasses.MISSING
+            else _NONE_SUCH
+            if each.default_factory is dataclasses.MISSING
+            else each.default_factory(),
+        )
+        for each in dataclasses.fields(kind)
+    )
