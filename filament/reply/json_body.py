@@ -91,7 +91,7 @@ class JsonScan:
         if blank and blank.end() > at:
             return blank.end()
         char, expected = text[at], self._next
-        if char == '"' and expected in _VALUES + _KEYS:
+        if char == '"' and self._open and expected in _VALUES + _KEYS:
             self._string = expected in _KEYS
         elif char in _OPENING and expected in _VALUES:
             self._open.append(_OPENING[char])

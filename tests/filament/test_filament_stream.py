@@ -348,6 +348,18 @@ def fuzz(cases: int, seed: int) -> None:
             raise AssertionError(f"seed {seed}, text {number}: {text!r}") from error
 
 
+@pytest.mark.parametrize(
+    "body", ['"hero.gold", 1]]', '"', '", []', '"a": 1}', "1, 2]", ", 1]", ": {}", '"[', "]", '"a" "b"]']
+)
+def test_json_without_its_first_bracket_is_broken_and_harmless(body: str) -> None:
+    text = f"<content>Hi</content><state_update>{body}</state_update><content> there</content>"
+    events, reply = fed([text])
+    check_whole(text, events, reply)
+    check_split(text, list(text), (merged(events), reply), None)
+    assert reply.content.split() == ["Hi", "there"]
+    assert reply.ops == ()
+
+
 def test_random_splits_and_corruptions() -> None:
     fuzz(2_000, seed=77)
 
