@@ -45,6 +45,7 @@ def commit_of(
     after: Mapping[str, Any] | None = judged.tree if patch else None
     bad = judged.refused
     refused = None if bad is None else str(StateOpError(bad.number, bad.op, bad.reason, bad.code))
+    entries = () if after is None else quest_events(state, after, record, at)
     message = Message(
         role=Role.ASSISTANT,
         content=parsed.content,
@@ -58,12 +59,13 @@ def commit_of(
         messages=(message,),
         ops=patch,
         state=after,
-        entries=() if after is None else quest_events(state, after, record, at),
+        entries=entries,
         report={
             "raw": reply.content,
             "thought": parsed.thought,
             "corrections": list(parsed.corrections),
             "refused": refused,
+            "events": [entry.kind for entry in entries],
             "verdicts": codec.to_plain(judged.verdicts),
         },
     )
@@ -78,3 +80,19 @@ def commit_of(
         verdicts=judged.verdicts,
     )
     return commit, result
+
+
+def committed_result(record: TurnRecord, version: int) -> CommitResult:
+    """Return what the commit of a committed turn told, from its record."""
+    report = record.report or {}
+    replies = [message.content for message in record.messages if message.role is Role.ASSISTANT]
+    return CommitResult(
+        turn_id=record.turn_id,
+        content=replies[-1] if replies else "",
+        thought=str(report.get("thought", "")),
+        ops=tuple(record.ops),
+        refused=report.get("refused"),
+        corrections=tuple(report.get("corrections", ())),
+        version=version,
+        verdicts=tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ())),
+    )

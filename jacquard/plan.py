@@ -42,6 +42,9 @@ class PlanContext:
 
     `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in the
     input, in order of appearance. `action_id` names the numerical action, if any. `reasons` say in a few words why.
+    `tier1` tells what came of the small model: empty when it was not needed, `no_model`, `planned`, or why it failed.
+    `switches`: how many turns in a row have moved the focus while the topic stayed; `flags` what a person should look at.
+    `injections`: ids of the scheduled texts of this turn; `injected_at`: the depth at which each came last on this path.
     """
 
     triage: Triage
@@ -54,6 +57,11 @@ class PlanContext:
     tier: int = 0
     confidence: float = 1.0
     reasons: tuple[str, ...] = ()
+    tier1: str = ""
+    switches: int = 0
+    flags: tuple[str, ...] = ()
+    injections: tuple[str, ...] = ()
+    injected_at: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def plan_to_json(plan: PlanContext) -> dict[str, Any]:
@@ -75,6 +83,11 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
         "entities": list(plan.entities),
         "action_id": plan.action_id,
         "reasons": list(plan.reasons),
+        "tier1": plan.tier1,
+        "switches": plan.switches,
+        "flags": list(plan.flags),
+        "injections": list(plan.injections),
+        "injected_at": dict(plan.injected_at),
     }
 
 
@@ -98,4 +111,9 @@ def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
         tier=value["tier"],
         confidence=value["confidence"],
         reasons=tuple(value["reasons"]),
+        tier1=str(value.get("tier1", "")),
+        switches=int(value.get("switches", 0)),
+        flags=tuple(value.get("flags", ())),
+        injections=tuple(value.get("injections", ())),
+        injected_at=MappingProxyType({str(k): int(v) for k, v in value.get("injected_at", {}).items()}),
     )

@@ -11,6 +11,7 @@ from jacquard.plan import PlanContext
 from jacquard.report import BlockDecision
 from jacquard.skein import PromptBlock, Sensitivity
 from mnemosyne.query import Candidate
+from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
@@ -26,6 +27,35 @@ class Planner(Protocol):
 
     def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:
         """Return the plan of one turn."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanRequest:
+    """What planner tier 1 is asked: the input, the newest talk (oldest first, `name: text`), the rules' plan, the world.
+
+    `locked`: the focus may not move.
+    """
+
+    user_text: str
+    recent: tuple[str, ...]
+    plan: PlanContext
+    window: SessionWindow
+    world: WorldPack
+    locked: bool = False
+
+
+class PlanRefiner(Protocol):
+    """Planner tier 1: makes the rules' plan better where they are not sure (spec T6).
+
+    1. It makes one call and never repeats it.
+    2. The plan it returns names only quests that are active, templates that the world has, and has the triage of the rules.
+    3. A locked focus is not moved.
+    4. When it cannot, it raises ModelError; what it was given stands.
+    """
+
+    async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
+        """Return the better plan, with the model calls that it took; ModelError."""
         ...
 
 

@@ -120,7 +120,9 @@ def _text(file: Path) -> str:
 def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
     kind: Any = RuntimeConfig
     for step in path:
-        kind = _hints(kind).get(step) if is_dataclass(kind) else (get_args(kind) or (None,))[-1]
+        kind = (
+            _hints(kind).get(step) if isinstance(kind, type) and is_dataclass(kind) else (get_args(kind) or (None,))[-1]
+        )
     if kind == str | None and text == "null":
         return None
     if kind in (str, str | None):

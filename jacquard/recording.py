@@ -1,0 +1,142 @@
+"""What a host tells of its own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
+
+The room exists so that links are made in one place, both ways: a call names the evidence of its result, and the evidence
+names the call. Each function runs while its session is held. It must not import a concrete store.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jacquard.calibration import with_counts
+from jacquard.errors import ConfigError
+from mnemosyne.errors import EvidenceNotFoundError, RedactionError
+from mnemosyne.protocols import Redactor, Store, TokenEstimator
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
+from mnemosyne.schema.session import Ref, Role
+
+WITHHELD = "[withheld: redaction failed]"
+
+
+async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return these evidences; EvidenceNotFoundError for the first that the session does not hold."""
+    found: list[Evidence] = []
+    for evidence_id in dict.fromkeys(evidence_ids):
+        evidence = await store.get_evidence(session_id, evidence_id)
+        if evidence is None:
+            raise EvidenceNotFoundError(session_id, evidence_id)
+        found.append(evidence)
+    return tuple(found)
+
+
+async def require_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> None:
+    """Raise EvidenceNotFoundError for a ref that leads nowhere; remote ones are somebody else's."""
+    await require_evidence(store, session_id, [ref.evidence_id for ref in refs if not ref.remote])
+
+
+async def record_tool_call(
+    store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], redactor: Redactor | None
+) -> tuple[PutResult, tuple[str, ...]]:
+    """Write a call, linked with its results both ways and with its task; return what had to be done without."""
+    _require_id(call.tool_call_id, "tool_call_id")
+    ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
+    results = await require_evidence(store, session_id, ids)
+    digest, degraded = await _redacted(call.args_digest, redactor)
+    for evidence in results:
+        if evidence.links.tool_call_id is None:
+            linked = replace(evidence, links=replace(evidence.links, tool_call_id=call.tool_call_id))
+            await store.put_evidence(session_id, linked)
+    if call.task_id is not None and ids:
+        window = await store.window(session_id, message_limit=1)
+        tasks = [_with_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
+        await store.upsert_tasks(session_id, tasks)
+    done = await store.append_tool_calls(session_id, [replace(call, result_evidence_ids=ids, args_digest=digest)])
+    return done, ("redaction_failed",) if degraded else ()
+
+
+async def record_model_usage(
+    store: Store,
+    session_id: str,
+    usage: ModelUsage,
+    llm_output_evidence_id: str | None,
+    turn_id: str | None,
+    estimator: TokenEstimator,
+) -> PutResult:
+    """Write a model call with its turn and its estimate; the evidence of its answer, if there is one, names the call."""
+    _require_id(usage.model_usage_id, "model_usage_id")
+    if llm_output_evidence_id is not None:
+        (evidence,) = await require_evidence(store, session_id, [llm_output_evidence_id])
+        if evidence.links.model_usage_id is None:
+            links = replace(evidence.links, model_usage_id=usage.model_usage_id)
+            await store.put_evidence(session_id, replace(evidence, links=links))
+    window = await store.window(session_id, message_limit=1)
+    record = await store.turn(session_id, turn_id) if turn_id is not None else _answered(window, usage)
+    prompt_tokens, reply_tokens = (
+        _estimates(record, estimator) if usage.stage is ModelUsageStage.ANSWER else (None, None)
+    )
+    counted = with_counts(usage, prompt_tokens, reply_tokens, turn_id=record.turn_id if record else None)
+    return await store.append_model_usage(session_id, [counted])
+
+
+def check_tasks(tasks: Sequence[Task], known: Sequence[Task]) -> None:
+    """Raise ConfigError for a task without an id, one that waits for an unknown one, or tasks that wait for each other."""
+    whole = {task.task_id: task for task in (*known, *tasks)}
+    for task in tasks:
+        _require_id(task.task_id, "task_id")
+        for other in task.depends_on:
+            if other not in whole:
+                raise ConfigError(f"Task {task.task_id!r} depends on {other!r}, which is no task of this session.")
+    for task in tasks:
+        if task.task_id in _ancestors(task.task_id, whole):
+            raise ConfigError(f"Task {task.task_id!r} depends on itself by way of other tasks; take one step out.")
+
+
+def _ancestors(task_id: str, whole: Mapping[str, Task]) -> set[str]:
+    seen: set[str] = set()
+    waiting = list(whole[task_id].depends_on)
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and name in whole:
+            seen.add(name)
+            waiting.extend(whole[name].depends_on)
+    return seen
+
+
+def _answered(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
+    """Return the turn that a model call belongs to: the one that waits for its reply, else the last one."""
+    return window.pending or window.previous
+
+
+def _estimates(record: TurnRecord | None, estimator: TokenEstimator) -> tuple[int | None, int | None]:
+    if record is None or record.receipt is None:
+        return None, None
+    used = record.receipt.get("budget", {}).get("used_tokens")
+    reply = "".join(message.content for message in record.messages if message.role is Role.ASSISTANT)
+    raw = (record.report or {}).get("raw", reply)
+    return (used if isinstance(used, int) else None), estimator.estimate(str(raw)) if raw else None
+
+
+def _with_results(task: Task, evidence_ids: Sequence[str]) -> Task:
+    return replace(task, result_evidence_ids=tuple(dict.fromkeys((*task.result_evidence_ids, *evidence_ids))))
+
+
+def _require_id(value: str, name: str) -> None:
+    if not value.strip():
+        raise ConfigError(f"{name} is empty; give an id that stays the same when the call is recorded again.")
+
+
+async def _redacted(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
+    """Return the arguments without what must not be kept; what cannot be searched is withheld (fail closed)."""
+    if redactor is None or not digest:
+        return digest, False
+    try:
+        cleaned = await redactor.redact(json.dumps(digest, ensure_ascii=False))
+        value = json.loads(cleaned.redacted_text)
+    except (RedactionError, ValueError):
+        return dict.fromkeys(digest, WITHHELD), True
+    return (value, False) if isinstance(value, dict) else (dict.fromkeys(digest, WITHHELD), True)

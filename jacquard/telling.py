@@ -1,0 +1,108 @@
+"""What the engine tells of a turn, by event (seed 002 section 9.1): names, counts, codes and times.
+
+The room exists so that the payload of each event stands in one place (`docs/observability.md` lists them). What anyone said
+is in a payload only where the configuration captures content. It must not import a store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jacquard.config import RuntimeConfig
+from jacquard.errors import BudgetExceededError
+from jacquard.observe.bus import Teller
+from jacquard.plan import PlanContext
+from jacquard.report import Action
+from jacquard.turn import PreparedTurn
+from mnemosyne.errors import ContextEngineError
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.record import SessionWindow
+
+
+async def tell_loaded(teller: Teller, window: SessionWindow) -> None:
+    """Tell that a session's window is here."""
+    head = window.head
+    await teller.tell(
+        EventType.SESSION_LOADED,
+        head.session_id,
+        branch_id=head.branch_id,
+        depth=head.depth,
+        version=head.version,
+        messages=len(window.messages),
+    )
+
+
+async def tell_planned(teller: Teller, session_id: str, turn_id: str, plan: PlanContext) -> None:
+    """Tell what was planned and by which tier."""
+    await teller.tell(
+        EventType.TURN_PLANNED,
+        session_id,
+        turn_id,
+        tier=plan.tier,
+        confidence=plan.confidence,
+        triage=plan.triage.value,
+        template_id=plan.template_id,
+        active_quest_id=plan.active_quest_id,
+        flags=list(plan.flags),
+        tier1=plan.tier1,
+    )
+
+
+async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) -> None:
+    """Tell how a prompt came about: its blocks, what was pruned, what it costs, what was done without."""
+    report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
+    by_type = Counter(block.block_type.value for block in turn.context_blocks)
+    await teller.tell(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
+    actions = Counter(decision.action.value for decision in report.decisions)
+    left = [decision for decision in report.decisions if decision.action is not Action.KEPT]
+    await teller.tell(
+        EventType.PRUNE_COMPLETED,
+        session_id,
+        turn_id,
+        kept=actions[Action.KEPT.value],
+        dropped=actions[Action.DROPPED.value],
+        degraded=actions[Action.DEGRADED.value],
+        reasons=dict(Counter(decision.code for decision in left)),
+        dropped_blocks=[decision.block_id for decision in left],
+    )
+    content = {"text": turn.text} if config.observability.capture_content else {}
+    await teller.tell(
+        EventType.ASSEMBLED,
+        session_id,
+        turn_id,
+        tokens=report.budget.used_tokens,
+        limit_tokens=report.budget.limit_tokens,
+        shared_prefix_tokens=report.prefix.shared_tokens,
+        first_break=report.prefix.first_break,
+        messages=len(turn.messages),
+        layout=report.layout,
+        stream_b=report.stream_b.path.value,
+        stream_b_code=report.stream_b.code,
+        candidates=len(report.stream_b.candidates),
+        selected=len(report.stream_b.selected),
+        timings_ms=dict(report.timings_ms),
+        **content,
+    )
+    for degradation in report.degradations:
+        await teller.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
+
+
+async def tell_prepared(teller: Teller, turn: PreparedTurn) -> None:
+    """Tell that a prepared turn is in the store, with the input and the evidence that it holds."""
+    await teller.tell(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
+    if turn.evidences:
+        ids = [evidence.evidence_id for evidence in turn.evidences]
+        await teller.tell(EventType.EVIDENCE_INGESTED, turn.session_id, turn.turn_id, evidence_ids=ids, source="recall")
+    await teller.tell(EventType.PERSISTED, turn.session_id, turn.turn_id, what="prepared", version=turn.version)
+
+
+async def tell_error(teller: Teller, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
+    """Tell of an error that reached the caller, or that a retry is about to answer."""
+    reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
+    await teller.tell(EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error))
+
+
+def code_of(error: ContextEngineError) -> str:
+    """Return a code for machines: the error's name in small letters (`VersionConflictError` -> `version_conflict`)."""
+    name = type(error).__name__.removesuffix("Error")
+    return "".join(f"_{c.lower()}" if c.isupper() and place else c.lower() for place, c in enumerate(name))
