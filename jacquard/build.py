@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 
 from anyio import to_thread
 
@@ -37,8 +39,8 @@ from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import NumericalAction, WorldPack
-from mnemosyne.stores.locate import locate_store
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, locate_store
+from mnemosyne.stores.open import store_at
 from mnemosyne.tokens import CalibratedEstimator
 from mnemosyne.world import load_world
 
@@ -158,54 +160,69 @@ async def open_workshop(
     world: str | Path | WorldPack | None = None,
     embedder: str = "auto",
     config: RuntimeConfig | None = None,
+    tenant: str = DEFAULT_TENANT,
 ) -> AsyncIterator[Workshop]:
-    """Open a store (a folder or `sqlite:///PATH`; default `.jacquard`) and an engine on it.
+    """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on it.
 
     `world`: the pack to start sessions from. `embedder`: `auto` (a model that a Python package carries, else words alone),
-    `none`, the name of such a package, a model folder, or a remote model as litellm names it. Raises WorldPackError,
-    StoreUnavailableError, ConfigError.
+    `none`, the name of such a package, a model folder, or a remote model as litellm names it. `tenant`: whose sessions
+    they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
-    location = locate_store(store)
-    notes = WorldNotes(file=location.index.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
-    pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
-    worlds = await to_thread.run_sync(notes.worlds, pack)
-    opened = SqliteStore(location.database)
-    vectors = open_embedder(embedder)
-    index = TieredIndex(location.index)
-    estimator = CalibratedEstimator()
-    retriever = HybridRetriever(opened, index, vectors, estimator)
-    selector, models = open_selector(settings.selector)
-    shipped = shipped_templates()
-    parts = EngineParts(
-        store=opened,
-        planner=RulePlanner(),
-        automation=AutomationStream(estimator, shipped),
-        curation=CurationStream(retriever, selector, HeuristicSelector()),
-        pruner=None,
-        estimator=estimator,
-        clock=SystemClock(),
-        roots=(shipped,),
-        worlds=worlds,
-    )
+    location = locate_store(store, tenant)
+    async with _index_folder(location) as folder:
+        notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
+        pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
+        worlds = await to_thread.run_sync(notes.worlds, pack)
+        opened = store_at(location, tenant=tenant)
+        vectors = open_embedder(embedder)
+        index = TieredIndex(folder)
+        estimator = CalibratedEstimator()
+        retriever = HybridRetriever(opened, index, vectors, estimator)
+        selector, models = open_selector(settings.selector)
+        shipped = shipped_templates()
+        parts = EngineParts(
+            store=opened,
+            planner=RulePlanner(),
+            automation=AutomationStream(estimator, shipped),
+            curation=CurationStream(retriever, selector, HeuristicSelector()),
+            pruner=None,
+            estimator=estimator,
+            clock=SystemClock(),
+            roots=(shipped,),
+            worlds=worlds,
+        )
+        try:
+            async with ContextEngine(parts, settings) as engine:
+                yield Workshop(
+                    engine=engine,
+                    store=opened,
+                    index=index,
+                    retriever=retriever,
+                    embedder=vectors,
+                    world=pack,
+                    notes=notes,
+                    models=models,
+                    worlds=worlds,
+                )
+        finally:
+            for model in models:
+                await model.close()
+            await index.close()
+            await opened.close()
+
+
+@asynccontextmanager
+async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
+    """Lend the folder of a store's index; that of a store in memory is gone afterwards."""
+    if location.index is not None:
+        yield location.index
+        return
+    made = await to_thread.run_sync(mkdtemp)
     try:
-        async with ContextEngine(parts, settings) as engine:
-            yield Workshop(
-                engine=engine,
-                store=opened,
-                index=index,
-                retriever=retriever,
-                embedder=vectors,
-                world=pack,
-                notes=notes,
-                models=models,
-                worlds=worlds,
-            )
+        yield Path(made) / INDEX_NAME
     finally:
-        for model in models:
-            await model.close()
-        await index.close()
-        await opened.close()
+        await to_thread.run_sync(rmtree, made)
 
 
 def open_embedder(name: str) -> Embedder | None:

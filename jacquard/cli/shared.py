@@ -21,7 +21,13 @@ from mnemosyne.errors import MnemosyneError
 T = TypeVar("T")
 
 StoreOption = Annotated[
-    str, typer.Option("--store", metavar="URL", help="A folder, or sqlite:///PATH.", show_default=True)
+    str,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="A folder, sqlite:///FILE, file:///FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, or memory:.",
+        show_default=True,
+    ),
 ]
 SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
 WorldOption = Annotated[

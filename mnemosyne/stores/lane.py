@@ -1,8 +1,7 @@
 """A lane: one thread that owns one SQLite connection and runs whole transactions on it, one after the other.
 
 The room exists so that no statement ever runs on the event loop and no two callers share a transaction. It knows SQLite's
-error codes and nothing of sessions. It awaits a thread of its own (asyncio's bridge to concurrent.futures) instead of a
-pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still running.
+error codes and nothing of sessions.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import anyio
-import anyio.lowlevel
-
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.stores.hop import hop
 from mnemosyne.stores.sqlite_file import SqliteConnection
 
 T = TypeVar("T")
@@ -72,10 +69,7 @@ class Lane:
     async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        with anyio.CancelScope(shield=self._finish):
-            result = await asyncio.wrap_future(self._thread.submit(self._guarded, work))
-        return result  # noqa: RET504 (a scope may swallow, says its type)
+        return await hop(self._thread, lambda: self._guarded(work), finish=self._finish)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connection and thread. Closing twice is fine."""

@@ -1,58 +1,180 @@
-"""Where a store lies: a URL or a folder, turned into paths.
+"""Where a store lies: an address, taken apart.
 
-The room exists so that every entry point (command line, configuration, library) reads a store's address alike. Pure but
-for looking whether a path is a folder; it opens and makes nothing.
+The room exists so that every entry point (command line, configuration, library) reads a store's address alike, and so that
+no password of an address is ever shown. Pure but for looking whether a path is a folder; it opens and makes nothing, and
+imports no store.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, unquote_plus
 
 from mnemosyne.errors import StoreUnavailableError
+
+StoreKind = Literal["sqlite", "postgresql", "file", "memory"]
 
 DEFAULT_FOLDER = Path(".jacquard")
 DATABASE_NAME = "store.db"
 INDEX_NAME = "index"
+DEFAULT_TENANT = "default"
+DEFAULT_SCHEMA = "mnemosyne"
+FORMS = (
+    "write the path of a folder, sqlite:///PATH/TO/FILE.db or file:///PATH/TO/FOLDER (four slashes for an absolute path), "
+    "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or memory:"
+)
 _SQLITE = "sqlite:///"
-_FORMS = "write sqlite:///PATH/TO/FILE.db (four slashes for an absolute path) or the path of a folder"
+_FILE = "file:///"
+_POSTGRES = ("postgresql://", "postgres://")
+_LONGEST_SCHEMA = 63
+_SECRETS = ("password", "sslpassword")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PostgresAddress:
+    """A PostgreSQL address: what libpq reads, our schema, and what may be shown of it."""
+
+    conninfo: str = field(repr=False)
+    schema: str
+    shown: str
+    secrets: tuple[str, ...] = field(repr=False)
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text of the driver without the password, should it quote one."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreLocation:
-    """The SQLite file and the index folder of one store; neither need exist."""
+    """What an address names; nothing of it need exist.
 
-    database: Path
-    index: Path
+    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither. `index`
+    is the folder of the index on this host (None: nothing is kept). `shown` is the address without its password.
+    """
+
+    kind: StoreKind
+    shown: str
+    database: Path | None = None
+    postgres: PostgresAddress | None = None
+    index: Path | None = None
 
 
-def locate_store(address: str | Path | None = None) -> StoreLocation:
+def locate_store(address: str | Path | None = None, tenant: str = DEFAULT_TENANT) -> StoreLocation:
     """Return where the store of `address` lies; None means the folder `.jacquard` in the current directory.
 
     A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
-    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one.
+    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:///DIR` is
+    a folder of JSON files, with its index in `.index/`. The index of `postgresql://…` lies on this host, in
+    `.jacquard/<database>-<number>/`. `memory:` keeps nothing. Tenants have an index each.
     StoreUnavailableError says what is wrong with an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
+    location = _locate(text)
+    if location.index is None or tenant == DEFAULT_TENANT:
+        return location
+    name = f"{location.index.name}-{_digest(tenant)}"
+    return StoreLocation(
+        kind=location.kind,
+        shown=location.shown,
+        database=location.database,
+        postgres=location.postgres,
+        index=location.index.with_name(name),
+    )
+
+
+def _locate(text: str) -> StoreLocation:
     if "\0" in text:
-        raise StoreUnavailableError(repr(text), f"a path holds no NUL character; {_FORMS}")
+        raise StoreUnavailableError(repr(hidden(text)), f"a path holds no NUL character; {FORMS}")
+    if text == "memory:":
+        return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
-        return _file_location(text, text[len(_SQLITE) :])
-    if "://" in text or text.startswith("sqlite:"):
-        raise StoreUnavailableError(text, f"this form of address is not known; {_FORMS}")
+        return _sqlite_location(text, text[len(_SQLITE) :])
+    if text.startswith(_FILE):
+        return _file_location(text, text[len(_FILE) :])
+    if text.startswith(_POSTGRES):
+        return _postgres_location(postgres_address(text))
+    if "://" in text or re.match(r"(sqlite|file|memory|postgres|postgresql):", text):
+        raise StoreUnavailableError(hidden(text), f"this form of address is not known; {FORMS}")
     if not text.strip():
-        raise StoreUnavailableError(repr(text), f"the address is empty; {_FORMS}")
+        raise StoreUnavailableError(repr(text), f"the address is empty; {FORMS}")
     folder = Path(text).expanduser()
     if folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(text, f"it is a file, not a folder; write {_SQLITE}{text} to use it as a store")
-    return StoreLocation(database=folder / DATABASE_NAME, index=folder / INDEX_NAME)
+    return StoreLocation(kind="sqlite", shown=text, database=folder / DATABASE_NAME, index=folder / INDEX_NAME)
+
+
+def _sqlite_location(address: str, path: str) -> StoreLocation:
+    if path in ("", ":memory:"):
+        raise StoreUnavailableError(address, f"a SQLite store lies in a file; {FORMS}")
+    file = Path(path).expanduser()
+    if path.endswith(("/", "\\")) or file.is_dir():
+        raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {FORMS}")
+    index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
+    return StoreLocation(kind="sqlite", shown=address, database=file, index=index)
 
 
 def _file_location(address: str, path: str) -> StoreLocation:
-    if path in ("", ":memory:"):
-        raise StoreUnavailableError(address, f"a store lies in a file; {_FORMS}")
-    file = Path(path).expanduser()
-    if path.endswith(("/", "\\")) or file.is_dir():
-        raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {_FORMS}")
-    index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
-    return StoreLocation(database=file, index=index)
+    if not path.strip("/\\"):
+        raise StoreUnavailableError(address, f"a file store lies in a folder; {FORMS}")
+    folder = Path(path).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise StoreUnavailableError(address, f"it is a file, not a folder; {FORMS}")
+    return StoreLocation(kind="file", shown=address, database=folder, index=folder / f".{INDEX_NAME}")
+
+
+def _postgres_location(address: PostgresAddress) -> StoreLocation:
+    """Place the index on this host under a name that only this database and schema have."""
+    bare = re.sub(r"//[^/?]*@", "//", address.conninfo.partition("?")[0])
+    database = re.sub(r"\W+", "_", unquote(bare.rpartition("/")[2])) or "postgres"
+    number = _digest(f"{hidden(address.conninfo)} {address.schema}")
+    folder = DEFAULT_FOLDER / f"{database}-{number}"
+    return StoreLocation(kind="postgresql", shown=address.shown, postgres=address, index=folder / INDEX_NAME)
+
+
+def postgres_address(url: str) -> PostgresAddress:
+    """Take a `postgresql://` URL apart; what of it libpq cannot read is told when it is opened. StoreUnavailableError."""
+    shown = hidden(url)
+    if not url.startswith(_POSTGRES):
+        raise StoreUnavailableError(shown, f"it does not begin with {_POSTGRES[0]}; {FORMS}")
+    base, mark, query = url.partition("?")
+    kept: list[str] = []
+    schema = DEFAULT_SCHEMA
+    secrets = _passwords(base)
+    for part in query.split("&") if mark else ():
+        name, _, value = part.partition("=")
+        if name == "schema":
+            schema = unquote_plus(value)
+            continue
+        if name in _SECRETS:
+            secrets += [value, unquote(value)]
+        kept.append(part)
+    if not schema or len(schema.encode()) > _LONGEST_SCHEMA or "\0" in schema or schema.startswith("pg_"):
+        raise StoreUnavailableError(
+            shown, f"schema={schema} is no name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
+        )
+    conninfo = f"{base}?{'&'.join(kept)}" if kept else base
+    secrets = sorted({each for each in secrets if each}, key=len, reverse=True)
+    return PostgresAddress(conninfo=conninfo, schema=schema, shown=shown, secrets=tuple(secrets))
+
+
+def _passwords(base: str) -> list[str]:
+    """Return the passwords between `:` and `@`, as they are written and as they are meant."""
+    found = re.search(r"://[^:@]*:(.*)@", base, re.DOTALL)
+    return [found[1], unquote(found[1])] if found else []
+
+
+def hidden(address: str) -> str:
+    """Return an address with stars for its passwords."""
+    base, mark, query = address.partition("?")
+    base = re.sub(r"(://[^:@]*:)(.*)@", r"\1***@", base, flags=re.DOTALL)
+    return base + mark + re.sub(r"((?:ssl)?password=)[^&]*", r"\1***", query)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -1,0 +1,30 @@
+"""One hop to a thread: how a store that blocks is awaited.
+
+The room exists so that all SQL stores treat a cancelled caller alike. It awaits threads of the store's own (asyncio's
+bridge to concurrent.futures) instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while
+the transaction is still running. It knows no database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+
+T = TypeVar("T")
+
+
+async def hop(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
+    """Return what `work` returns on one of these threads.
+
+    A caller that is cancelled before it begins has done nothing. After that `finish` lets him go when the work is over, so
+    that he knows where he stands; without it he is let go at once, and the work ends by itself.
+    """
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    with anyio.CancelScope(shield=finish):
+        result = await asyncio.wrap_future(threads.submit(work))
+    return result  # noqa: RET504 (a scope may swallow, says its type)

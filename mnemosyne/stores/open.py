@@ -1,0 +1,47 @@
+"""One door to all stores: an address picks the store.
+
+The room exists so that a host, a configuration file and the command line open stores alike. The stores themselves never
+import one another; PostgreSQL's driver is imported when an address names it, never before.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.protocols import Store
+from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store
+from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite import SqliteStore
+
+
+def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
+    """Return the store that an address names, opened for one tenant; nothing is read or made before its first call.
+
+    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:///DIR` (JSON files), `memory:`, and
+    `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`). None: the folder
+    `.jacquard`. With `create` false a store that is not there is refused at the first call. StoreUnavailableError for an
+    address of no known form, and for PostgreSQL without its driver; a password is never shown.
+    """
+    return store_at(locate_store(address, tenant), tenant=tenant, create=create)
+
+
+def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
+    """Return the store of a location, as `open_store` does."""
+    if location.postgres is not None:
+        if find_spec("psycopg") is None:
+            raise StoreUnavailableError(
+                location.shown, "PostgreSQL needs its driver: pip install 'jacquard-context[postgres]'"
+            )
+        store: Store = import_module("mnemosyne.stores.postgres").PostgresStore(
+            location.postgres, tenant=tenant, create=create
+        )
+        return store
+    if location.database is None:
+        return MemoryStore(tenant)
+    if location.kind == "file":
+        return FileStore(location.database, tenant, create=create)
+    return SqliteStore(location.database, tenant=tenant, create=create)
