@@ -131,12 +131,74 @@ def test_a_played_session_goes_out_and_comes_back_without_loss(run, tmp_path):
     again = json.loads(run("doc", "export", "demo", "--store", "two").stdout)
     assert again == data
     told = json.loads(run("doc", "import", "demo.json", "--store", "one", "--json").stdout)
-    assert told["branch_id"] == "main"
+    assert (told["branch_id"], told["left_out"]) == ("main", [])
     assert json.loads(run("doc", "export", "demo", "--store", "one").stdout) == data
     run("doc", "import", "demo.json", "--store", "two", "--session", "other")
     other = json.loads(run("doc", "export", "other", "--store", "two").stdout)
     assert other["session"]["session_id"] == "other"
     assert other["session"]["messages"] == session["messages"]
+
+
+def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path):
+    """A played story: a state that was changed, an action, a fork, a reply that is waited for."""
+
+    async def play():
+        async with open_workshop(tmp_path / "one", world=FOREST / "zh", embedder="none") as workshop:
+            await workshop.ensure_session("demo")
+            engine = workshop.engine
+            await engine.prepare_turn("demo", "我把两枚金币给铁匠。")
+            reply = '<content>他收下了。</content><state_update>[["SUB", "hero.gold", 2]]</state_update>'
+            done = await engine.commit_assistant_message("demo", reply)
+            assert done.refused is None
+            await workshop.store.fork("demo", "p040", "other")
+            await engine.prepare_turn("demo", "我一个人走。")
+            await engine.commit_assistant_message("demo", "<content>雾合上了。</content>")
+            await engine.prepare_turn("demo", "往哪边?")
+
+    anyio.run(play)
+    run("doc", "export", "demo", "--store", "one", "--out", "demo.json")
+    run("doc", "validate", "demo.json")
+    run("doc", "import", "demo.json", "--store", "two")
+    again = run("doc", "export", "demo", "--store", "two").stdout
+    assert json.loads(again) == json.loads(Path("demo.json").read_text(encoding="utf-8"))
+    for args in (
+        ("history", "--limit", 99),
+        ("state", "--branch", "main"),
+        ("state", "--branch", "other"),
+        ("explain",),
+    ):
+        here, there = (run(args[0], "--session", "demo", *args[1:], "--json", "--store", s) for s in ("one", "two"))
+        if args[0] == "history":
+            mine, theirs = (json.loads(each.stdout) for each in (here, there))
+            assert mine["turns"] == theirs["turns"]
+            continue
+        assert here.stdout == there.stdout
+    commit = run("commit", "--session", "demo", "--store", "two", "--text", "<content>往东。</content>")
+    assert "committed turn t000042" in commit.stderr
+    linear = run("doc", "export", "demo", "--store", "one", "--linear")
+    assert "turn_tree" not in json.loads(linear.stdout)
+    assert "left out: the state of the world; 1 other branch; " in linear.stderr
+    data = json.loads(again)
+    data["turn_tree"]["turns"][3]["parent_id"] = "gone"
+    Path("bad.json").write_text(json.dumps(data), encoding="utf-8")
+    told = run("doc", "validate", "bad.json", code=1).stderr
+    assert "turn_tree.turns[3].parent_id: turn 'p004' at depth 4 does not follow 'gone'" in told
+    assert "turn_tree.turns[3]" in run("doc", "import", "bad.json", "--store", "three", code=1).stderr
+
+
+def test_an_address_leads_back_to_what_it_names(run):
+    turn = json.loads(
+        run(
+            *("weave", "--world", FOREST / "en", "--session", "g", "--embedder", "none", "--json"),
+            *("--input", "Is that the key that opens the temple?"),
+        ).stdout
+    )
+    for item in turn["package"]["evidence"]:
+        named = json.loads(run("source", item["source_uri"]).stdout)
+        assert named["entry_id"] == item["id"]
+        assert named["text"].startswith(item["snippet"][:40])
+    assert json.loads(run("source", "mnemosyne://session:g/turn/p001").stdout)["turn_id"] == "p001"
+    assert "nothing is there under this name" in run("source", "mnemosyne://session:g/event/gone", code=1).stderr
 
 
 @pytest.mark.parametrize("name", ["full", "smallest"])

@@ -32,6 +32,7 @@ for command in (
     sessions.switch,
     sessions.explain,
     documents.schema,
+    documents.source,
 ):
     app.command()(command)
 app.command("import")(packs.import_)

@@ -1,4 +1,4 @@
-"""`schema` and `doc`: published schemas; session documents checked, written out, brought in and brought up to date."""
+"""`schema`, `source`, `doc`: published schemas, what an address names, session documents in and out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +14,16 @@ import typer
 
 from jacquard.build import open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, BranchOption, JsonOption, StoreOption, fail, print_json, run, say, show
+from mnemosyne import codec
+from mnemosyne.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
 from mnemosyne.document_fault import Severity
-from mnemosyne.document_json import document_faults, document_from_json, document_to_json
+from mnemosyne.document_json import document_from_json, document_to_json, read_document
 from mnemosyne.document_schema import package_schema, schema_text, session_schema
-from mnemosyne.errors import CodecError, SchemaValidationError, SessionNotFoundError
+from mnemosyne.errors import CodecError, SchemaValidationError
 from mnemosyne.json_text import json_text, parse_json
 from mnemosyne.migrate import migrate as migrate_document
 from mnemosyne.schema.document import SessionDocument
+from mnemosyne.uris import resolve_uri
 from mnemosyne.world import publish
 
 doc = typer.Typer(
@@ -62,12 +64,27 @@ def schema(
     sys.stdout.flush()
 
 
+def source(
+    uri: Annotated[str, typer.Argument(metavar="URI", help="An address, as in `mnemosyne://session:demo/turn/p001`.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Print what a `source_uri` names, whole, as JSON: an entry of memory or a turn."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            print_json(codec.to_plain(await resolve_uri(workshop.store, uri)))
+
+    run(work)
+
+
 @doc.command()
 def validate(file: FileArgument, as_json: JsonOption = False) -> None:
     """Check a session document; every fault is told at once with its path. Warnings do not fail."""
 
     async def work() -> None:
-        faults = document_faults(_read(file))
+        document, faults = read_document(_read(file))
+        if document is not None:
+            faults = (*faults, *tree_faults(document))
         errors = [str(fault) for fault in faults if fault.severity is Severity.ERROR]
         warnings = [str(fault) for fault in faults if fault.severity is Severity.WARNING]
         if as_json:
@@ -89,17 +106,21 @@ def validate(file: FileArgument, as_json: JsonOption = False) -> None:
 def export(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session to write out.")],
     branch: BranchOption = None,
+    linear: Annotated[
+        bool, typer.Option("--linear", help="Only what the specification has a place for; says what that leaves out.")
+    ] = False,
     out: OutOption = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Write a session, as its branch tells it, as one document."""
+    """Write a session as one document: as its branch tells it, and with its whole turn tree in the field `turn_tree`."""
 
     async def work() -> None:
         async with open_workshop(store, embedder="none") as workshop:
-            document = await workshop.store.get_session(session, branch_id=branch)
-        if document is None:
-            raise SessionNotFoundError(session)
+            document = await export_session(workshop.store, session, branch_id=branch, linear=linear)
+            missing = beyond_the_line(await read_tree(workshop.store, session, branch)) if linear else ()
         _write(document_to_json(document), out)
+        if missing:
+            say(f"left out: {'; '.join(missing)}. Without --linear they are written too.", "yellow")
 
     run(work)
 
@@ -118,17 +139,18 @@ def import_(
 
     async def work() -> None:
         document = _named(file, lambda: document_from_json(_read(file)))
-        if session is not None:
-            document = replace(document, session=replace(document.session, session_id=session))
-        name = document.session.session_id
         async with open_workshop(store, embedder="none") as workshop:
-            result = await workshop.store.put_session(name, document)
-            head = await workshop.store.head(name)
+            try:
+                done = await import_session(workshop.store, document, session_id=session)
+            except SchemaValidationError as error:
+                raise _no_document(file, error) from None
         if as_json:
-            print_json({"session_id": name, "version": result.version, "branch_id": head.branch_id})
-        else:
-            messages = _counted(len(document.session.messages), "message")
-            show(f"Session {name} holds {messages} on branch {head.branch_id} (version {result.version}).")
+            print_json(codec.to_plain(done))
+            return
+        messages = _counted(len(document.session.messages), "message")
+        show(f"Session {done.session_id} holds {messages} on branch {done.branch_id} (version {done.version}).")
+        for line in done.left_out:
+            say(line, "yellow")
 
     run(work)
 
@@ -156,7 +178,11 @@ def _named(file: Path, work: Callable[[], SessionDocument]) -> SessionDocument:
     try:
         return work()
     except SchemaValidationError as error:
-        raise CodecError("\n".join([f"{file} is no session document:", *error.faults])) from None
+        raise _no_document(file, error) from None
+
+
+def _no_document(file: Path, error: SchemaValidationError) -> CodecError:
+    return CodecError("\n".join([f"{file} is no session document:", *error.faults]))
 
 
 def _counted(number: int, what: str) -> str:

@@ -1,0 +1,329 @@
+"""A whole session as one document and back: what the document tells in a line, and the turn tree beside it.
+
+The room exists because session document 1.0 is a line (seed 001): it has no place for branches, state, plans, receipts and
+memories of consolidation. An export writes these into one more field of the document, `turn_tree`, which every other reader
+keeps as an unknown field; an import builds the tree again through the Store's own methods. It knows the Store by its
+protocol only.
+
+Not in a document, and said in the docs: lore (it is the world pack's), turns that were abandoned before a reply came,
+summaries that a newer one of the same branch has replaced, late results of Stream B, audit records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.codec import from_plain, to_plain
+from mnemosyne.document_fault import Fault, raise_errors
+from mnemosyne.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
+from mnemosyne.patch import apply_patch
+from mnemosyne.protocols import Store
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
+from mnemosyne.schema.record import PathSummary, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.session import SessionHead
+
+TREE = "turn_tree"
+"""The field of a document that holds the tree."""
+
+TREE_FORMAT = 1
+MAIN_BRANCH = "main"
+_LIVED = (Chain.NARRATIVE, Chain.EVENT)
+_ALL = 1_000_000_000
+_BATCH = 1000
+_NOTHING_SAID = "nothing was said on this branch yet, and a document needs one message at least; name another branch"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TreeBranch:
+    """A branch and the turn that it was opened after (None = before the first)."""
+
+    branch_id: str
+    after: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnTree:
+    """Everything of a session that a line of messages does not tell.
+
+    `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
+    `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
+    prepared turns that wait for a reply, `summaries` the newest of each branch.
+    """
+
+    format: int
+    world_id: str
+    told: str
+    active: str
+    locale: str = ""
+    created_at: datetime | None = None
+    state: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    branches: tuple[TreeBranch, ...] = ()
+    turns: tuple[TurnRecord, ...] = ()
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
+    entries: tuple[MemoryEntry, ...] = ()
+    summaries: tuple[PathSummary, ...] = ()
+    pending: tuple[TurnRecord, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored:
+    """What an import did. `left_out` says what of the document could not be written, one sentence each."""
+
+    session_id: str
+    branch_id: str
+    version: int
+    turns: int
+    left_out: tuple[str, ...] = ()
+
+
+async def export_session(
+    store: Store, session_id: str, *, branch_id: str | None = None, linear: bool = False
+) -> SessionDocument:
+    """Return a session as one document, told along `branch_id` (None: the active one), with its turn tree unless `linear`.
+
+    A session that is one line without a world (a document that was imported) has no tree to tell of and gets none.
+    Raises SessionNotFoundError, BranchNotFoundError; SchemaValidationError when nothing was said on the branch yet, for a
+    document holds one message at least (seed 001 section 4.1).
+    """
+    document = await store.get_session(session_id, branch_id=branch_id)
+    if document is None:
+        raise SessionNotFoundError(session_id)
+    if not document.session.messages:
+        raise SchemaValidationError((f"session.messages: {_NOTHING_SAID}",))
+    extra = {name: value for name, value in document.extra.items() if name != TREE}
+    if not linear:
+        locale = document.meta.locale if document.meta is not None else ""
+        created = document.meta.created_at if document.meta is not None else None
+        tree = await read_tree(store, session_id, branch_id)
+        if tree.world_id or len(tree.turns) > 1 or beyond_the_line(tree):
+            extra[TREE] = to_plain(replace(tree, locale=locale, created_at=created))
+    return replace(document, extra=extra)
+
+
+async def read_tree(store: Store, session_id: str, branch_id: str | None = None) -> TurnTree:
+    """Return the turn tree of a session, told along `branch_id`; SessionNotFoundError, BranchNotFoundError."""
+    told = await store.head(session_id, branch_id)
+    heads = await store.branches(session_id)
+    paths = {head.branch_id: await store.turns(session_id, limit=_ALL, branch_id=head.branch_id) for head in heads}
+    turns = {turn.turn_id: turn for path in paths.values() for turn in path}
+    whole = [await store.turn(session_id, turn_id) for turn_id in turns]
+    states: dict[str, Mapping[str, Any]] = {}
+    for head in heads:
+        states.update(await _unexplained_states(store, head, paths[head.branch_id]))
+    summaries, pending = [], []
+    for head in heads:
+        window = await store.window(session_id, message_limit=1, branch_id=head.branch_id)
+        summaries += [window.summary] if window.summary is not None else []
+        pending += [window.pending] if window.pending is not None else []
+    return TurnTree(
+        format=TREE_FORMAT,
+        world_id=told.world_id,
+        told=told.branch_id,
+        active=heads[0].branch_id,
+        state=await store.state_at(session_id, None),
+        branches=_ordered(heads, paths),
+        turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
+        states=states,
+        entries=await _entries(store, session_id),
+        summaries=tuple({summary.turn_id: summary for summary in summaries}.values()),
+        pending=tuple(pending),
+    )
+
+
+async def _unexplained_states(
+    store: Store, head: SessionHead, path: Sequence[TurnRecord]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the states of a path to which its ops do not lead, each by its turn; most paths have none."""
+    session_id = head.session_id
+    state: Mapping[str, Any] = await store.state_at(session_id, None)
+    if apply_patch(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
+        return {}
+    states: dict[str, Mapping[str, Any]] = {}
+    for turn in path:
+        state = apply_patch(state, turn.ops)
+        found = await store.state_at(session_id, turn.turn_id)
+        if state != found:
+            states[turn.turn_id] = state = dict(found)
+    return states
+
+
+def _ordered(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
+    """Return the branches, each after the one that it was opened from."""
+    made = []
+    for head in heads:
+        before = [turn for turn in paths[head.branch_id] if turn.branch_id != head.branch_id]
+        made.append(
+            (len(head.lineage), TreeBranch(branch_id=head.branch_id, after=before[-1].turn_id if before else None))
+        )
+    made.sort(key=lambda each: (each[1].branch_id != MAIN_BRANCH, each[0], each[1].branch_id))
+    return tuple(branch for _, branch in made)
+
+
+async def _entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...]:
+    found: list[MemoryEntry] = []
+    for chain in _LIVED:
+        sequence = 0
+        while batch := await store.entries_after(session_scope(session_id), chain, sequence, _BATCH):
+            found += [each.entry for each in batch if not each.deleted]
+            sequence = batch[-1].sequence
+    return tuple(found)
+
+
+def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
+    """Return what of a session its line of messages does not hold, one phrase each; empty when it holds all."""
+    changes = sum(bool(turn.ops) for turn in tree.turns)
+    papers = sum(turn.receipt is not None for turn in tree.turns)
+    counts = (
+        (len(tree.branches) - 1, "other branch", "other branches"),
+        (len(tree.entries), "memory of the narrative and event chains", "memories of the narrative and event chains"),
+        (changes, "turn that changed the state", "turns that changed the state"),
+        (papers, "prompt with its receipt", "prompts with their receipts"),
+        (len(tree.pending), "turn that waits for a reply", "turns that wait for a reply"),
+    )
+    told = tuple(f"{number} {one if number == 1 else many}" for number, one, many in counts if number > 0)
+    return (*(["the state of the world"] if tree.state else []), *told)
+
+
+def tree_faults(document: SessionDocument) -> tuple[Fault, ...]:
+    """Return everything that is wrong with the turn tree of a document; a document without one has no fault."""
+    return _read(document)[1]
+
+
+def _read(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]]:
+    told = document.extra.get(TREE)
+    if told is None:
+        return None, ()
+    if isinstance(told, Mapping) and isinstance(told.get("format"), int) and told["format"] > TREE_FORMAT:
+        what = f"is {told['format']}, written by a newer release; this one reads {TREE_FORMAT}"
+        return None, (Fault(path=f"{TREE}.format", what=what, code="version"),)
+    try:
+        tree = from_plain(told, TurnTree)
+    except CodecError as error:
+        return None, (Fault(path=TREE, what=str(error), code="kind"),)
+    return tree, _faults(tree)
+
+
+def _faults(tree: TurnTree) -> tuple[Fault, ...]:
+    faults = []
+    branches = {branch.branch_id for branch in tree.branches}
+    depths: dict[str | None, int] = {None: 0}
+    for place, turn in enumerate(tree.turns):
+        where = f"{TREE}.turns[{place}]"
+        if turn.parent_id not in depths or turn.depth != depths[turn.parent_id] + 1:
+            what = (
+                f"turn {turn.turn_id!r} at depth {turn.depth} does not follow {turn.parent_id!r}, or stands before it"
+            )
+            faults.append(Fault(path=f"{where}.parent_id", what=what, code="dangling"))
+        if turn.turn_id in depths:
+            faults.append(Fault(path=f"{where}.turn_id", what=f"{turn.turn_id!r} stands there twice", code="duplicate"))
+        if turn.branch_id not in branches:
+            faults.append(
+                Fault(path=f"{where}.branch_id", what=f"there is no branch {turn.branch_id!r}", code="dangling")
+            )
+        depths[turn.turn_id] = turn.depth
+    for place, branch in enumerate(tree.branches):
+        if branch.after not in depths:
+            what = f"there is no turn {branch.after!r}"
+            faults.append(Fault(path=f"{TREE}.branches[{place}].after", what=what, code="dangling"))
+    for name, branch_id in (("told", tree.told), ("active", tree.active)):
+        if branch_id not in branches:
+            faults.append(Fault(path=f"{TREE}.{name}", what=f"there is no branch {branch_id!r}", code="dangling"))
+    places = [(f"entries[{n}]", each.turn_id) for n, each in enumerate(tree.entries)]
+    places += [(f"summaries[{n}]", each.turn_id) for n, each in enumerate(tree.summaries)]
+    for where, turn_id in places:
+        if turn_id not in depths:
+            faults.append(Fault(path=f"{TREE}.{where}.turn_id", what=f"there is no turn {turn_id!r}", code="dangling"))
+    return tuple(faults)
+
+
+async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> Restored:
+    """Write a document to a store, its turn tree with it, under `session_id` (None: the one that it names).
+
+    A session that is not there, or that holds only turns of this tree (an import that was broken off), gets the whole
+    tree. One that has been played on gets the document's line alone: what it said otherwise stays as a branch. Raises
+    SchemaValidationError with every fault of the tree; then nothing was written.
+    """
+    name = session_id or document.session.session_id
+    tree, faults = _read(document)
+    raise_errors(faults)
+    bare = replace(
+        document,
+        session=replace(document.session, session_id=name),
+        extra={key: value for key, value in document.extra.items() if key != TREE},
+    )
+    left_out: tuple[str, ...] = ()
+    if tree is not None and not await _begin(store, name, tree):
+        left_out = ("The turn tree was left out: the session is there already and has turns of its own.",)
+        tree = None
+    if tree is None:
+        result = await store.put_session(name, bare)
+        head = await store.head(name)
+        return Restored(
+            session_id=name, branch_id=head.branch_id, version=result.version, turns=head.depth, left_out=left_out
+        )
+    await _grow(store, name, tree)
+    await store.switch(name, tree.told)
+    await store.put_session(name, bare)
+    for turn in tree.pending:
+        head = await store.head(name, turn.branch_id)
+        await store.save_prepared(replace(turn, session_id=name), expected_version=head.version)
+    head = await store.switch(name, tree.active)
+    return Restored(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
+
+
+async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
+    """Make the session, or say whether the one that is there is a part of this tree."""
+    start = SessionStart(
+        session_id=name,
+        world_id=tree.world_id,
+        locale=tree.locale,
+        state=tree.state,
+        entries=tuple(_of(name, entry) for entry in tree.entries if entry.turn_id is None),
+        at=tree.created_at,
+    )
+    try:
+        await store.create_session(start)
+    except SessionExistsError:
+        ours = {(turn.turn_id, turn.branch_id, turn.depth) for turn in tree.turns}
+        for head in await store.branches(name):
+            path = await store.turns(name, limit=_ALL, branch_id=head.branch_id)
+            if head.world_id != tree.world_id or not {(t.turn_id, t.branch_id, t.depth) for t in path} <= ours:
+                return False
+    return True
+
+
+async def _grow(store: Store, name: str, tree: TurnTree) -> None:
+    """Write branches, turns, memories and summaries; what is there already is passed over."""
+    known = {head.branch_id for head in await store.branches(name)}
+    waiting = list(tree.branches)
+    grown: set[str | None] = {None}
+    while waiting:
+        ready = next((branch for branch in waiting if branch.after in grown), waiting[0])
+        waiting.remove(ready)
+        if ready.branch_id not in known:
+            await store.fork(name, ready.after, ready.branch_id)
+        for turn in tree.turns:
+            if turn.branch_id == ready.branch_id:
+                await _write_turn(store, replace(turn, session_id=name), tree.states.get(turn.turn_id))
+                grown.add(turn.turn_id)
+    placed = [_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
+    await store.append_entries(name, placed)
+    for summary in tree.summaries:
+        await store.save_summary(name, summary)
+
+
+async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] | None) -> None:
+    head = await store.head(turn.session_id, turn.branch_id)
+    if turn.depth <= head.depth:
+        return
+    saved = await store.save_prepared(replace(turn, ops=(), report=None), expected_version=head.version)
+    commit = TurnCommit(turn_id=turn.turn_id, messages=(), ops=turn.ops, state=state, report=turn.report)
+    await store.commit_turn(turn.session_id, commit, expected_version=saved.version)
+
+
+def _of(name: str, entry: MemoryEntry) -> MemoryEntry:
+    return replace(entry, scope=session_scope(name))
