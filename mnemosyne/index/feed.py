@@ -124,8 +124,7 @@ class IndexFeeder:
             rebuilt = known is None or bool(self._index.faults())
             if rebuilt:
                 await self._index.drop(scope)
-                self._talks.pop(scope, None)
-                self._lacking.pop(scope, None)
+                self.forget(scope)
         fed = await self.feed(scope, progress=progress)
         filled = fed if fed.fault else await self.fill_vectors(scope, progress)
         await self._index.settle()
@@ -136,6 +135,12 @@ class IndexFeeder:
             rebuilt=rebuilt and not anew,
             fault=fed.fault or filled.fault or "; ".join(self._index.faults()),
         )
+
+    def forget(self, scope: str) -> None:
+        """Drop what is remembered of a scope beside the index: texts, vectors, the end of its talk."""
+        self._talks.pop(scope, None)
+        self._lacking.pop(scope, None)
+        self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
 
     def _lock(self, scope: str) -> anyio.Lock:
         return self._locks.setdefault(scope, anyio.Lock())

@@ -90,6 +90,7 @@ class HybridRetriever:
 
     async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
         """Bring the index of a scope to what the store holds, whatever state it is in; see `IndexFeeder.restore`."""
+        self._preview.cache_clear()
         return await self._feeder.restore(scope, anew=anew, progress=progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:

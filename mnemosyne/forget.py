@@ -1,0 +1,318 @@
+"""Forgetting everywhere, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
+
+The room exists because a store can only clean itself: an index keeps words of a message in the rows of its neighbours, a
+vault keeps what redaction took out, a retriever remembers what it embedded. It knows all of them by protocol. Order: what
+can be made again goes first and once more at the end, so that an erasure that was stopped is finished by asking again.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.words import tokens
+from mnemosyne.protocols import Index, OriginalVault, Store
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome
+from mnemosyne.schema.evidence import SourceKind
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.scrub import is_telling, spellings, subject_of
+
+MOST_TEXTS = 256
+"""So many texts are searched for at most; of more, the longest and those spread evenly over the rest."""
+
+_END_CHARS = 40
+_WORD_RUN = 6
+_LONGEST = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a memory lies. `restore` builds a scope of the index again from the store (else it is only dropped). `folders`
+    and files in them are searched for what must be gone; `caches` are called to forget what is held in memory.
+    """
+
+    store: Store
+    index: Index | None = None
+    restore: Callable[[str], Awaitable[object]] | None = None
+    vault: OriginalVault | None = None
+    folders: tuple[Path, ...] = ()
+    caches: tuple[Callable[[], None], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErasurePlan:
+    """What an erasure would come to, without doing it.
+
+    `kind`: user, session or evidence. `whole`: sessions that go whole; `touched`: others in which something goes. `messages`
+    and `evidences` count what goes itself, `places` are the rows of the store where a text of it stands, `originals` how
+    many lie in the vault. `texts` are for the caller's eyes only.
+    """
+
+    kind: str
+    whole: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    messages: int = 0
+    evidences: int = 0
+    originals: int = 0
+    places: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """What a search after the erasure found. `texts` and `files`: how many were searched for and through.
+
+    `places` are rows of the store, `found_files` files in which something still stands: both empty when all is gone.
+    `elsewhere` counts texts that others said too, in sessions that stay; files cannot be searched for those.
+    """
+
+    texts: int = 0
+    files: int = 0
+    elsewhere: int = 0
+    places: tuple[str, ...] = ()
+    found_files: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found."""
+        return not self.places and not self.found_files
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forgotten:
+    """What was forgotten, and the proof. `scopes` were dropped from the index, `faults` say what of it could not be."""
+
+    plan: ErasurePlan
+    outcome: ErasureOutcome
+    originals: int = 0
+    scopes: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    proof: Proof = field(default_factory=Proof)
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it is gone and proved to be."""
+        return self.proof.holds and not self.faults
+
+
+async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
+    """Return what an erasure would come to; nothing is changed. ValueError unless it is about one thing."""
+    kind, _ = subject_of(erasure)
+    store = place.store
+    sessions = await store.sessions() if erasure.session_id is None else (str(erasure.session_id),)
+    whole, touched, texts = list[str](), list[str](), dict[str, None]()
+    messages = evidences = 0
+    for session_id in sessions:
+        documents = await _documents(store, session_id)
+        if not documents:
+            continue
+        mine = kind == "session" or (kind == "user" and _owner(documents[0]) == erasure.user_id)
+        said = _said(documents, erasure, whole=mine)
+        cited = _cited(documents, erasure, whole=mine)
+        if not mine and not said and not cited:
+            continue
+        (whole if mine else touched).append(session_id)
+        messages, evidences = messages + len(said), evidences + len(cited)
+        texts.update(dict.fromkeys((*said.values(), *cited.values())))
+    sought = tuple(text for text in texts if text.strip() and text != ERASED)
+    plan = ErasurePlan(
+        kind=kind,
+        whole=tuple(whole),
+        touched=tuple(touched),
+        messages=messages,
+        evidences=evidences,
+        texts=sought,
+        places=await store.occurrences([text for text in _some(sought) if is_telling(text)]),
+    )
+    if place.vault is None:
+        return plan
+    return replace(plan, originals=await place.vault.count(**_in_vault(erasure, plan)))
+
+
+async def forget(place: Place, erasure: Erasure) -> Forgotten:
+    """Forget everywhere, leave an audit record in the store, and search for what should be gone.
+
+    Asked again after it was stopped half way, it finishes. StoreError from the store; an index that cannot be cleaned is
+    named in `faults`, and the proof shows what of it is left.
+    """
+    plan = await plan_erasure(place, erasure)
+    named = () if erasure.session_id is None else (erasure.session_id,)
+    scopes = tuple(session_scope(name) for name in dict.fromkeys((*plan.whole, *plan.touched, *named)))
+    originals = 0 if place.vault is None else await place.vault.drop(**_in_vault(erasure, plan))
+    await _drop(place, scopes)
+    outcome = await place.store.erase(erasure)
+    for clear in place.caches:
+        clear()
+    scopes = tuple(dict.fromkeys((*scopes, *outcome.entry_ids, *map(session_scope, outcome.sessions))))
+    faults = await _drop(place, scopes)
+    if place.restore is not None and not faults:
+        for scope in scopes:
+            await place.restore(scope)
+    proof = await prove(place, (*plan.texts, *outcome.texts), outcome.sessions, common=outcome.texts)
+    return Forgotten(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
+
+
+async def prove(
+    place: Place, texts: Sequence[str], sessions: Sequence[str] = (), *, common: Sequence[str] | None = None
+) -> Proof:
+    """Search store and files for texts that should be gone, and the store for sessions that should be.
+
+    `common`: texts that must stand nowhere at all; another one that stands in a session that stays was said there too,
+    and is only counted.
+    """
+    store = place.store
+    sought = _some([text for text in dict.fromkeys(texts) if is_telling(text)])
+    must = sought if common is None else [text for text in sought if text in set(common)]
+    found = list(await store.occurrences([*must, *sessions]))
+    gone = await _gone(store, sought)
+    if len(gone) < len(sought):
+        others = await store.occurrences([text for text in sought if text not in gone])
+        found += [each for each in others if any(f"/{name}/" in f"{each}/" for name in sessions)]
+    ends = await _gone(store, [end for text in sought if text in gone for end in _ends(text)])
+    needles = [form for text in sought if text in gone for form in forms_on_disk(text)]
+    needles += [form for end in ends for form in forms_on_disk(end)]
+    files, hits = await to_thread.run_sync(_search_files, place.folders, tuple(dict.fromkeys(needles)))
+    return Proof(
+        texts=len(sought) + len(sessions),
+        files=files,
+        elsewhere=len(sought) - len(gone),
+        places=tuple(sorted(set(found))),
+        found_files=hits,
+    )
+
+
+async def _gone(store: Store, texts: Sequence[str]) -> frozenset[str]:
+    """Return those of the texts that stand nowhere in the store."""
+    if not await store.occurrences(texts):
+        return frozenset(texts)
+    if len(texts) < 2:
+        return frozenset()
+    middle = len(texts) // 2
+    return await _gone(store, texts[:middle]) | await _gone(store, texts[middle:])
+
+
+async def _drop(place: Place, scopes: Sequence[str]) -> tuple[str, ...]:
+    """Remove scopes from the index, old versions of their tables too; returns what could not be done."""
+    faults: list[str] = []
+    for scope in scopes if place.index is not None else ():
+        try:
+            await place.index.drop(scope) if place.index is not None else None
+        except IndexUnavailableError as error:
+            faults.append(str(error))
+    return tuple(faults)
+
+
+def _in_vault(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
+    """Return whose originals go: of sessions that go whole, of the evidence, and any that hold a text that goes."""
+    telling = [text for text in plan.texts if is_telling(text)]
+    if plan.kind == "evidence":
+        return {"session_ids": (str(erasure.session_id),), "evidence_ids": erasure.evidence_ids}
+    names = plan.whole if erasure.session_id is None else (erasure.session_id,)
+    return {"session_ids": names, "texts": telling if plan.kind == "user" else ()}
+
+
+async def _documents(store: Store, session_id: str) -> list[SessionDocument]:
+    """Return a session as each of its branches tells it, the active one first; none where it is not there."""
+    first = await store.get_session(session_id)
+    if first is None:
+        return []
+    others = [head.branch_id for head in await store.branches(session_id)][1:]
+    told = [await store.get_session(session_id, branch_id=branch_id) for branch_id in others]
+    return [first, *(document for document in told if document is not None)]
+
+
+def _owner(document: SessionDocument) -> str | None:
+    actor = document.meta.actor if document.meta is not None else None
+    return actor.user_id if actor is not None else None
+
+
+def _said(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
+    """Return the messages that go, by id."""
+    if erasure.evidence_ids:
+        return {}
+    said = [message for document in documents for message in document.session.messages]
+    return {
+        message.message_id or f"{place}": message.content
+        for place, message in enumerate(said)
+        if whole or _wrote(message, erasure.user_id)
+    }
+
+
+def _wrote(message: Message, user_id: str | None) -> bool:
+    author = message.author
+    return author is not None and author.kind is AuthorKind.USER and author.id == user_id
+
+
+def _cited(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
+    """Return the evidences that go, by id; what was taken from memory is not the session's own text."""
+    found = documents[0].evidences
+    if whole:
+        return {
+            name: each.content
+            for name, each in found.items()
+            if each.trust is not Trust.AUTHORED or each.source.kind is not SourceKind.RAG
+        }
+    return {name: found[name].content for name in erasure.evidence_ids if name in found}
+
+
+def _some(texts: Sequence[str]) -> list[str]:
+    """Return at most MOST_TEXTS of the texts: the longest, which tell most, and others spread over the rest."""
+    if len(texts) <= MOST_TEXTS:
+        return list(texts)
+    longest = sorted(texts, key=len, reverse=True)[:_LONGEST]
+    step = len(texts) / (MOST_TEXTS - _LONGEST)
+    spread = [texts[int(place * step)] for place in range(MOST_TEXTS - _LONGEST)]
+    return list(dict.fromkeys((*longest, *spread)))
+
+
+def _search_files(folders: Sequence[Path], needles: Sequence[bytes]) -> tuple[int, tuple[str, ...]]:
+    """Return how many files were read, and those in which one of the needles stands."""
+    read, hits = 0, list[str]()
+    for file in _files(folders):
+        read += 1
+        if needles and _holds(file, needles):
+            hits.append(str(file))
+    return read, tuple(hits)
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if folder.is_file():
+            yield folder
+        elif folder.is_dir():
+            yield from sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+
+
+def _ends(text: str) -> tuple[str, ...]:
+    """Return the two ends of a long text: a preview that was cut holds one of them."""
+    plain = text.strip()
+    return (plain[:_END_CHARS], plain[-_END_CHARS:]) if len(plain) > 2 * _END_CHARS else ()
+
+
+def forms_on_disk(text: str) -> Iterator[bytes]:
+    """Yield the bytes that a text may have left in a file.
+
+    As it is, XML-escaped, JSON-escaped; and as an index keeps it, a run of lower-case stemmed words.
+    """
+    plain = text.strip()
+    for form in spellings(plain):
+        for written in (form, json.dumps(form, ensure_ascii=False)[1:-1], json.dumps(form)[1:-1]):
+            yield written.encode("utf-8", "surrogatepass")
+    words = tokens(plain)
+    if len(words) >= _WORD_RUN:
+        yield " ".join(words).encode("utf-8", "surrogatepass")
+
+
+def _holds(file: Path, needles: Sequence[bytes]) -> bool:
+    if file.stat().st_size == 0:
+        return False
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return any(data.find(needle) >= 0 for needle in needles)
