@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import documents, packs, sessions, templates, turns
+from jacquard.cli import documents, index, packs, sessions, templates, turns
 
 app = typer.Typer(
     name="jacquard",
@@ -36,6 +36,7 @@ for command in (
 ):
     app.command()(command)
 app.command("import")(packs.import_)
+app.command()(index.reindex)
 app.add_typer(documents.doc)
 app.add_typer(templates.template)
 

@@ -31,11 +31,17 @@ class Talk:
         self._ends: dict[str | None, list[SequencedEntry]] = {}
 
     def follow(self, page: Sequence[SequencedEntry]) -> list[Linked]:
-        """Take in what was written next; returns it with its neighbours, and before it the messages it adds one to."""
-        removed = [item for item in page if item.deleted]
+        """Take in what was written next; returns it with its neighbours, and before it the messages it adds one to.
+
+        Of several words on one id the last counts; what is removed lends no word to what follows.
+        """
+        last = {item.entry.entry_id: item for item in page}
+        removed = [item for item in last.values() if item.deleted]
+        for branch_id, ends in self._ends.items():
+            self._ends[branch_id] = [item for item in ends if item.entry.entry_id not in last]
         written: dict[str | None, list[SequencedEntry]] = {}
         for item in page:
-            if not item.deleted:
+            if item is last[item.entry.entry_id] and not item.deleted:
                 written.setdefault(item.entry.branch_id, []).append(item)
         found = [Linked(item=item) for item in removed]
         for branch_id, items in written.items():

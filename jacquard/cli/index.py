@@ -1,0 +1,117 @@
+"""`reindex`: bringing the index back to what the store holds, after damage, loss or a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jacquard.build import Workshop, open_workshop
+from jacquard.cli.progress import indexing
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    EmbedderOption,
+    JsonOption,
+    StoreOption,
+    err,
+    fail,
+    print_json,
+    run,
+    say,
+    show,
+)
+from mnemosyne.codec import to_plain
+from mnemosyne.index.restore import Restored
+from mnemosyne.schema.memory import session_scope, world_scope
+
+_STEPS = 10
+
+
+class What(StrEnum):
+    """What there is to reindex beside one session or one world."""
+
+    ALL = "all"
+
+
+def reindex(
+    what: Annotated[
+        What | None,
+        typer.Argument(metavar="[all]", help="Every session and every world of the store (as without any option)."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", metavar="ID", help="One session, with its world.")
+    ] = None,
+    world: Annotated[
+        Path | None, typer.Option("--world", "-w", metavar="DIR", help="The lore of one world pack.")
+    ] = None,
+    anew: Annotated[bool, typer.Option("--anew", help="Build it again even where it seems whole.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the index back to what the store holds: what is whole is kept, what lacks is added, what is damaged is built again.
+
+    Sessions and turns lie in the store alone; nothing of them can be lost here. Stopped half way, the same command goes on.
+    """
+    if sum(each is not None for each in (what, session, world)) > 1:
+        raise typer.BadParameter("choose one of: all, --session, --world")
+
+    async def work() -> None:
+        async with open_workshop(store, world=world, embedder=embedder) as workshop:
+            scopes = await _scopes(workshop, session, only_world=world is not None)
+            done = []
+            for scope in scopes:
+                with _progress(scope) as told:
+                    done.append(await workshop.retriever.restore(scope, anew=anew, progress=told))
+                if not as_json:
+                    show(_sentence(done[-1]))
+        if as_json:
+            print_json({"scopes": [to_plain(each) for each in done]})
+        faults = dict.fromkeys(each.fault for each in done if each.fault)
+        if faults:
+            raise fail("\n".join(faults))
+        if not done and not as_json:
+            show("There is nothing to index: the store holds no session and no world.")
+
+    run(work)
+
+
+async def _scopes(workshop: Workshop, session: str | None, *, only_world: bool) -> list[str]:
+    """Return the scopes that are meant; a session that is not there raises SessionNotFoundError."""
+    if only_world and workshop.world is not None:
+        await workshop.import_world()
+        return [world_scope(workshop.world.world_id)]
+    names = await workshop.store.sessions() if session is None else (session,)
+    worlds = {} if session is not None else dict.fromkeys(workshop.worlds)
+    for name in names:
+        worlds.setdefault((await workshop.store.head(name)).world_id)
+    return [*(world_scope(world_id) for world_id in worlds if world_id), *map(session_scope, names)]
+
+
+@contextmanager
+def _progress(scope: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a callback `(done, total)`: a bar on a terminal, else a line on standard error for each tenth."""
+    if err.is_terminal:
+        with indexing(scope) as told:
+            yield told
+        return
+    last = -1
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        step = done * _STEPS // max(total, 1)
+        if step != last:
+            last = step
+            say(f"{scope}: {done:,} of {total:,}")
+
+    yield tell
+
+
+def _sentence(done: Restored) -> str:
+    if done.rebuilt:
+        return f"{done.scope}: built again, {done.added:,} entries (what was there was damaged or not of this store)"
+    return f"{done.scope}: {done.kept:,} entries were there, {done.added:,} added"

@@ -1,0 +1,139 @@
+"""What an index lacks is found out, said, and brought back: deleted, damaged, behind, or of another store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
+
+from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.feed import IndexFeeder
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.lance_files import table_name
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.source import EntryList
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.protocols import Embedder
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+
+TALK = [said(f"m{n}", "Mara" if n % 2 else "Wen", f"the {n}th key of house{n % 9} 钥匙", n) for n in range(1, 61)]
+
+
+def retriever(
+    source: EntryList, index: TieredIndex, embedder: Embedder | None = None, **settings: int
+) -> HybridRetriever:
+    return HybridRetriever(source, index, embedder, CalibratedEstimator(), **settings)
+
+
+async def found(index: TieredIndex) -> list[tuple[str, float]]:
+    return [(hit.entry_id, hit.score) for hit in await index.search_text("house3 钥匙", where(SESSION), 99)]
+
+
+async def test_a_whole_index_is_kept_and_what_is_new_is_added(tmp_path: Path) -> None:
+    source = EntryList(TALK[:40])
+    index = TieredIndex(tmp_path)
+    one = retriever(source, index)
+    assert (await one.restore(SESSION)).added == 40
+    source.append(TALK[40:])
+    source.remove(TALK[:2])
+    seen: list[tuple[int, int]] = []
+    done = await one.restore(SESSION, progress=lambda *step: seen.append(step))
+    assert (done.kept, done.added, done.rebuilt, done.fault) == (40, 22, False, "")
+    assert seen[-1] == (22, 22)
+    assert await index.count(SESSION) == 58
+    again = await one.restore(SESSION)
+    assert (again.kept, again.added, again.rebuilt) == (58, 0, False)
+    assert (await one.restore(SESSION, anew=True)).added == 62
+    assert await index.count(SESSION) == 58
+    await one.close()
+
+
+@pytest.mark.parametrize("harm", ["folder", "table", "garbage", "truncate", "manifest"])
+async def test_what_is_lost_or_damaged_is_built_again(tmp_path: Path, harm: str) -> None:
+    folder = tmp_path / "index"
+    source = EntryList([*TALK, entry("lore", "a lantern")])
+    whole = retriever(source, TieredIndex(folder), LetterEmbedder())
+    for scope in (SESSION, WORLD):
+        await whole.sync(scope)
+    before = await found(TieredIndex(folder))
+    await whole.close()
+    damage(folder, harm)
+    index = TieredIndex(folder)
+    one = retriever(source, index, LetterEmbedder())
+    if harm not in ("folder", "table"):
+        recall = await one.recall(question("house3 钥匙", world_id=""))
+        assert "index_damaged" in recall.degradations
+        assert recall.candidates, "recall goes on with what the store has"
+    done = await one.restore(SESSION)
+    assert (done.kept, done.added, done.fault) == (0, 60, "")
+    assert done.rebuilt is (harm not in ("folder", "table"))
+    assert index.faults() == ()
+    assert await found(index) == before
+    assert await index.unseen(SESSION, "letters", 9) == ()
+    await one.close()
+    reopened = TieredIndex(folder)
+    assert await found(reopened) == before
+    assert reopened.faults() == ()
+    assert await reopened.count(WORLD) == (0 if harm == "folder" else 1)
+    await reopened.close()
+
+
+def damage(folder: Path, harm: str) -> None:
+    table = folder / f"{table_name(SESSION)}.lance"
+    if harm in ("folder", "table"):
+        shutil.rmtree(folder if harm == "folder" else table)
+        return
+    files = list(table.glob("_versions/*.manifest" if harm == "manifest" else "data/*.lance"))
+    assert files
+    for file in files:
+        data = file.read_bytes()
+        file.write_bytes(data[: len(data) // 2] if harm == "truncate" else b"\x00rubbish" * 40)
+
+
+async def test_an_index_of_another_store_is_found_out(tmp_path: Path) -> None:
+    first = retriever(EntryList(TALK), TieredIndex(tmp_path))
+    await first.sync(SESSION)
+    await first.close()
+    for others in (TALK[5:50], [*TALK[:20], said("x", "", "else", 21), *TALK[20:]]):
+        index = TieredIndex(tmp_path)
+        done = await retriever(EntryList(others), index).restore(SESSION)
+        assert (done.rebuilt, done.kept, done.added) == (True, 0, len(others))
+        assert await index.count(SESSION) == len(others)
+        await index.close()
+
+
+async def test_an_entry_that_should_be_gone_is_found_out() -> None:
+    source, index = EntryList(TALK[:5]), MemoryIndex()
+    feeder = IndexFeeder(source, index, None)
+    await feeder.feed(SESSION)
+    source.remove(TALK[1:2])
+    source.append(TALK[5:6])
+    await index.add(SESSION, await source.entries_after(SESSION, TALK[0].chain, 6, 9), None)
+    done = await feeder.restore(SESSION)
+    assert done.rebuilt
+    assert await index.newest(SESSION, TALK[0].chain, 99) == ("m1", "m3", "m4", "m5", "m6")
+
+
+async def test_a_recall_brings_in_a_bounded_number_and_says_that_it_is_behind(tmp_path: Path) -> None:
+    pages = [said(f"p{n}", "", f"word{n} of the tale", n) for n in range(1, 2501)]
+    index = TieredIndex(tmp_path)
+    one = retriever(EntryList(pages), index, inline_entries=1000)
+    first = await one.recall(question("tale", world_id=""))
+    assert "index_behind" in first.degradations
+    assert first.candidates
+    assert 1000 <= await index.count(SESSION) < 2500
+    while "index_behind" in (await one.recall(question("tale", world_id=""))).degradations:
+        pass
+    assert await index.count(SESSION) == 2500
+    await one.close()
+
+
+async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "index").write_text("in the way")
+    one = retriever(EntryList(TALK), TieredIndex(tmp_path / "index"))
+    with pytest.raises(IndexUnavailableError, match="index"):
+        await one.restore(SESSION)
