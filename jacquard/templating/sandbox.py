@@ -288,19 +288,23 @@ def read_syntax(file: TemplateFile) -> Syntax:
     try:
         tree = _READER._parse(file.text, file.name, file.shown)
         tokens = tuple(_READER.lex(file.text, file.name, file.shown))
+        root = _node(tree)
     except Exception as error:
         raise _readable(error, file.name, {}, lambda _: file) from error
-    return Syntax(root=_node(tree), tokens=tuple(placed(tokens, file.text)))
+    return Syntax(root=root, tokens=tuple(placed(tokens, file.text)))
 
 
 _READER = Environment(trim_blocks=True, lstrip_blocks=True)
+_SYNTAX_DEPTH = 100
 
 
-def _node(node: nodes.Node) -> Node:
+def _node(node: nodes.Node, depth: int = 0) -> Node:
+    if depth > _SYNTAX_DEPTH:
+        raise TemplateSyntaxError(f"is nested more than {_SYNTAX_DEPTH} deep; write it in steps", node.lineno)
     fields = {
-        name: _node(value)
+        name: _node(value, depth + 1)
         if isinstance(value, nodes.Node)
-        else tuple(_node(each) if isinstance(each, nodes.Node) else each for each in value)
+        else tuple(_node(each, depth + 1) if isinstance(each, nodes.Node) else each for each in value)
         if isinstance(value, list | tuple)
         else value
         for name, value in node.iter_fields()
