@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import pytest
+from postgres_server import own_tenant, running_server
+
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file import FileStore
 from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.postgres import PostgresStore
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.testing.store import StoreContract
 
@@ -29,3 +33,9 @@ class TestMemoryStore(StoreContract):
 class TestFileStore(StoreContract):
     async def make_store(self, folder: Path, tenant: str = "default") -> Store:
         return FileStore(folder / "store", tenant)
+
+
+@pytest.mark.usefixtures("postgres_server")
+class TestPostgresStore(StoreContract):
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return PostgresStore(running_server().url("contract"), tenant=own_tenant(folder, tenant))
