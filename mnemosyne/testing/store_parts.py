@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall, ToolCallStatus
 from mnemosyne.schema.evidence import BlockType, EvidenceSource, EvidenceType, Priority, SourceKind
+from mnemosyne.schema.record import WINDOW_USAGES
 from mnemosyne.testing.store_samples import (
     AT,
     SESSION,
@@ -21,6 +23,7 @@ from mnemosyne.testing.store_samples import (
     everything,
     evidence,
     imported,
+    prepared,
     told,
 )
 
@@ -205,3 +208,46 @@ class StoreParts(StoreTests):
             assert main is not None
             assert list(main.evidences) == ["e2"]
             assert len(main.session.messages) == 2
+
+    async def test_what_a_prompt_holds_is_written_with_its_turn(self, tmp_path: Path) -> None:
+        """Evidences and blocks go in with the turn or not at all, by id; the same call again changes nothing."""
+        async with self.opened(tmp_path) as store:
+            await store.put_evidence(SESSION, evidence("e1", "old"))
+            head = await store.head(SESSION)
+            record = prepared(head, "t1")
+            held: dict[str, Any] = {"evidences": (evidence("e2"), evidence("e1", "new")), "blocks": (block("k1"),)}
+            saved = await store.save_prepared(record, expected_version=head.version, **held)
+            assert saved.version == head.version + 1
+            assert [each.content for each in await store.list_evidences(SESSION)] == ["new", "e2"]
+            assert await blocks(store) == ["k1"]
+            before = await everything(store)
+            assert await store.save_prepared(record, expected_version=head.version, **held) == saved
+            with pytest.raises(VersionConflictError):
+                await store.save_prepared(
+                    prepared(head, "t2"),
+                    expected_version=head.version,
+                    evidences=(evidence("e3"),),
+                    blocks=(block("k2"),),
+                )
+            assert await everything(store) == before
+            late = prepared(saved, "n1")
+            with pytest.raises(VersionConflictError):
+                await store.commit_numerical(late, {}, expected_version=head.version, evidences=(evidence("e4"),))
+            await store.commit_numerical(
+                late, {}, expected_version=saved.version, evidences=(evidence("e4"),), blocks=(block("k3"),)
+            )
+            assert await listed(store) == ["e1", "e2", "e4"]
+            assert await blocks(store) == ["k1", "k3"]
+
+    async def test_a_window_shows_tasks_and_the_newest_model_calls(self, tmp_path: Path) -> None:
+        """All tasks in order; of the model calls the last few, oldest first."""
+        async with self.opened(tmp_path) as store:
+            window = await store.window(SESSION, message_limit=1)
+            assert (window.tasks, window.usages) == ((), ())
+            tasks = (Task(task_id="b"), Task(task_id="a", status=TaskStatus.FAILED, error="lost"))
+            await store.upsert_tasks(SESSION, tasks)
+            usages = tuple(ModelUsage(model_usage_id=f"u{n}", total_tokens=n) for n in range(WINDOW_USAGES + 3))
+            await store.append_model_usage(SESSION, usages)
+            window = await store.window(SESSION, message_limit=1)
+            assert window.tasks == tasks
+            assert window.usages == usages[3:]
