@@ -7,7 +7,6 @@ import one another; PostgreSQL's driver is imported when an address names it, ne
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from mnemosyne.errors import StoreUnavailableError
@@ -32,10 +31,12 @@ def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENAN
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
     """Return the store of a location, as `open_store` does."""
     if location.postgres is not None:
-        if find_spec("psycopg") is None:
+        try:
+            import_module("psycopg")
+        except ImportError as error:
             raise StoreUnavailableError(
-                location.shown, "PostgreSQL needs its driver: pip install 'jacquard-context[postgres]'"
-            )
+                location.shown, f"PostgreSQL needs its driver ({error}): pip install 'jacquard-context[postgres]'"
+            ) from None
         store: Store = import_module("mnemosyne.stores.postgres").PostgresStore(
             location.postgres, tenant=tenant, create=create
         )

@@ -37,6 +37,7 @@ OLDEST_SERVER = 140000
 _TEXT = 25
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 300
+_MAKING_SECONDS = 60
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full; free some space there and try again"),
@@ -130,16 +131,21 @@ def open_driver(opening: PostgresOpening) -> Driver:
             revision = _make(driver, opening)
         if revision < REVISION:
             lock = _lock(driver, opening.address.schema)
-            import_module("mnemosyne.stores.migrate").migrate_postgres(
-                lambda: _connect(opening, autocommit=False), lock
-            )
+            import_module("mnemosyne.stores.migrate").migrate_postgres(lambda: _plain(_connect(opening)), lock)
     except BaseException:
         driver.close()
         raise
     return driver
 
 
-def _connect(opening: PostgresOpening, *, autocommit: bool = True) -> Driver:
+def _plain(driver: Driver) -> Driver:
+    """Return a connection as SQLAlchemy expects it."""
+    driver.cursor_factory = psycopg.Cursor
+    driver.autocommit = False
+    return driver
+
+
+def _connect(opening: PostgresOpening) -> Driver:
     address = opening.address
     try:
         wanted: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "fallback_application_name": "jacquard"}
@@ -147,9 +153,7 @@ def _connect(opening: PostgresOpening, *, autocommit: bool = True) -> Driver:
     except psycopg.ProgrammingError as error:
         reason = f"it cannot be read: {address.without_secrets(str(error)).strip()}"
         raise StoreUnavailableError(address.shown, reason) from None
-    driver: Driver = psycopg.Connection.connect(
-        **wanted, autocommit=True, cursor_factory=psycopg.RawCursor, context=None
-    )
+    driver: Driver = psycopg.Connection.connect(**wanted, autocommit=True, cursor_factory=psycopg.RawCursor)
     driver.adapters.register_loader(_TEXT, _TextLoader)
     driver.adapters.register_dumper(int, Int8BinaryDumper)
     driver.execute(
@@ -162,14 +166,14 @@ def _connect(opening: PostgresOpening, *, autocommit: bool = True) -> Driver:
             sql.Literal(str(_IDLE_SECONDS * 1000)),
         )
     )
-    driver.autocommit = autocommit
     return driver
 
 
 def _lock(driver: Driver, schema: str) -> str:
     """Return the statement that waits for the right to make or change the tables, held until the transaction ends."""
     name = sql.Literal(f"{MARK}.{schema}").as_string(driver)
-    return f"SELECT pg_advisory_xact_lock(hashtextextended({name}, 0))"
+    patience = f"set_config('lock_timeout', '{_MAKING_SECONDS}s', true)"
+    return f"SELECT {patience}, pg_advisory_xact_lock(hashtextextended({name}, 0))"
 
 
 def _recognise(driver: Driver, opening: PostgresOpening) -> int:
