@@ -82,7 +82,7 @@ class TurnDrafter:
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
         parts, window, config = self._parts, draft.window, draft.config
-        limits = _history_limits(config)
+        limits = history_limits(config)
         shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
         scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
         scene = scene_of(
@@ -202,10 +202,10 @@ def _taped(
     parts: Ingredients, timings_ms: Mapping[str, float], laid: LaidOut, carried: Mapping[str, PromptBlock]
 ) -> PreparedTurn:
     turn = finish_turn(parts, timings_ms, laid, carried)
-    return replace(turn, tape=tape_to_json(tape_of(parts, carried)))
+    return replace(turn, tape=tape_to_json(tape_of(parts, laid.limit_tokens, carried)))
 
 
-def _history_limits(config: RuntimeConfig) -> HistoryConfig:
+def history_limits(config: RuntimeConfig) -> HistoryConfig:
     """The window takes at most half of the prompt, so that a small budget keeps a stable start as well."""
     half = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
     return replace(config.history, max_tokens=min(config.history.max_tokens, half))

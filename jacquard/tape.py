@@ -36,7 +36,8 @@ class Tape:
 
     `blocks` are those of both streams, `history` the talk (oldest first), all as rendered. `carried` are the blocks that were
     shortened or masked, as they stood in the prompt. `source` is what the template blocks were rendered from, `config` the
-    turn's configuration as plain values, `at` the time by which ages were reckoned. `layer_attributes`: as of `Skein`.
+    turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time by which ages were reckoned.
+    `layer_attributes`: as of `Skein`.
     """
 
     source: SkeletonSource
@@ -46,6 +47,7 @@ class Tape:
     layout: SkeinTemplate
     config: Mapping[str, Any]
     counter: str
+    limit_tokens: int
     at: datetime
     carried: tuple[PromptBlock, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
@@ -57,8 +59,8 @@ class Tape:
         return codec.from_plain(dict(self.config), RuntimeConfig)
 
 
-def tape_of(parts: Ingredients, carried: Mapping[str, PromptBlock] | None = None) -> Tape:
-    """Return the tape of a prompt; `carried` are its degraded blocks by id."""
+def tape_of(parts: Ingredients, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None) -> Tape:
+    """Return the tape of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
     return Tape(
         source=parts.skeleton.source,
         blocks=(*parts.skeleton.blocks, *parts.flesh),
@@ -67,6 +69,7 @@ def tape_of(parts: Ingredients, carried: Mapping[str, PromptBlock] | None = None
         layout=parts.layout,
         config=plain_config(parts.config),
         counter=parts.counter,
+        limit_tokens=limit_tokens,
         at=parts.at,
         carried=tuple((carried or {}).values()),
         layer_attributes=layer_attributes(parts.stream_b),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import documents, index, packs, sessions, templates, turns
+from jacquard.cli import documents, explain, index, packs, replay, sessions, templates, turns
 
 app = typer.Typer(
     name="jacquard",
@@ -30,7 +30,8 @@ for command in (
     sessions.history,
     sessions.fork,
     sessions.switch,
-    sessions.explain,
+    explain.explain,
+    replay.replay,
     documents.schema,
     documents.source,
 ):

@@ -1,4 +1,4 @@
-"""`state`, `history`, `fork`, `explain`: looking at a session and moving in its tree."""
+"""`state`, `history`, `fork`, `switch`: looking at a session and moving in its tree."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ from jacquard.cli.shared import (
     SessionOption,
     StoreOption,
     clean,
-    fail,
     out,
     print_json,
     run,
     show,
 )
-from jacquard.cli.show import show_candidates, show_receipt, show_tree
-from jacquard.turn import turn_from_record
+from jacquard.cli.show import show_tree
 from mnemosyne import codec
-from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
 TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]
@@ -128,56 +125,6 @@ def switch(
             )
 
     run(work)
-
-
-def explain(
-    turn: Annotated[
-        str | None, typer.Argument(metavar="[TURN]", help="The turn (default: the newest that was prepared).")
-    ] = None,
-    session: Annotated[
-        str, typer.Option("--session", "-s", metavar="ID", help="The session (default: the only one).")
-    ] = "",
-    store: StoreOption = DEFAULT_STORE,
-    as_json: JsonOption = False,
-) -> None:
-    """Print the receipt of a turn: why each candidate and block is, or is not, in its prompt."""
-
-    async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            record = await _record(workshop.store, session, turn)
-        prepared = turn_from_record(record, 0)
-        if as_json:
-            print_json({"turn_id": record.turn_id, "plan": record.plan, "report": codec.to_plain(prepared.report)})
-            return
-        plan, intent = prepared.plan, prepared.plan.search_intent
-        show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
-        show(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
-        for reason in plan.reasons:
-            show(f"      {reason}", "dim")
-        show_candidates(prepared.report.stream_b.candidates)
-        show_receipt(prepared.report)
-
-    run(work)
-
-
-async def _record(store: Store, session: str, turn: str | None) -> TurnRecord:
-    names = await store.sessions()
-    if not session:
-        if len(names) != 1:
-            known = ", ".join(names) or "none"
-            raise fail(f"Which session? Give --session; there are: {known}.", code=2)
-        session = names[0]
-    if turn is not None:
-        record = await store.turn(session, turn)
-    else:
-        window = await store.window(session, message_limit=1)
-        newest = window.pending or window.previous
-        if newest is None:
-            raise fail(f"Session {session!r} has no turn yet.")
-        record = newest
-    if record.receipt is None:
-        raise fail(f"Turn {record.turn_id} was imported: no prompt was made for it, so there is no receipt.")
-    return record
 
 
 def _turn_json(record: TurnRecord) -> dict[str, Any]:

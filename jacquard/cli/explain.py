@@ -1,0 +1,160 @@
+"""`explain`: why a prompt is as it is, and from any place of it back to its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from jacquard.build import open_workshop
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
+from jacquard.cli.show import show_candidates, show_receipt
+from jacquard.provenance import Origin, origin_at, origins_of, tokens_by_block
+from jacquard.tape import tape_in
+from jacquard.turn import PreparedTurn, turn_from_record
+from mnemosyne import codec
+from mnemosyne.protocols import Store
+from mnemosyne.schema.record import TurnRecord
+
+SessionChoice = Annotated[
+    str, typer.Option("--session", "-s", metavar="ID", help="The session (default: the only one).")
+]
+
+
+def explain(
+    turn: Annotated[
+        str | None, typer.Argument(metavar="[TURN]", help="The turn (default: the newest that was prepared).")
+    ] = None,
+    session: SessionChoice = "",
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at", min=0, metavar="OFFSET", help="What put this character (0-based, through all messages) there."
+        ),
+    ] = None,
+    find: Annotated[
+        str | None, typer.Option("--find", metavar="TEXT", help="What put this text there, wherever it stands.")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the receipt of a turn: why each candidate and block is, or is not, in its prompt.
+
+    With --at or --find: from a place in the prompt to its block, its evidence and its source.
+    """
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            record = await recorded(workshop.store, session, turn)
+        prepared = turn_from_record(record, 0)
+        if at is not None or find is not None:
+            _trace(record, prepared, at, find, as_json=as_json)
+        elif as_json:
+            print_json(
+                {
+                    "turn_id": record.turn_id,
+                    "plan": record.plan,
+                    "report": codec.to_plain(prepared.report),
+                    "tokens_by_block": tokens_by_block(prepared),
+                }
+            )
+        else:
+            _receipt(prepared)
+
+    run(work)
+
+
+async def recorded(store: Store, session: str, turn: str | None) -> TurnRecord:
+    """Return a turn that has a receipt: the named one, or the newest; `session` may be left out where there is only one."""
+    name = await only_session(store, session)
+    if turn is not None:
+        record = await store.turn(name, turn)
+    else:
+        window = await store.window(name, message_limit=1)
+        newest = window.pending or window.previous
+        if newest is None:
+            raise fail(f"Session {name!r} has no turn yet.")
+        record = newest
+    if record.receipt is None:
+        raise fail(f"Turn {record.turn_id} was imported: no prompt was made for it, so there is no receipt.")
+    return record
+
+
+async def only_session(store: Store, session: str) -> str:
+    """Return the named session, or the only one that there is."""
+    if session:
+        return session
+    names = await store.sessions()
+    if len(names) != 1:
+        raise fail(f"Which session? Give --session; there are: {', '.join(names) or 'none'}.", code=2)
+    return names[0]
+
+
+def _receipt(prepared: PreparedTurn) -> None:
+    plan, intent = prepared.plan, prepared.plan.search_intent
+    show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
+    show(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
+    for reason in plan.reasons:
+        show(f"      {reason}", "dim")
+    if prepared.report.tags:
+        show("tags: " + ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())))
+    show_candidates(prepared.report.stream_b.candidates)
+    show_receipt(prepared.report)
+
+
+def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str | None, *, as_json: bool) -> None:
+    if at is not None and find is not None:
+        raise fail("Give --at or --find, one of them.", code=2)
+    if not prepared.report.spans:
+        raise fail(f"The receipt of turn {record.turn_id} was stored without its decisions (include_reports_in_store).")
+    tape = tape_in(record)
+    origins: Sequence[Origin] = (
+        (origin_at(prepared, at, tape),) if at is not None else origins_of(prepared, find or "", tape)
+    )
+    if as_json:
+        print_json({"turn_id": record.turn_id, "origins": [_origin_json(origin) for origin in origins]})
+        return
+    if not origins:
+        raise fail(f"{find!r} does not stand in the prompt of turn {record.turn_id}.")
+    for origin in origins:
+        _show_origin(origin)
+
+
+def _origin_json(origin: Origin) -> dict[str, Any]:
+    plain: dict[str, Any] = codec.to_plain(origin)
+    return plain
+
+
+def _show_origin(origin: Origin) -> None:
+    span, decision = origin.span, origin.decision
+    show(
+        f"message {origin.message} ({origin.role}), characters {origin.start} to {origin.end}: {_line(origin.text)}",
+        "bold",
+    )
+    if origin.line.strip() != origin.text.strip():
+        show(f"  in the line {_line(origin.line)}", "dim")
+    if decision is None:
+        show("  frame: a tag, a blank line or the like; the layout and the assembler put it there", "dim")
+        return
+    show(f"  block {span.block_id}  {decision.title}  ({span.tokens} tokens, characters {span.start} to {span.end})")
+    show(f"  {decision.action.value} ({decision.code}): {decision.reason}")
+    show(f"  trust: {decision.trust.value}")
+    if origin.template:
+        known = f", hash {origin.digest}" if origin.digest else ""
+        show(
+            f"  template {origin.template}{known}; its values come from the state, the pack and the plan of the turn",
+            "green",
+        )
+    if origin.candidate is not None:
+        c = origin.candidate
+        show(f"  candidate {c.entry_id} of chain {c.chain}, rank {c.rank}: {c.code}: {c.reason}", "yellow")
+    for evidence in origin.evidences:
+        show(f"  evidence {evidence.evidence_id}: {_line(evidence.content)}", "yellow")
+    if origin.uri:
+        show(f"  source {origin.uri}", "cyan")
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split()) or text
+    return repr(line if len(line) <= 100 else line[:99] + "…")

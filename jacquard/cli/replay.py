@@ -1,0 +1,290 @@
+"""`replay`: a recorded prompt made again, with today's templates, or under another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from anyio import to_thread
+from rich.table import Table
+from rich.text import Text
+
+from jacquard.build import Workshop, open_workshop
+from jacquard.cli.explain import only_session
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    BranchOption,
+    JsonOption,
+    StoreOption,
+    clean,
+    fail,
+    out,
+    print_json,
+    run,
+    say,
+    show,
+)
+from jacquard.config import RuntimeConfig
+from jacquard.draft import template_roots
+from jacquard.errors import JacquardError
+from jacquard.rehearsal import Rehearsal
+from jacquard.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
+from jacquard.settings import load_config
+from jacquard.tape import Tape, tape_in
+from jacquard.templating import open_templates, shipped_templates
+from jacquard.worlds import bare_world
+from mnemosyne import codec
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.tokens import CalibratedEstimator
+
+_EVERY = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Replayed:
+    """What came of one turn: `faults` where the bytes differ, `templates` what today's templates make otherwise."""
+
+    record: TurnRecord
+    chars: int
+    faults: tuple[str, ...]
+    templates: Templates | None = None
+    template_fault: str = ""
+
+
+def replay(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TURN|SESSION]", help="A turn, or a whole session (default: the only session there is)."
+        ),
+    ] = None,
+    session: Annotated[
+        str, typer.Option("--session", "-s", metavar="ID", help="The session of the turn (default: the only one).")
+    ] = "",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Play the turns under this configuration and print what changes."
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-n", min=1, metavar="TURNS", help="At most so many of the newest turns of a session."),
+    ] = _EVERY,
+    branch: BranchOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Make recorded prompts again and compare.
+
+    Without --config: from each turn's record alone; the same bytes must come out (exit code 1 if not), and what upgraded
+    templates would change is told. With --config: decisions and tokens by turn, then and under that configuration.
+    """
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            place = await _place(workshop, name, session)
+            if config is None:
+                await _again(workshop, place, limit, branch, as_json=as_json)
+            else:
+                other = await to_thread.run_sync(load_config, config)
+                await _otherwise(workshop, place, other, limit, branch, as_json=as_json)
+
+    run(work)
+
+
+async def _place(workshop: Workshop, name: str | None, session: str) -> tuple[str, str | None]:
+    """Return (session, turn); the turn is None for all of the session."""
+    if name is not None and not session and name in await workshop.store.sessions():
+        return name, None
+    return await only_session(workshop.store, session), name
+
+
+async def _records(
+    workshop: Workshop, place: tuple[str, str | None], limit: int, branch: str | None
+) -> AsyncIterator[tuple[TurnRecord, Tape]]:
+    """Yield the turns that have a tape, oldest first."""
+    session, turn = place
+    if turn is not None:
+        record = await workshop.store.turn(session, turn)
+        tape = await to_thread.run_sync(tape_in, record)
+        if tape is None:
+            raise fail(
+                f"Turn {turn} was not recorded with what its prompt was made of: it was imported, or is too old."
+            )
+        yield record, tape
+        return
+    for listed in await workshop.store.turns(session, limit=limit, branch_id=branch):
+        record = await workshop.store.turn(session, listed.turn_id)
+        tape = await to_thread.run_sync(tape_in, record)
+        if tape is not None:
+            yield record, tape
+
+
+async def _again(
+    workshop: Workshop, place: tuple[str, str | None], limit: int, branch: str | None, *, as_json: bool
+) -> None:
+    roots = await _roots(workshop, place[0])
+    done: list[_Replayed] = []
+    async for record, tape in _records(workshop, place, limit, branch):
+        done.append(await to_thread.run_sync(_played, record, tape, roots))
+    if not done:
+        raise fail(f"Session {place[0]!r} has no turn that was recorded with what its prompt was made of.")
+    if as_json:
+        print_json({"session_id": place[0], "turns": [_replayed_json(one) for one in done]})
+    elif place[1] is not None:
+        _show_replayed(done[0])
+    else:
+        _show_session(place[0], done)
+    if any(one.faults for one in done):
+        raise typer.Exit(1)
+
+
+def _played(record: TurnRecord, tape: Tape, roots: Sequence[Path]) -> _Replayed:
+    count = CalibratedEstimator().estimate
+    templates, fault = None, ""
+    try:
+        prompt = play(tape, count)
+        faults = differences(record, prompt)
+        chars = sum(len(message.content) for message in prompt.assembled.messages)
+    except JacquardError as error:
+        faults, chars = (str(error),), 0
+    try:
+        templates = compare_templates(tape, open_templates(roots), count)
+    except JacquardError as error:
+        fault = str(error)
+    return _Replayed(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
+
+
+async def _roots(workshop: Workshop, session: str) -> tuple[Path, ...]:
+    head = await workshop.store.head(session)
+    world = workshop.worlds.get(head.world_id) or bare_world(head.world_id)
+    return template_roots((shipped_templates(),), world)
+
+
+async def _otherwise(
+    workshop: Workshop,
+    place: tuple[str, str | None],
+    config: RuntimeConfig,
+    limit: int,
+    branch: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    rehearsal = Rehearsal(
+        store=workshop.store,
+        config=config,
+        estimator=CalibratedEstimator(),
+        roots=await _roots(workshop, place[0]),
+    )
+    before = rehearsal.start()
+    diffs: list[TurnDiff] = []
+    played: set[str] = set()
+    unplayed: set[str] = set()
+    async for record, tape in _records(workshop, place, limit, branch):
+        diffs.append(await rehearsal.turn(record, tape, before))
+        some, others = changed_settings(tape, config)
+        played |= {*some}
+        unplayed |= {*others}
+    if not diffs:
+        raise fail(f"Session {place[0]!r} has no turn that was recorded with what its prompt was made of.")
+    if as_json:
+        settings = {"played": sorted(played), "not_played": sorted(unplayed)}
+        print_json({"session_id": place[0], "settings": settings, "turns": codec.to_plain(diffs)})
+    else:
+        _show_diffs(diffs, sorted(played), sorted(unplayed))
+
+
+def _show_session(session: str, done: Sequence[_Replayed]) -> None:
+    same = sum(not one.faults for one in done)
+    show(f"session {session}: {same} of {len(done)} recorded turns came out byte for byte", "bold")
+    for one in done:
+        for fault in one.faults:
+            say(f"{one.record.turn_id}: {fault}", "red")
+    files = dict.fromkeys(name for one in done if one.templates for name in one.templates.changed)
+    touched = sum(bool(one.templates and one.templates.blocks) for one in done)
+    if files:
+        show(
+            f"templates that are others by now: {', '.join(files)}; they would change {touched} of these prompts",
+            "yellow",
+        )
+    for fault in dict.fromkeys(one.template_fault for one in done if one.template_fault):
+        say(fault, "red")
+
+
+def _show_replayed(one: _Replayed) -> None:
+    for fault in one.faults:
+        say(fault, "red")
+    if not one.faults:
+        show(f"turn {one.record.turn_id}: {one.chars:,} characters made again from its record, byte for byte", "bold")
+    if one.template_fault:
+        say(f"today's templates: {one.template_fault}", "red")
+    if one.templates is None:
+        return
+    for word, names in (
+        ("changed", one.templates.changed),
+        ("new", one.templates.added),
+        ("gone", one.templates.removed),
+    ):
+        for name in names:
+            show(f"template {name}: {word} since", "yellow")
+    if not one.templates.blocks:
+        show("today's templates make the same blocks of it", "dim")
+    for change in one.templates.blocks:
+        show(
+            f"block {change.block_id} ({change.file}): {_amount(change.before_tokens)} → {_amount(change.after_tokens)} tokens"
+        )
+        for line in change.diff[2:]:
+            show(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
+
+
+def _amount(tokens: int | None) -> str:
+    return "none" if tokens is None else str(tokens)
+
+
+def _show_diffs(diffs: Sequence[TurnDiff], played: Sequence[str], unplayed: Sequence[str]) -> None:
+    show(f"settings that differ: {', '.join(played) or 'none that changes a prompt'}")
+    if unplayed:
+        said = "these differ too, but plan, memories and summaries stay as recorded, so a replay does not show them"
+        show(f"{said}: {', '.join(unplayed)}", "yellow")
+    table = Table(box=None, pad_edge=False)
+    for column in ("turn", "tokens", "shared prefix", "what changed"):
+        table.add_column(column, justify="left" if column in ("turn", "what changed") else "right")
+    for diff in diffs:
+        if diff.fault:
+            table.add_row(
+                Text(clean(diff.turn_id)), f"{diff.before_tokens} → -", "", Text(clean(diff.fault), style="red")
+            )
+            continue
+        lines = [
+            f"{d.block_id}: {d.before or '-'} → {d.after or '-'} ({d.before_tokens} → {d.after_tokens})"
+            for d in diff.decisions
+        ]
+        if diff.moved and not lines:
+            lines = ["the same blocks in another order"]
+        table.add_row(
+            Text(clean(diff.turn_id)),
+            f"{diff.before_tokens} → {diff.after_tokens}",
+            f"{diff.before_shared} → {diff.after_shared}",
+            Text(clean("\n".join(lines) or "nothing")),
+        )
+    out.print(table)
+    sound = [diff for diff in diffs if not diff.fault]
+    before, after = sum(d.before_tokens for d in sound), sum(d.after_tokens for d in sound)
+    show(
+        f"{len(sound)} turns, {before} → {after} tokens; {sum(bool(d.decisions) for d in sound)} with other decisions",
+        "bold",
+    )
+
+
+def _replayed_json(one: _Replayed) -> dict[str, Any]:
+    return {
+        "turn_id": one.record.turn_id,
+        "same": not one.faults,
+        "faults": list(one.faults),
+        "templates": codec.to_plain(one.templates),
+        "template_fault": one.template_fault,
+    }

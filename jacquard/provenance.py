@@ -1,0 +1,147 @@
+"""From a place in a prompt back to what put it there: block, decision, evidence, source (spec 2.6). Pure.
+
+Places are characters of the messages as they went out: `offset` counts from the first character of the first message on,
+as if the messages stood one behind the other without anything between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from filament import escape_text
+from jacquard.assemble import FRAME
+from jacquard.errors import ConfigError
+from jacquard.report import BlockDecision, CandidateDecision, Span
+from jacquard.tape import Tape
+from jacquard.turn import PreparedTurn
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import Chain, session_scope
+from mnemosyne.schema.session import Ref
+from mnemosyne.uris import EntryAddress, entry_uri, format_uri, turn_uri
+
+_TEMPLATE, _HISTORY, _USER = "automation:", "history", "user"
+_SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """What stands at one place of a prompt.
+
+    `text` is what of the span was asked for, characters `start`..`end` of message `message`; `span` is the whole block there.
+    `decision` is None for the frame (tags, blank lines). `candidate` is what recall said of it, `evidences` what it rests on,
+    with an address each. `uri` leads to the source: an entry of memory, a message, or the turn itself; empty for what a
+    template wrote, whose `template` is its file, with the hash that its text had (`digest`, empty if that is not known).
+    `line` is the whole line around the place.
+    """
+
+    message: int
+    role: str
+    start: int
+    end: int
+    text: str
+    span: Span
+    decision: BlockDecision | None = None
+    candidate: CandidateDecision | None = None
+    evidences: tuple[Evidence, ...] = ()
+    refs: tuple[Ref, ...] = ()
+    uri: str = ""
+    template: str = ""
+    digest: str = ""
+    line: str = ""
+
+
+def origin_at(turn: PreparedTurn, offset: int, tape: Tape | None = None) -> Origin:
+    """Return what stands at a character of the prompt; ConfigError for one that lies outside of it."""
+    left = offset
+    for number, message in enumerate(turn.messages):
+        if 0 <= left < len(message.content):
+            return next(_origins(turn, number, left, left + 1, tape))
+        left -= len(message.content)
+    total = sum(len(message.content) for message in turn.messages)
+    raise ConfigError(f"The prompt of turn {turn.turn_id} has {total} characters; give a place from 0 to {total - 1}.")
+
+
+def origins_of(turn: PreparedTurn, text: str, tape: Tape | None = None, limit: int = _SHOWN) -> tuple[Origin, ...]:
+    """Return what put a text into the prompt, every place of it in reading order (one Origin a block that it touches).
+
+    The text is sought as it stands in the prompt, and as it was before it was escaped. At most `limit`.
+    """
+    forms = [form for form in dict.fromkeys((text, escape_text(text))) if form]
+    found: list[Origin] = []
+    for number, message in enumerate(turn.messages):
+        places = sorted({(at, at + len(form)) for form in forms for at in _places(message.content, form)})
+        for start, end in places:
+            found += _origins(turn, number, start, end, tape)
+            if len(found) >= limit:
+                return tuple(found[:limit])
+    return tuple(found)
+
+
+def tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
+    """Return the tokens of each block that stands in the prompt, in reading order; they add up to the prompt's."""
+    spent: dict[str, int] = {}
+    for span in turn.report.spans:
+        spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
+    return spent
+
+
+def _places(content: str, text: str) -> Iterator[int]:
+    at = content.find(text)
+    while at >= 0:
+        yield at
+        at = content.find(text, at + 1)
+
+
+def _origins(turn: PreparedTurn, number: int, start: int, end: int, tape: Tape | None) -> Iterator[Origin]:
+    """Yield an origin for each block that characters `start`..`end` of a message touch."""
+    for span in turn.report.spans:
+        if span.message == number and span.start < end and start < span.end:
+            low, high = max(start, span.start), min(end, span.end)
+            yield _origin(turn, span, low, high, tape)
+
+
+def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: Tape | None) -> Origin:
+    role, content = turn.messages[span.message].role, turn.messages[span.message].content
+    text, line = content[start:end], _line_around(content, start)
+    if span.block_id == FRAME:
+        return Origin(message=span.message, role=role, start=start, end=end, text=text, span=span, line=line)
+    decision = next((d for d in turn.report.decisions if d.block_id == span.block_id), None)
+    block = next((b for b in turn.context_blocks if b.block_id == span.block_id), None)
+    refs = block.refs if block is not None else ()
+    named = {ref.evidence_id for ref in refs}
+    evidences = tuple(evidence for evidence in turn.evidences if evidence.evidence_id in named)
+    candidate = next((c for c in turn.report.stream_b.candidates if c.entry_id in named), None)
+    source = decision.source if decision is not None else ""
+    file = source.removeprefix(_TEMPLATE) if source.startswith(_TEMPLATE) else ""
+    return Origin(
+        message=span.message,
+        role=role,
+        start=start,
+        end=end,
+        text=text,
+        span=span,
+        decision=decision,
+        candidate=candidate,
+        evidences=evidences,
+        refs=refs,
+        uri=evidences[0].source.uri if evidences else _uri(turn, span.block_id, source, tape),
+        template=file,
+        digest=tape.source.digests.get(file, "") if tape is not None else "",
+        line=line,
+    )
+
+
+def _line_around(content: str, at: int) -> str:
+    end = content.find("\n", at)
+    return content[content.rfind("\n", 0, at) + 1 : end if end >= 0 else len(content)]
+
+
+def _uri(turn: PreparedTurn, block_id: str, source: str, tape: Tape | None) -> str:
+    directives = tape.source.directives if tape is not None else ()
+    if (called := next((entry for entry in directives if entry.entry_id == block_id), None)) is not None:
+        return entry_uri(called)
+    if source == _HISTORY:
+        scope = session_scope(turn.session_id)
+        return format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=block_id))
+    return turn_uri(turn.session_id, turn.turn_id) if source == _USER else ""

@@ -1,0 +1,147 @@
+"""A session played again under another configuration, turn by turn, from its records. Reads the store and writes nothing.
+
+The room exists beside `replay` because a longer history window needs talk that the record of a turn does not hold. Each turn
+goes on from the one before as it would have stood: where its window began, and which prompt its own shares a prefix with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.assemble import PromptMessage, prefix
+from jacquard.config import RuntimeConfig
+from jacquard.degrade import carry_out
+from jacquard.draft import history_limits
+from jacquard.errors import BudgetExceededError, ConfigError
+from jacquard.layouts import load_layout
+from jacquard.prompt import Prompt, complete
+from jacquard.replay import (
+    TurnDiff,
+    carried_over,
+    compare_decisions,
+    lay_out_with,
+    order_of,
+    play,
+)
+from jacquard.report import Report
+from jacquard.skein import PromptBlock
+from jacquard.streams.history import trim_history
+from jacquard.streams.talk import history_blocks
+from jacquard.tape import Tape
+from jacquard.templating import open_templates
+from jacquard.worlds import bare_world
+from mnemosyne import codec
+from mnemosyne.protocols import Store, TokenEstimator
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+TALK_TURNS = 200
+"""How many turns before a turn are read for its history window, where that is another."""
+
+
+@dataclass(slots=True)
+class Before:
+    """What the turn before left, as it would have stood."""
+
+    turn_id: str | None = None
+    history_start: str | None = None
+    messages: tuple[PromptMessage, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rehearsal:
+    """Plays recorded turns under `config`. `roots` are template roots, the pack's own first."""
+
+    store: Store
+    config: RuntimeConfig
+    estimator: TokenEstimator
+    roots: Sequence[Path]
+
+    def start(self) -> Before:
+        """Return what there is before the first turn: nothing."""
+        return Before()
+
+    async def turn(self, record: TurnRecord, tape: Tape, left: Before) -> TurnDiff:
+        """Return the difference of one turn; `left` is what the turn before left, and is brought up to this one."""
+        report = codec.from_plain(dict(record.receipt or {}), Report)
+        base = TurnDiff(
+            turn_id=record.turn_id,
+            before_tokens=report.budget.used_tokens,
+            after_tokens=0,
+            before_shared=report.prefix.shared_tokens,
+            after_shared=0,
+        )
+        history, start = await self._history(record, tape, left)
+        try:
+            old, new = await self._played(record, tape, report, history)
+        except (BudgetExceededError, ConfigError) as error:
+            return replace(base, fault=str(error))
+        shared = _shared(new, left if left.turn_id == record.parent_id else Before(), self.estimator.estimate)
+        left.turn_id, left.history_start, left.messages = record.turn_id, start, new.assembled.messages
+        return replace(
+            base,
+            after_tokens=new.assembled.tokens,
+            after_shared=shared,
+            decisions=compare_decisions(old.decisions, new.decisions),
+            moved=order_of(old) != order_of(new),
+        )
+
+    async def _played(
+        self, record: TurnRecord, tape: Tape, report: Report, history: Sequence[PromptBlock] | None
+    ) -> tuple[Prompt, Prompt]:
+        count = self.estimator.estimate
+        layout = tape.layout
+        if self.config.layout != tape.runtime.layout:
+            layout = await to_thread.run_sync(load_layout, self.config.layout, self.roots)
+        other = self.config.template_id not in (None, tape.source.template_id)
+        templates = await to_thread.run_sync(open_templates, self.roots) if other else None
+        path = report.stream_b.path
+        laid = await to_thread.run_sync(
+            lambda: lay_out_with(
+                tape, self.config, count, layout=layout, templates=templates, history=history, stream_b=path
+            )
+        )
+        carried = await carry_out(laid.orders, count=count, shortener=None, redactor=None)
+        blocks = {**carried.blocks, **carried_over(tape, self.config)}
+        new = await to_thread.run_sync(complete, laid, blocks)
+        return await to_thread.run_sync(play, tape, count), new
+
+    async def _history(
+        self, record: TurnRecord, tape: Tape, before: Before
+    ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
+        """Return the talk by the other window and where it begins; None where the window is the same."""
+        stored = (record.prompt or {}).get("history_start")
+        limits = history_limits(self.config)
+        if limits == history_limits(tape.runtime):
+            return None, stored if isinstance(stored, str) else None
+        turns = await self.store.turns(
+            record.session_id, limit=TALK_TURNS, branch_id=record.branch_id, before_depth=record.depth
+        )
+        said = tuple(
+            WindowMessage(message=message, turn_id=turn.turn_id, branch_id=turn.branch_id, depth=turn.depth)
+            for turn in turns
+            for message in turn.messages
+        )
+        start = before.history_start if before.turn_id == record.parent_id else None
+        count = self.estimator.estimate
+        shown = await to_thread.run_sync(trim_history, said, start, limits, count)
+        names = _world_of(tape.source.variables)
+        return history_blocks(shown, names, count), shown[0].message.message_id if shown else None
+
+
+def _world_of(variables: Mapping[str, Any]) -> WorldPack:
+    """Return a world of which nothing is known but how player and narrator are called."""
+    return replace(
+        bare_world("replayed"), persona=variables.get("persona") or {}, user_name=variables.get("user_name") or ""
+    )
+
+
+def _shared(prompt: Prompt, before: Before, count: Callable[[str], int]) -> int:
+    said = [{"role": message.role, "content": message.content} for message in before.messages]
+    return prefix(prompt.assembled, said, count).shared_tokens

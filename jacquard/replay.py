@@ -1,0 +1,301 @@
+"""A recorded prompt made again: from its tape alone, with the templates of today, or under another configuration. Pure.
+
+From the tape alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
+the same turn is told by block and file. Under another configuration decisions and tokens change, and a replay tells which:
+layout, template, budget, pruning, history and the number of memories are played anew, the memories themselves and the plan
+stay as they were. It must not import a store, an index or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from typing import Any
+
+from jacquard.assemble import PromptMessage
+from jacquard.config import RuntimeConfig
+from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.prompt import LaidOut, Prompt, complete, lay_out
+from jacquard.report import BlockDecision, CurationPath, Report
+from jacquard.skein import PromptBlock, SkeinTemplate
+from jacquard.streams.automation import render_blocks
+from jacquard.tape import Tape, plain_config
+from jacquard.template_set import TemplateSet
+from mnemosyne import codec
+from mnemosyne.schema.record import TurnRecord
+
+Count = Callable[[str], int]
+TEMPLATE_SOURCE = "automation:"
+CURATION_SOURCE = "curation"
+PLAYED = (
+    "layout",
+    "template_id",
+    "budget",
+    "prune",
+    "history",
+    "curation.enabled",
+    "curation.select_limit",
+    "curation.fallback_limit",
+)
+"""Settings whose effect a replay shows."""
+_SILENT = frozenset(
+    {"observability", "tags", "locks", "chunks", "package", "experiments", "curation.background_seconds"}
+)
+"""Settings that change no prompt."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TemplateChange:
+    """One block that the templates of today make otherwise; `before` or `after` is None where there is none.
+
+    `file` is the template it comes from, `diff` the lines of a unified diff of its text.
+    """
+
+    block_id: str
+    file: str
+    before_tokens: int | None
+    after_tokens: int | None
+    diff: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Templates:
+    """Templates then and now: files that changed, came or went, and the blocks that are others for it."""
+
+    changed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    blocks: tuple[TemplateChange, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionChange:
+    """What became of a block then and now, as `kept`, `dropped (code)`, `shortened`…, None where it was not there."""
+
+    block_id: str
+    title: str
+    before: str | None
+    after: str | None
+    before_tokens: int
+    after_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnDiff:
+    """One turn under two configurations: tokens of the prompt, tokens shared with the turn before, and other decisions.
+
+    `moved`: the same blocks stand in another order or place. `fault` says why it could not be played (the budget, say).
+    """
+
+    turn_id: str
+    before_tokens: int
+    after_tokens: int
+    before_shared: int
+    after_shared: int
+    decisions: tuple[DecisionChange, ...] = ()
+    moved: bool = False
+    fault: str = ""
+
+
+def play(tape: Tape, count: Count) -> Prompt:
+    """Return the prompt of a tape; BudgetExceededError, ConfigError for a pruner of the host's that is not here."""
+    return complete(_laid(tape, tape.runtime, tape.layout, count), {block.block_id: block for block in tape.carried})
+
+
+def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
+    """Return where a replayed prompt is not the recorded one, as sentences; empty when the bytes are the same."""
+    stored = record.prompt or {}
+    report = codec.from_plain(dict(record.receipt or {}), Report)
+    found: list[str] = []
+    messages = [codec.from_plain(message, PromptMessage) for message in stored.get("messages", ())]
+    if len(messages) != len(prompt.assembled.messages):
+        found.append(f"It had {len(messages)} messages and has {len(prompt.assembled.messages)} now.")
+    for place, (old, new) in enumerate(zip(messages, prompt.assembled.messages, strict=False)):
+        if old != new:
+            found.append(
+                f"Message {place} ({old.role}) differs from character {_parting(old.content, new.content)} on."
+            )
+    if stored.get("text") != prompt.assembled.text:
+        found.append("The XML text differs.")
+    if report.spans and report.spans != prompt.assembled.spans:
+        found.append("The spans of the blocks, or their tokens, differ.")
+    if report.decisions and report.decisions != prompt.decisions:
+        found.append("The decisions differ.")
+    return tuple(found)
+
+
+def compare_templates(tape: Tape, templates: TemplateSet, count: Count) -> Templates:
+    """Return what the templates of today make otherwise of a tape's turn; TemplateError when one has a fault."""
+    then, now = tape.source.digests, templates.digests
+    old = {block.block_id: block for block in tape.blocks if block.source.startswith(TEMPLATE_SOURCE)}
+    new = {block.block_id: block for block in render_blocks(templates, tape.source, count)}
+    names = list(dict.fromkeys([*old, *new]))
+    return Templates(
+        changed=tuple(name for name in then if name in now and now[name] != then[name]),
+        added=tuple(name for name in now if name not in then),
+        removed=tuple(name for name in then if name not in now),
+        blocks=tuple(
+            _block_change(name, old.get(name), new.get(name), count)
+            for name in names
+            if _text(old.get(name)) != _text(new.get(name))
+        ),
+    )
+
+
+def lay_out_with(
+    tape: Tape,
+    config: RuntimeConfig,
+    count: Count,
+    *,
+    layout: SkeinTemplate,
+    templates: TemplateSet | None = None,
+    history: Sequence[PromptBlock] | None = None,
+    stream_b: CurationPath | None = None,
+) -> LaidOut:
+    """Return the prompt that a tape's turn would have under another configuration and layout, as decided.
+
+    `templates` are needed where `config` names another template; `history` is the talk by the other window, if that is
+    another. `stream_b` tells how the memories were chosen, and so which limit of `curation` counts. What is to be shortened
+    or masked is for the caller to carry out (`complete` drops what is not). BudgetExceededError.
+    """
+    blocks = list(tape.blocks)
+    template_id = config.template_id or tape.source.template_id
+    if template_id != tape.source.template_id and templates is not None:
+        rendered = render_blocks(templates, replace(tape.source, template_id=template_id), count)
+        blocks = [*rendered, *(block for block in blocks if not block.source.startswith(TEMPLATE_SOURCE))]
+    played = replace(
+        tape,
+        blocks=tuple(_fewer_memories(blocks, config, stream_b)),
+        history=tape.history if history is None else tuple(history),
+        limit_tokens=_limit(tape, config),
+    )
+    return _laid(played, config, layout, count)
+
+
+def carried_over(tape: Tape, config: RuntimeConfig) -> dict[str, PromptBlock]:
+    """Return the blocks that were shortened or masked, by id, if another configuration would do the same to them."""
+    own = tape.runtime
+    same = own.prune == config.prune and own.budget == config.budget
+    return {block.block_id: block for block in tape.carried} if same else {}
+
+
+def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDecision]) -> tuple[DecisionChange, ...]:
+    """Return the blocks of which something else became, or whose tokens changed, in the order of the first list."""
+    old, new = {d.block_id: d for d in before}, {d.block_id: d for d in after}
+    changes = []
+    for name in dict.fromkeys([*old, *new]):
+        then, now = old.get(name), new.get(name)
+        said = (_said(then), _said(now))
+        tokens = (_tokens(then), _tokens(now))
+        if said[0] != said[1] or tokens[0] != tokens[1]:
+            known = then or now
+            changes.append(
+                DecisionChange(
+                    block_id=name,
+                    title=known.title if known is not None else "",
+                    before=said[0],
+                    after=said[1],
+                    before_tokens=tokens[0],
+                    after_tokens=tokens[1],
+                )
+            )
+    return tuple(changes)
+
+
+def changed_settings(tape: Tape, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the settings in which a configuration differs from a tape's: those that a replay plays, and those it cannot."""
+    old, new = _by_name(tape.runtime), _by_name(config)
+    names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
+    return (
+        tuple(name for name in names if name in PLAYED),
+        tuple(name for name in names if name not in PLAYED and name not in _SILENT),
+    )
+
+
+def _by_name(config: RuntimeConfig) -> dict[str, Any]:
+    """Return the settings by name; those of `curation` one by one, for a replay plays some of them."""
+    plain = plain_config(config)
+    curation = plain.pop("curation", {})
+    return {**plain, **{f"curation.{name}": value for name, value in curation.items()}}
+
+
+def order_of(prompt: Prompt) -> tuple[tuple[int, str], ...]:
+    """Return (message, block id) for everything that stands in a prompt, in reading order."""
+    return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
+
+
+def _laid(tape: Tape, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> LaidOut:
+    return lay_out(
+        tape.blocks,
+        tape.history,
+        tape.user_input,
+        layout=layout,
+        pruner=choose_pruner(config),
+        limit_tokens=tape.limit_tokens,
+        count=count,
+        tier_tokens=tier_tokens_of(config),
+        rules=rules_of(config, tape.at),
+        layer_attributes=tape.layer_attributes,
+    )
+
+
+def _limit(tape: Tape, config: RuntimeConfig) -> int:
+    """Return the limit of another budget, corrected as the tape's own was."""
+    own, other = _free(tape.runtime), _free(config)
+    return tape.limit_tokens if own == other else int(other * tape.limit_tokens / own)
+
+
+def _free(config: RuntimeConfig) -> int:
+    budget = config.budget
+    return budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
+
+
+def _fewer_memories(
+    blocks: Sequence[PromptBlock], config: RuntimeConfig, stream_b: CurationPath | None
+) -> list[PromptBlock]:
+    """Return the blocks without the memories that another configuration would not have taken."""
+    settings = config.curation
+    limit = settings.fallback_limit if stream_b is CurationPath.FALLBACK else settings.select_limit
+    memories = sorted((block for block in blocks if block.source.startswith(CURATION_SOURCE) and block.refs), key=_rank)
+    kept = {block.block_id for block in memories[: limit if settings.enabled else 0]}
+    return [
+        block
+        for block in blocks
+        if not block.source.startswith(CURATION_SOURCE) or block.block_id in kept or (kept and not block.refs)
+    ]
+
+
+def _rank(block: PromptBlock) -> int:
+    return block.rank
+
+
+def _block_change(name: str, old: PromptBlock | None, new: PromptBlock | None, count: Count) -> TemplateChange:
+    known = new or old
+    file = known.source.removeprefix(TEMPLATE_SOURCE) if known is not None else ""
+    lines = unified_diff(_text(old).splitlines(), _text(new).splitlines(), "recorded", "now", lineterm="", n=1)
+    return TemplateChange(
+        block_id=name,
+        file=file,
+        before_tokens=None if old is None else count(old.content),
+        after_tokens=None if new is None else count(new.content),
+        diff=tuple(lines),
+    )
+
+
+def _text(block: PromptBlock | None) -> str:
+    return "" if block is None else block.content
+
+
+def _said(decision: BlockDecision | None) -> str | None:
+    if decision is None:
+        return None
+    return decision.action.value if decision.action.value == "kept" else f"{decision.action.value} ({decision.code})"
+
+
+def _tokens(decision: BlockDecision | None) -> int:
+    return 0 if decision is None or decision.action.value == "dropped" else decision.tokens
+
+
+def _parting(old: str, new: str) -> int:
+    return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
