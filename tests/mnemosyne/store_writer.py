@@ -1,16 +1,19 @@
-"""A process that writes turns until it is killed; what it prints has been acknowledged by the store."""
+"""Processes that write turns until they are killed; what they print has been acknowledged by the store.
+
+This one imports what a writer needs and forks one for every name that it reads, so that a kill does not cost a start.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 import anyio
 
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.open import open_store
 
 SESSION = "s1"
 
@@ -20,8 +23,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def write(path: Path, name: str) -> None:
-    store = SqliteStore(path)
+async def write(address: str, name: str) -> None:
+    store = open_store(address)
     for number in range(1_000_000):
         turn_id = f"{name}.{number}"
         window = await store.window(SESSION, message_limit=4)
@@ -60,5 +63,15 @@ async def write(path: Path, name: str) -> None:
         say(f"committed {turn_id}")
 
 
+def serve(address: str) -> None:
+    for name in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            say(f"writer {os.getpid()}")
+            anyio.run(write, address, name.strip())
+        _, status = os.waitpid(child, 0)
+        say(f"ended {os.waitstatus_to_exitcode(status)}")
+
+
 if __name__ == "__main__":
-    anyio.run(write, Path(sys.argv[1]), sys.argv[2])
+    serve(sys.argv[1])

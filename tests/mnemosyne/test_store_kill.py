@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.open import open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -24,27 +26,47 @@ ROOT = Path(__file__).parents[2]
 SESSION = "s1"
 
 
-def run_and_kill(database: Path, name: str, after_lines: int, delay: float) -> list[str]:
-    """Start a writer, let it write some lines and then for `delay` seconds, kill it, and return all that it has said."""
-    process = subprocess.Popen(
-        [sys.executable, str(WRITER), str(database), name],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": ""},
-    )
-    lines: list[str] = []
-    assert process.stdout is not None
-    with process.stdout as output:
-        for line in output:
-            lines.append(line)
+class Writers:
+    """A process that starts writers on a store, one after the other."""
+
+    def __init__(self, address: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(WRITER), address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        )
+
+    def run_and_kill(self, name: str, after_lines: int, delay: float) -> list[str]:
+        """Let a writer write some lines and then for `delay` seconds, kill it, and return all that it has said."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{name}\n")
+        self._process.stdin.flush()
+        first, _, number = self._process.stdout.readline().partition(" ")
+        assert first == "writer"
+        lines: list[str] = []
+        for line in self._process.stdout:
+            if line.startswith("ended"):
+                assert line.split()[1] == str(-signal.SIGKILL)
+                return lines
+            lines.append(line.strip())
             if len(lines) == after_lines:
-                threading.Timer(delay, process.kill).start()
-    assert process.wait(timeout=30) == -signal.SIGKILL
-    return [line.strip() for line in lines if line.endswith("\n")]
+                threading.Timer(delay, os.kill, (int(number), signal.SIGKILL)).start()
+        raise AssertionError("the writers ended by themselves")
+
+    def close(self) -> None:
+        """End."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(timeout=60) == 0
+        self._process.stdout.close()
 
 
-async def check_all(store: SqliteStore, said: list[str]) -> None:
+async def check_all(store: Store, said: list[str]) -> None:
     for line in said:
         status, turn_id = line.split()
         record = await store.turn(SESSION, turn_id)
@@ -71,30 +93,39 @@ async def check_all(store: SqliteStore, said: list[str]) -> None:
         await store.turn(SESSION, "never written")
 
 
-async def kill_rounds(folder: Path, rounds: int, seed: int) -> None:
+async def kill_rounds(address: str, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
-    database = folder / "store.db"
-    store = SqliteStore(database)
+    store = open_store(address)
     await store.create_session(SessionStart(session_id=SESSION, world_id="w", locale="en", state={"count": 0}))
     await store.close()
+    writers = Writers(address)
     committed = 0
     for number in range(rounds):
-        said = run_and_kill(database, f"r{number}", chance.randint(1, 12), chance.random() * 0.02)
-        store = SqliteStore(database)
+        said = writers.run_and_kill(f"r{number}", chance.randint(1, 12), chance.random() * 0.02)
+        store = open_store(address)
         await check_all(store, said)
         depth = (await store.head(SESSION)).depth
         acknowledged = sum(line.startswith("committed") for line in said)
         assert committed + acknowledged <= depth <= committed + acknowledged + 1
         committed = depth
         await store.close()
+    writers.close()
 
 
-async def test_a_killed_writer_loses_nothing_and_leaves_no_half_turn(tmp_path):
-    await kill_rounds(tmp_path, 15, seed=1)
+@pytest.fixture(params=["sqlite", "file", "postgresql"])
+def address(request, tmp_path):
+    """The address of an empty store of each kind that several processes may use."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path}/store.db" if request.param == "sqlite" else f"file:///{tmp_path}/files"
+
+
+async def test_a_killed_writer_loses_nothing_and_leaves_no_half_turn(address):
+    await kill_rounds(address, 6, seed=1)
 
 
 @pytest.mark.full
-async def test_a_writer_killed_five_hundred_times(tmp_path, request):
+async def test_a_writer_killed_five_hundred_times(request, address):
     if "full" not in (request.config.getoption("markexpr") or ""):
         pytest.skip("the long form: run it with -m full")
-    await kill_rounds(tmp_path, 500, seed=2)
+    await kill_rounds(address, 500, seed=2)
