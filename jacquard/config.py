@@ -237,11 +237,23 @@ class LockConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ArmConfig:
+    """One arm of an A/B experiment: its `share` of the sessions (of the sum of all shares), and the settings that it changes."""
+
+    share: float = bounded(1.0, 0)
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
     """Everything that a caller may set for a turn. `viewer` is who is going to read the reply's knowledge (B7).
 
     `model_hint` and `provider_hint` name the main model: its reported usage corrects the token estimate. `tags` go with every
-    event and span (A/B, framework); they change no prompt.
+    event and span (A/B, framework); they change no prompt. `experiments`: arms by name, by experiment; a session is in one arm
+    of each (`jacquard.experiments`).
     """
 
     layout: str = "classic"
@@ -262,3 +274,4 @@ class RuntimeConfig:
     chunks: ChunkConfig = ChunkConfig()
     locks: LockConfig = LockConfig()
     package: PackageConfig = PackageConfig()
+    experiments: Mapping[str, Mapping[str, ArmConfig]] = field(default_factory=dict)

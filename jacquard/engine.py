@@ -18,6 +18,7 @@ from jacquard.commit import CommitResult, commit_of
 from jacquard.config import RuntimeConfig
 from jacquard.draft import Draft, EngineParts, TurnDrafter
 from jacquard.errors import ConfigError
+from jacquard.experiments import enrolled
 from jacquard.plan import Triage
 from jacquard.planners.actions import apply_action, match_action
 from jacquard.race import CurationRace
@@ -90,7 +91,7 @@ class ContextEngine:
         Raises SessionNotFoundError, BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written.
         """
         message = _user_message(user_message)
-        asked = config or self._config
+        asked = enrolled(config or self._config, session_id)
         async with self._lock(session_id):
             try:
                 return await self._prepare(session_id, message, asked, turn_id, branch_id)

@@ -77,12 +77,15 @@ def tape_of(parts: Ingredients, limit_tokens: int, carried: Mapping[str, PromptB
 
 
 def plain_config(config: RuntimeConfig) -> dict[str, Any]:
-    """Return a configuration as plain values, what has its default left out, and every secret."""
-    bare = replace(
-        config, selector=replace(config.selector, api_key=None), planner=replace(config.planner, api_key=None)
-    )
-    lean: dict[str, Any] = _lean(bare)
+    """Return a configuration as plain values, without what has its default and without any secret."""
+    lean: dict[str, Any] = _without_keys(_lean(config))
     return lean
+
+
+def _without_keys(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {name: _without_keys(value) for name, value in plain.items() if name != "api_key"}
+    return plain
 
 
 def tape_to_json(tape: Tape) -> dict[str, Any]:

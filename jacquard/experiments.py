@@ -1,0 +1,68 @@
+"""A/B experiments: which arm a session is in, and what it changes (spec E3). Pure.
+
+An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in every
+process and on every machine, and experiments are independent of one another. The arm's settings go over the configuration,
+and its name becomes the tag `ab.<experiment>`, which goes with the turn, its receipt and its events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jacquard.config import ArmConfig, RuntimeConfig
+from jacquard.errors import ConfigError
+from jacquard.settings import config_from_mapping
+from mnemosyne.schema.memory import EMPTY
+
+TAG = "ab."
+_BUCKETS = 2**64
+
+
+def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> str:
+    """Return the name of a session's arm; arms get sessions by their shares. ConfigError where no arm has any."""
+    total = sum(arm.share for arm in arms.values())
+    if total <= 0:
+        raise ConfigError(f"experiments.{experiment}: no arm has a share; give one a share above 0")
+    digest = hashlib.sha256(f"{experiment}\0{session_id}".encode("utf-8", "surrogatepass")).digest()
+    place = int.from_bytes(digest[:8], "big") / _BUCKETS * total
+    for name, arm in arms.items():
+        place -= arm.share
+        if place < 0:
+            return name
+    return next(name for name in reversed(arms) if arms[name].share > 0)
+
+
+def enrolled(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
+    """Return the configuration of one session: its arms' settings over it, their tags, and no experiments left.
+
+    ConfigError for settings that are none, and where two arms of the session set the same one.
+    """
+    if not config.experiments:
+        return config
+    chosen = {name: arm_of(name, arms, session_id) for name, arms in config.experiments.items()}
+    setters: dict[tuple[str, ...], str] = {}
+    settled = replace(config, experiments=EMPTY)
+    for name, arm in chosen.items():
+        changes = config.experiments[name][arm].config
+        for path in _leaves(changes):
+            if path[0] in ("experiments", "tags"):
+                raise ConfigError(f"experiments.{name}.{arm}: {path[0]!r} cannot be set by an arm")
+            if setters.setdefault(path, name) != name:
+                where = ".".join(path)
+                raise ConfigError(f"experiments {setters[path]!r} and {name!r} both set {where}; let one of them do it")
+        try:
+            settled = config_from_mapping(changes, settled)
+        except ConfigError as error:
+            raise ConfigError(f"experiments.{name}.{arm}: {error}") from error
+    return replace(settled, tags={**config.tags, **{f"{TAG}{name}": arm for name, arm in chosen.items()}})
+
+
+def _leaves(tree: Mapping[str, Any], at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*at, str(key)))
+        else:
+            yield (*at, str(key))
