@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 from anyio import to_thread
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
+from jacquard.build_evidence import Intake, open_intake
 from jacquard.config import RuntimeConfig, SelectorConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
@@ -32,9 +33,11 @@ from jacquard.streams.automation import AutomationStream
 from jacquard.streams.curation import CurationStream
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
+from mnemosyne.forget import ErasurePlan, Forgotten, forget, plan_erasure
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder, Index, Store
+from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import SessionHead
@@ -51,6 +54,9 @@ FIT = 0.5
 """Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""
 
 WORLDS_FILE = "worlds.json"
+SETTLE_SECONDS = 60.0
+"""So long an erasure waits for work of Stream B that goes on in the background."""
+
 Progress = Callable[[int, int], None]
 
 
@@ -80,6 +86,7 @@ class Workshop:
     embedder: Embedder | None
     world: WorldPack | None
     notes: WorldNotes
+    intake: Intake
     models: Sequence[LlmAdapter] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
 
@@ -109,6 +116,15 @@ class Workshop:
                 "Leave --world out, or choose another session."
             )
         return head
+
+    async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
+        """Return what an erasure would come to; nothing is changed."""
+        return await plan_erasure(self.intake.place(self.store, self.index, self.retriever), erasure)
+
+    async def forget(self, erasure: Erasure) -> Forgotten:
+        """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
+        await self.engine.settle(SETTLE_SECONDS)
+        return await forget(self.intake.place(self.store, self.index, self.retriever), erasure)
 
     async def import_world(self) -> int:
         """Bring the named world's lore into the store; returns how many entries changed."""
@@ -179,6 +195,7 @@ async def open_workshop(
         index = TieredIndex(folder)
         estimator = CalibratedEstimator()
         retriever = HybridRetriever(opened, index, vectors, estimator)
+        intake = open_intake(opened, location, folder, settings, SystemClock())
         selector, models = open_selector(settings.selector)
         shipped = shipped_templates()
         parts = EngineParts(
@@ -191,6 +208,7 @@ async def open_workshop(
             clock=SystemClock(),
             roots=(shipped,),
             worlds=worlds,
+            redactor=intake.redactor,
         )
         try:
             async with ContextEngine(parts, settings) as engine:
@@ -202,6 +220,7 @@ async def open_workshop(
                     embedder=vectors,
                     world=pack,
                     notes=notes,
+                    intake=intake,
                     models=models,
                     worlds=worlds,
                 )

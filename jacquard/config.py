@@ -176,13 +176,43 @@ class PlannerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryConfig:
-    """When a rolling summary is made, and how long (seed 002 section 6.9)."""
+    """When a rolling summary is made, and how long (seed 002 section 6.9). No model means the gist of each turn.
+
+    A session below both triggers is not summed up, and the last `preserve_recent_messages` never are. A turn waits for a
+    model's summary at most `timeout_ms`; the call itself may take `background_seconds`, for the turns after it.
+    """
 
     enabled: bool = True
+    model: str | None = None
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     max_summary_tokens: int = bounded(512, 1)
     trigger_message_count: int = bounded(20, 1)
     trigger_token_threshold: int = bounded(4096, 1)
     preserve_recent_messages: int = bounded(5, 0)
+    timeout_ms: int = bounded(800, 0)
+    background_seconds: float = bounded(60.0, 1)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConsolidationConfig:
+    """Turning what was played into memory, off the turns' path: a summary of each turn, events, narratives over many turns.
+
+    Every `every_turns` committed turns of a branch it runs by itself behind a commit (0: only when it is called). A narrative
+    spans `macro_turns`, fewer where a chapter ends. It uses the model of its own, or that of `summary`; no model, no memory.
+    """
+
+    model: str | None = None
+    api_base: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    every_turns: int = bounded(8, 0)
+    batch_turns: int = bounded(8, 1, 50)
+    macro_turns: int = bounded(30, 20, 50)
+    chapter_least_turns: int = bounded(4, 1, 50)
+    timeout_seconds: float = bounded(90.0, 1)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -190,11 +220,38 @@ class SummaryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionConfig:
-    """What is taken out of evidence before it is kept (seed 002 section 8.4); `dual_store` keeps the original apart."""
+    """What is taken out of evidence before it is kept (seed 002 section 8.4); `dual_store` keeps the original apart.
+
+    When redaction fails the text is withheld; `on_failure: pass_through` lets it in as it is, marked (section 18.2).
+    `detector`: `presidio` looks beside the patterns (extra `pii`).
+    """
 
     enabled: bool = True
     mode: str = one_of("store_redacted_only", "store_redacted_only", "dual_store")
     rules: RedactionRules | None = None
+    on_failure: str = one_of("withhold", "withhold", "pass_through")
+    detector: str = one_of("none", "none", "presidio")
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceConfig:
+    """What becomes of evidence (spec 3.6).
+
+    The newest `limit` results of tools and searches stand in the prompt. `conflict_policy` decides where two of them
+    contradict each other (seed 002 section 8.3). `ttl_seconds` by type (`tool_result`, `rag_doc`, …): older evidence is used
+    no more. With `store_content` off a pointer and a hash are kept, no text (section 13).
+    """
+
+    enabled: bool = True
+    limit: int = bounded(6, 0, 100)
+    conflict_policy: str = one_of(
+        "keep_both_and_warn", "prefer_tool_over_rag", "prefer_latest_by_at", "keep_both_and_warn"
+    )
+    ttl_seconds: Mapping[str, float] = field(default_factory=lambda: EMPTY)
+    store_content: bool = True
 
     def __post_init__(self) -> None:
         _check(self)
@@ -269,7 +326,9 @@ class RuntimeConfig:
     selector: SelectorConfig = SelectorConfig()
     planner: PlannerConfig = PlannerConfig()
     summary: SummaryConfig = SummaryConfig()
+    consolidation: ConsolidationConfig = ConsolidationConfig()
     redaction: RedactionConfig = RedactionConfig()
+    evidence: EvidenceConfig = EvidenceConfig()
     observability: ObservabilityConfig = ObservabilityConfig()
     chunks: ChunkConfig = ChunkConfig()
     locks: LockConfig = LockConfig()

@@ -14,6 +14,7 @@ from jacquard.diversity import Cut, constrain, document_of, source_of
 from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
 from jacquard.skein import PromptBlock
+from mnemosyne.ingest.rules import content_hash
 from mnemosyne.query import Candidate, Signals
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -43,6 +44,7 @@ def evidence_of(entry: MemoryEntry) -> Evidence:
         source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=entry_uri(entry)),
         content=entry.text,
         trust=entry.trust,
+        content_hash=content_hash(entry.text),
         metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
     )
 

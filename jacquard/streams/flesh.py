@@ -15,6 +15,7 @@ from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
+from mnemosyne.selectors import ref_hash
 
 FLESH_SLOT = "flesh"
 FLESH_LAYER = "probabilistic"
@@ -61,7 +62,7 @@ def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator) -> PromptBl
         title=entry.title or _shortened(entry.text),
         entities=entry.entities,
         category=_category(entry) if lore else None,
-        refs=(Ref(evidence_id=entry.entry_id),),
+        refs=(Ref(evidence_id=entry.entry_id, hash=ref_hash(entry.text)),),
         trust=entry.trust,
         at=entry.at,
         sensitivity=_sensitivity(entry),

@@ -1,0 +1,98 @@
+"""The part of `jacquard.build` for evidence: redactor, detector, vault, ingestor, and where an erasure must look.
+
+The room exists so that `build` stays readable; like it, it knows concrete classes. Presidio is imported when a setting names
+it, never before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
+from jacquard.errors import ConfigError
+from mnemosyne.forget import Place
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
+from mnemosyne.redact import RegexRedactor
+from mnemosyne.schema.evidence import EvidenceType
+from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.stores.locate import StoreLocation
+
+VAULT_NAME = "originals"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Intake:
+    """How text becomes evidence here. `options` are what the configuration says of every text; `paths` hold the store's files."""
+
+    redactor: Redactor
+    ingestor: EvidenceIngestor
+    vault: FolderVault
+    options: IngestOptions
+    paths: tuple[Path, ...] = ()
+
+    def place(self, store: Store, index: Index, retriever: HybridRetriever) -> Place:
+        """Return where an erasure must look, for `mnemosyne.forget.forget`."""
+
+        async def restore(scope: str) -> object:
+            return await retriever.restore(scope, anew=True)
+
+        return Place(store=store, index=index, restore=restore, vault=self.vault, folders=self.paths)
+
+
+def open_intake(store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock) -> Intake:
+    """Return redactor, vault and ingestor of a store; `index` is the folder of its index. ConfigError, RedactionError."""
+    redactor = open_redactor(settings.redaction)
+    vault = FolderVault(index.with_name(index.name.replace("index", VAULT_NAME)))
+    rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
+    return Intake(
+        redactor=redactor,
+        ingestor=RedactingIngestor(store, redactor, clock, vault=vault, rules=rules),
+        vault=vault,
+        options=options_of(settings),
+        paths=(*_files_of(location), index, vault.folder),
+    )
+
+
+def open_redactor(settings: RedactionConfig) -> Redactor:
+    """Return the redactor of a configuration; ConfigError where its detector is not installed, RedactionError for its rules."""
+    detector: PiiDetector | None = None
+    if settings.detector == "presidio":
+        if find_spec("presidio_analyzer") is None:
+            raise ConfigError("redaction.detector is presidio, which needs: pip install 'jacquard-context[pii]'.")
+        detector = import_module("mnemosyne.redact_presidio").PresidioDetector()
+    return RegexRedactor(settings.rules, detector=detector)
+
+
+def options_of(settings: RuntimeConfig) -> IngestOptions:
+    """Return what a configuration says of every text that is taken in."""
+    redaction = settings.redaction
+    return IngestOptions(
+        redact=redaction.enabled,
+        pass_through=redaction.on_failure == "pass_through",
+        keep_original=redaction.mode == "dual_store",
+        store_content=settings.evidence.store_content,
+    )
+
+
+def ttl_of(settings: EvidenceConfig) -> Mapping[EvidenceType, float]:
+    """Return the times to live by type; ConfigError for a type that is none."""
+    known = {kind.value: kind for kind in EvidenceType}
+    wrong = [name for name in settings.ttl_seconds if name not in known]
+    if wrong:
+        raise ConfigError(f"EvidenceConfig.ttl_seconds: {wrong[0]!r} is no type; there are {', '.join(known)}.")
+    return {known[name]: seconds for name, seconds in settings.ttl_seconds.items()}
+
+
+def _files_of(location: StoreLocation) -> tuple[Path, ...]:
+    """Return the files and folders that a store writes; SQLite keeps a log beside its file."""
+    if location.database is None:
+        return ()
+    if location.kind == "file":
+        return (location.database,)
+    return tuple(location.database.with_name(location.database.name + end) for end in ("", "-wal", "-journal"))

@@ -1,0 +1,164 @@
+"""Evidence of a session in its turns: tool results into the prompt by ref, what a prompt showed, results taken in.
+
+The room exists so that evidence has one way into a prompt (seed 002 sections 6.4, 6.6 and 7.2): found newest first, conflicts
+settled, resolved by selector against its hash, escaped, labelled with its trust. It writes nothing but through the ingestor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from filament import escape_text, open_tag, unescape
+from jacquard.config import EvidenceConfig
+from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.streams.flesh import FLESH_SLOT
+from jacquard.turn import turn_from_record
+from mnemosyne.conflicts import settle_conflicts
+from mnemosyne.derive import derive_evidence_blocks
+from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
+from mnemosyne.protocols import Clock, EvidenceIngestor, Store
+from mnemosyne.query import EvidenceFilter
+from mnemosyne.resolve import RefResolver, ResolvedBlock
+from mnemosyne.schema.document import ToolCall, ToolType
+from mnemosyne.schema.evidence import (
+    Evidence,
+    EvidenceLinks,
+    EvidenceSource,
+    EvidenceType,
+    SourceKind,
+)
+from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, IngestOptions, Shown
+from mnemosyne.schema.record import TurnRecord
+
+EVIDENCE_LAYER = "evidence"
+_PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
+_TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
+_LOOKED_THROUGH = 4
+"""So many times the limit is read, since what was recalled, expired or overruled takes places too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceFlesh:
+    """A session's evidence as blocks, oldest first, with what was settled and what had to be done without (`code: detail`)."""
+
+    blocks: tuple[PromptBlock, ...] = ()
+    conflicts: tuple[ConflictRecord, ...] = ()
+    degradations: tuple[str, ...] = ()
+
+
+async def evidence_flesh(
+    store: Store, clock: Clock, session_id: str, config: EvidenceConfig, count: Callable[[str], int]
+) -> EvidenceFlesh:
+    """Return the newest results of a session's tools and searches as blocks.
+
+    Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
+    """
+    if not config.enabled or config.limit <= 0:
+        return EvidenceFlesh()
+    where = EvidenceFilter(types=_TYPES, limit=config.limit * _LOOKED_THROUGH, newest=True)
+    found = [each for each in await store.list_evidences(session_id, where) if _is_own(each)]
+    now = clock.now()
+    over = sum(is_expired(each, now) for each in found)
+    live = [each for each in found if not is_expired(each, now)]
+    settled = settle_conflicts(live, ConflictPolicy(config.conflict_policy))
+    kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
+    resolver = RefResolver(store, clock)
+    blocks: list[PromptBlock] = []
+    told: list[str] = [f"evidence_expired: {over} evidences of the session count no more"] if over else []
+    told += [f"conflict: {_sentence(record)}" for record in settled.records]
+    by_id = {each.evidence_id: each for each in kept}
+    for block in derive_evidence_blocks(kept, now=now, count=count):
+        evidence = by_id[block.refs[0].evidence_id]
+        refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
+        texts = [each.text for each in refs if each.text]
+        told += [each.detail for each in refs if each.detail]
+        if texts:
+            resolved = ResolvedBlock(block=block, text="\n".join(texts), refs=refs)
+            notices = settled.notices.get(evidence.evidence_id, ())
+            blocks.append(_prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count))
+    return EvidenceFlesh(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told))
+
+
+def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
+    """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
+    if record is None or record.prompt is None:
+        return ()
+    turn = turn_from_record(record, 0)
+    shown = [Shown(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
+    shown += [Shown(source_id="history", text=each.content) for each in turn.package.recent_turns]
+    shown.append(Shown(source_id="summary", text=turn.package.working_summary))
+    shown.append(Shown(source_id="user_input", text=turn.package.user_message.content))
+    shown += [Shown(source_id=b.block_id, text=unescape(b.content)) for b in turn.context_blocks if b.content]
+    return tuple(each for each in shown if each.text.strip())
+
+
+async def ingest_result(
+    ingestor: EvidenceIngestor,
+    session_id: str,
+    call: ToolCall,
+    result: str,
+    *,
+    shown: Iterable[Shown] = (),
+    options: IngestOptions | None = None,
+) -> Ingested:
+    """Take in what a recorded call gave, linked with it and known by its arguments; what the prompt showed is no news."""
+    skill = call.type is ToolType.SKILL
+    asked = options or IngestOptions()
+    metadata: Mapping[str, Any] = {"status": call.status.value, "tool": call.tool}
+    return await ingestor.ingest(
+        session_id,
+        result,
+        EvidenceSource(kind=SourceKind.SKILL if skill else SourceKind.TOOL, name=call.tool),
+        EvidenceType.SKILL_OUTPUT if skill else EvidenceType.TOOL_RESULT,
+        links=EvidenceLinks(tool_call_id=call.tool_call_id),
+        metadata=metadata,
+        options=replace(
+            asked,
+            args=asked.args if asked.args is not None else call.args_digest or None,
+            shown=(*asked.shown, *shown),
+        ),
+    )
+
+
+def _is_own(evidence: Evidence) -> bool:
+    return not evidence.source.uri.startswith(OWN_SCHEME)
+
+
+def _prompt_block(
+    evidence: Evidence, resolved: ResolvedBlock, notices: tuple[str, ...], rank: int, count: Callable[[str], int]
+) -> PromptBlock:
+    attributes = {
+        "id": evidence.evidence_id,
+        "source": evidence.source.name or evidence.source.kind.value,
+        "trust": evidence.trust.value,
+    }
+    if evidence.created_at is not None:
+        attributes["at"] = evidence.created_at.isoformat(timespec="minutes").replace("+00:00", "Z")
+    warned = "".join(f"<notice>{escape_text(notice)}</notice>" for notice in notices)
+    content = f"{open_tag('result', attributes.items())}{escape_text(resolved.text)}{warned}</result>"
+    return PromptBlock(
+        block_id=resolved.block.block_id,
+        block_type=resolved.block.block_type,
+        slot=FLESH_SLOT,
+        source=f"evidence:{evidence.source.kind.value}",
+        content=content,
+        priority=resolved.block.priority,
+        placement=_PLACEMENT,
+        layer=EVIDENCE_LAYER,
+        group=evidence.evidence_id,
+        rank=rank,
+        tokens=count(content),
+        volatile=True,
+        title=evidence.source.name or evidence.type.value,
+        refs=resolved.block.refs,
+        trust=evidence.trust,
+        at=evidence.created_at,
+        expires_at=evidence.expires_at,
+    )
+
+
+def _sentence(record: ConflictRecord) -> str:
+    about = f"{record.subject}: " if record.subject else ""
+    return f"{about}{record.field_path}: {record.detail}; settled by {record.resolution.value}"
