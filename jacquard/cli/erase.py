@@ -1,0 +1,208 @@
+"""`erase`: forgetting a user, a session or evidence, everywhere, with the proof that nothing is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from jacquard.build import SystemClock, Workshop, open_workshop
+from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
+from jacquard.errors import ConfigError
+from mnemosyne.forget import ErasurePlan, Forgotten
+from mnemosyne.ingest.sweep import EXPIRED, expired_evidences
+from mnemosyne.schema.erasure import Erasure
+
+_PLACES_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Asked:
+    """What is to be forgotten, as the options say it."""
+
+    user: str | None
+    session: str | None
+    evidence: Sequence[str]
+    expired: bool
+    reason: str
+
+
+def erase(
+    user: Annotated[str | None, typer.Option("--user", "-u", metavar="ID", help="Everything of one user.")] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", "-s", metavar="ID", help="One session whole (or where the evidence lies)."),
+    ] = None,
+    evidence: Annotated[
+        list[str] | None, typer.Option("--evidence", "-e", metavar="ID", help="Evidence by its id; may be given again.")
+    ] = None,
+    expired: Annotated[
+        bool, typer.Option("--expired", help="All evidence whose time to live is over (of --session, or of all).")
+    ] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Stands in the audit record.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Forget everywhere: store, index, receipts, recorded prompts, summaries, prefetched memories, originals.
+
+    An audit record stays (a hash of the id, counts, no words). Then store and files are searched for what should be gone;
+    the command fails when anything is left.
+    """
+    asked = _Asked(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
+
+    async def work() -> None:
+        # Only what goes from a session that stays is indexed again, so a model is needed only then.
+        async with open_workshop(store, embedder="none" if dry_run else embedder) as workshop:
+            erasures = await _erasures(workshop, asked)
+            if dry_run:
+                plans = [await workshop.plan_erasure(each) for each in erasures]
+                _tell_plans(plans, as_json=as_json)
+                return
+            done = [await workshop.forget(each) for each in erasures]
+        _tell(done, as_json=as_json)
+
+    run(work)
+
+
+async def _erasures(workshop: Workshop, asked: _Asked) -> list[Erasure]:
+    """Return what the options ask for, one erasure a subject; ConfigError where they do not say one thing."""
+    clock = SystemClock()
+    at = clock.now()
+    subjects = [asked.user is not None, asked.session is not None or bool(asked.evidence), asked.expired]
+    if asked.expired:
+        if asked.user is not None or asked.evidence:
+            raise ConfigError("--expired goes with --session alone.")
+        sessions = None if asked.session is None else (asked.session,)
+        over = await expired_evidences(workshop.store, clock, sessions)
+        return [
+            Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason or EXPIRED)
+            for name, ids in over.items()
+        ]
+    if sum(subjects) != 1:
+        raise ConfigError(
+            "Say what to forget: --user ID, --session ID, --evidence ID (with --session ID), or --expired."
+        )
+    if not asked.evidence:
+        return [Erasure(at=at, user_id=asked.user, session_id=asked.session, reason=asked.reason)]
+    homes = await _homes(workshop, asked)
+    return [Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason) for name, ids in homes.items()]
+
+
+async def _homes(workshop: Workshop, asked: _Asked) -> dict[str, tuple[str, ...]]:
+    """Return in which sessions the evidence lies; ConfigError for one that lies nowhere."""
+    if asked.session is not None:
+        return {asked.session: tuple(asked.evidence)}
+    homes: dict[str, tuple[str, ...]] = {}
+    for name in await workshop.store.sessions():
+        held = [each for each in asked.evidence if await workshop.store.get_evidence(name, each) is not None]
+        if held:
+            homes[name] = tuple(held)
+    missing = [each for each in asked.evidence if not any(each in held for held in homes.values())]
+    if missing:
+        raise ConfigError(f"No session holds evidence {missing[0]!r}; nothing was changed.")
+    return homes
+
+
+def _tell_plans(plans: Sequence[ErasurePlan], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"dry_run": True, "erasures": [_plan_json(plan) for plan in plans]})
+        return
+    for plan in plans:
+        show(f"Would forget ({plan.kind}):")
+        for line in _plan_lines(plan):
+            show(f"  {line}")
+    show("Nothing was changed." if plans else "There is nothing to forget. Nothing was changed.")
+
+
+def _plan_lines(plan: ErasurePlan) -> list[str]:
+    lines = []
+    if plan.whole:
+        lines.append(f"sessions that go whole: {', '.join(plan.whole)}")
+    if plan.touched:
+        lines.append(f"sessions that stay, cleaned: {', '.join(plan.touched)}")
+    lines.append(f"messages: {plan.messages}, evidences: {plan.evidences}, originals: {plan.originals}")
+    lines += [f"stands in {place}" for place in plan.places[:_PLACES_SHOWN]]
+    if len(plan.places) > _PLACES_SHOWN:
+        lines.append(f"and in {len(plan.places) - _PLACES_SHOWN} more places")
+    return lines
+
+
+def _plan_json(plan: ErasurePlan) -> dict[str, Any]:
+    return {
+        "kind": plan.kind,
+        "whole": list(plan.whole),
+        "touched": list(plan.touched),
+        "messages": plan.messages,
+        "evidences": plan.evidences,
+        "originals": plan.originals,
+        "places": list(plan.places),
+    }
+
+
+def _tell(done: Sequence[Forgotten], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"dry_run": False, "erasures": [_json(each) for each in done], "proved": all(e.done for e in done)})
+    else:
+        for each in done:
+            for line in _lines(each):
+                show(line)
+        if not done:
+            show("There is nothing to forget.")
+    left = [line for each in done for line in _left(each)]
+    if left and as_json:
+        raise typer.Exit(1)
+    if left:
+        raise fail("\n".join(left))
+
+
+def _lines(done: Forgotten) -> list[str]:
+    counts = ", ".join(f"{number} {kind}" for kind, number in sorted(done.outcome.counts.items()))
+    lines = [f"Forgot ({done.plan.kind}): {counts or 'nothing was there'}"]
+    if done.outcome.sessions:
+        lines.append(f"  sessions that went whole: {', '.join(done.outcome.sessions)}")
+    if done.originals:
+        lines.append(f"  originals: {done.originals}")
+    if done.scopes:
+        lines.append(f"  index: {', '.join(done.scopes)} dropped, and built again from what is left")
+    lines.append(f"  audit record: {done.outcome.audit_id}")
+    proof = done.proof
+    if proof.holds:
+        searched = f"searched every row of the store and {proof.files} files for {proof.texts} texts"
+        lines.append(f"  proof: {searched}; nothing is left")
+    if proof.elsewhere:
+        lines.append(f"  {proof.elsewhere} of the texts were said in other sessions too, and stay there")
+    return lines
+
+
+def _left(done: Forgotten) -> list[str]:
+    lines = list(done.faults)
+    lines += [f"left in the store: {place}" for place in done.proof.places]
+    lines += [f"left in a file: {file}" for file in done.proof.found_files]
+    if lines:
+        lines.append("Not all is gone. End other programs that use this store, remove what is named, and ask again.")
+    return lines
+
+
+def _json(done: Forgotten) -> dict[str, Any]:
+    proof = done.proof
+    return {
+        "audit_id": done.outcome.audit_id,
+        "kind": done.plan.kind,
+        "counts": dict(done.outcome.counts),
+        "sessions": list(done.outcome.sessions),
+        "originals": done.originals,
+        "index": list(done.scopes),
+        "faults": list(done.faults),
+        "proof": {
+            "holds": done.done,
+            "texts": proof.texts,
+            "files": proof.files,
+            "elsewhere": proof.elsewhere,
+            "places": list(proof.places),
+            "found_files": list(proof.found_files),
+        },
+    }
