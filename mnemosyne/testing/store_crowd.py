@@ -34,7 +34,7 @@ from mnemosyne.testing.store_samples import (
     told,
 )
 
-PROCESSES = 3
+PROCESSES = 2
 APPENDS = 12
 _PATIENCE_SECONDS = 60.0
 
