@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from evals.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_set
@@ -27,6 +28,7 @@ from evals.world_set import run_world
 from jacquard.errors import JacquardError
 from mnemosyne.errors import MnemosyneError
 from mnemosyne.importers.corpus import CORPUS_FILE
+from mnemosyne.stores.open import open_store
 
 app = typer.Typer(
     name="evals",
@@ -179,6 +181,37 @@ def gate(
     faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
     if faults and not update:
         raise _fail("\n".join(faults))
+
+
+@app.command()
+def ab(
+    store: Annotated[
+        str, typer.Option("--store", metavar="URL", help="The store whose sessions took part, as `jacquard` names it.")
+    ] = ".jacquard",
+    experiment: Annotated[
+        str | None, typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name).")
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the comparison as JSON too (`-`: alone)."),
+    ] = None,
+) -> None:
+    """Compare the arms of A/B experiments, pair by pair, by the receipts of the turns that were played in them."""
+
+    async def work() -> dict[str, tuple[ArmTurns, ...]]:
+        opened = open_store(store, create=False)
+        try:
+            return await read_arms(opened)
+        finally:
+            await opened.close()
+
+    try:
+        _check_place(json_file)
+        pairs = compare_arms(anyio.run(work), experiment=experiment)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    if _keep({"pairs": pairs_json(pairs)}, json_file):
+        print_pairs(pairs, _out())
 
 
 @app.command()

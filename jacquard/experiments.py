@@ -32,7 +32,7 @@ def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> s
         place -= arm.share
         if place < 0:
             return name
-    return next(name for name in reversed(arms) if arms[name].share > 0)
+    return [name for name, arm in arms.items() if arm.share > 0][-1]
 
 
 def enrolled(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
