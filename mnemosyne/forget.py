@@ -115,7 +115,8 @@ async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
         if not documents:
             continue
         mine = kind == "session" or (kind == "user" and _owner(documents[0]) == erasure.user_id)
-        said = _said(documents, erasure, whole=mine)
+        waiting = await _waiting(store, session_id)
+        said = _said([*waiting, *(m for each in documents for m in each.session.messages)], erasure, whole=mine)
         cited = _cited(documents, erasure, whole=mine)
         if not mine and not said and not cited:
             continue
@@ -234,14 +235,22 @@ def _owner(document: SessionDocument) -> str | None:
     return actor.user_id if actor is not None else None
 
 
-def _said(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
+async def _waiting(store: Store, session_id: str) -> list[Message]:
+    """Return the messages of turns that wait for their reply, on every branch."""
+    found: list[Message] = []
+    for head in await store.branches(session_id):
+        window = await store.window(session_id, message_limit=1, branch_id=head.branch_id)
+        found += window.pending.messages if window.pending is not None else ()
+    return found
+
+
+def _said(messages: Sequence[Message], erasure: Erasure, *, whole: bool) -> dict[str, str]:
     """Return the messages that go, by id."""
     if erasure.evidence_ids:
         return {}
-    said = [message for document in documents for message in document.session.messages]
     return {
         message.message_id or f"{place}": message.content
-        for place, message in enumerate(said)
+        for place, message in enumerate(messages)
         if whole or _wrote(message, erasure.user_id)
     }
 

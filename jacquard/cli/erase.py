@@ -14,6 +14,7 @@ from jacquard.errors import ConfigError
 from mnemosyne.forget import ErasurePlan, Forgotten
 from mnemosyne.ingest.sweep import EXPIRED, expired_evidences
 from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.memory import session_scope
 
 _PLACES_SHOWN = 20
 
@@ -166,8 +167,9 @@ def _lines(done: Forgotten) -> list[str]:
         lines.append(f"  sessions that went whole: {', '.join(done.outcome.sessions)}")
     if done.originals:
         lines.append(f"  originals: {done.originals}")
-    if done.scopes:
-        lines.append(f"  index: {', '.join(done.scopes)} dropped, and built again from what is left")
+    gone = {session_scope(name) for name in done.outcome.sessions}
+    for scope in done.scopes:
+        lines.append(f"  index of {scope}: dropped" + ("" if scope in gone else ", and built again from what is left"))
     lines.append(f"  audit record: {done.outcome.audit_id}")
     proof = done.proof
     if proof.holds:
