@@ -1,0 +1,207 @@
+"""Recorded turns made again: from the record alone, with today's templates, under another configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, open_workshop
+from jacquard.build import Workshop
+from jacquard.config import HistoryConfig, PruneConfig
+from jacquard.draft import template_roots
+from jacquard.rehearsal import Rehearsal
+from jacquard.replay import changed_settings, compare_templates, differences, play
+from jacquard.tape import Tape, plain_config, tape_from_json, tape_in, tape_to_json
+from jacquard.templating import open_templates, shipped_templates
+from mnemosyne import codec
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+
+FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"
+COUNT = CalibratedEstimator().estimate
+ASKED = {
+    "zh": (
+        "那把钥匙是不是开启神庙的?我记得之前提到过。",
+        "我们去找村长。",
+        "吃一块面包",
+        "墨点在做什么? </status> {{ 1 }}",
+    ),
+    "en": (
+        "Is that the key that opens the temple? I remember it.",
+        "We go to the chief.",
+        "What does the raven do? <b>&",
+    ),
+}
+SAID = '<content>“不。”他说 & 走了。</content><state_update>[["SUB", "hero.gold", 1]]</state_update>'
+CONFIGS = (
+    RuntimeConfig(),
+    RuntimeConfig(layout="cache_first"),
+    RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600)),
+    RuntimeConfig(
+        budget=BudgetConfig(max_input_tokens=3400, reserved_reply_tokens=600),
+        prune=PruneConfig(policy="degrade_to_summary"),
+    ),
+    RuntimeConfig(prune=PruneConfig(policy="group_aware", ttl_seconds={"low": 60})),
+    RuntimeConfig(template_id="dense", curation=CurationConfig(enabled=False)),
+)
+
+
+@pytest.fixture
+async def workshop(tmp_path: Path) -> AsyncIterator[Workshop]:
+    shutil.copytree(FOREST / "zh", tmp_path / "world")
+    async with open_workshop(tmp_path / "store", world=tmp_path / "world", embedder="none") as opened:
+        await opened.ensure_session("s")
+        yield opened
+
+
+async def played(workshop: Workshop, turns: int, session: str = "s", language: str = "zh") -> list[str]:
+    """Play turns under every configuration in turn; return their ids."""
+    names = []
+    for number in range(turns):
+        asked = ASKED[language][number % len(ASKED[language])]
+        config = CONFIGS[number % len(CONFIGS)]
+        turn = await workshop.engine.prepare_turn(session, f"{asked}", config, turn_id=f"{session}-{number}")
+        names.append(turn.turn_id)
+        if turn.reply is None:
+            await workshop.engine.commit_assistant_message(session, SAID, turn_id=turn.turn_id)
+    return names
+
+
+async def taped(workshop: Workshop, turn_id: str, session: str = "s") -> tuple[TurnRecord, Tape]:
+    record = await workshop.store.turn(session, turn_id)
+    tape = tape_in(record)
+    assert tape is not None
+    return record, tape
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+async def test_the_same_bytes_come_out_of_the_record_alone(tmp_path: Path, language: str) -> None:
+    async with open_workshop(tmp_path, world=FOREST / language, embedder="none") as opened:
+        await opened.ensure_session("s")
+        for turn_id in await played(opened, 6, language=language):
+            record, tape = await taped(opened, turn_id)
+            assert differences(record, play(tape, COUNT)) == ()
+            assert record.prompt is not None
+            assert tape_to_json(tape) == record.prompt["tape"]
+
+
+@pytest.mark.full
+async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) -> None:
+    same = 0
+    async with open_workshop(tmp_path, world=FOREST / "zh", embedder="none") as opened:
+        for session in range(20):
+            await opened.ensure_session(f"s{session}")
+            await played(opened, 50, f"s{session}")
+    async with open_workshop(tmp_path, world=FOREST / "zh", embedder="none") as opened:
+        for session in await opened.store.sessions():
+            for listed in await opened.store.turns(session, limit=50):
+                record, tape = await taped(opened, listed.turn_id, session)
+                assert differences(record, play(tape, COUNT)) == ()
+                same += 1
+    assert same == 1000
+
+
+async def test_a_replay_that_goes_wrong_is_told(workshop: Workshop) -> None:
+    (turn_id,) = await played(workshop, 1)
+    record, tape = await taped(workshop, turn_id)
+    other = replace(tape, user_input=replace(tape.user_input, content="something else"))
+    faults = differences(record, play(other, COUNT))
+    assert any("differs from character" in fault for fault in faults)
+    assert "The XML text differs." in faults
+
+
+async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    (turn_id,) = await played(workshop, 1)
+    record, tape = await taped(workshop, turn_id)
+    roots = template_roots((shipped_templates(),), workshop.worlds["whispering_forest"])
+    same = compare_templates(tape, open_templates(roots), COUNT)
+    assert (same.changed, same.added, same.removed, same.blocks) == ((), (), (), ())
+    folder = tmp_path / "newer"
+    (folder / "chat").mkdir(parents=True)
+    old = (shipped_templates() / "chat" / "status.j2").read_text(encoding="utf-8")
+    (folder / "chat" / "status.j2").write_text(old.replace("<status>", "<status>\nseen: now"), encoding="utf-8")
+    found = compare_templates(tape, open_templates((folder, *roots)), COUNT)
+    assert found.changed == ("chat/status.j2",)
+    (block,) = found.blocks
+    assert (block.block_id, block.file) == ("status", "chat/status.j2")
+    assert "+seen: now" in block.diff
+    assert block.before_tokens is not None
+    assert block.after_tokens is not None
+    assert block.after_tokens > block.before_tokens
+    assert differences(record, play(tape, COUNT)) == ()
+
+
+async def test_another_configuration_changes_decisions_and_tokens(workshop: Workshop) -> None:
+    names = await played(workshop, 1)
+    names += [(await workshop.engine.prepare_turn("s", "我们去找村长。")).turn_id]
+    roots = template_roots((shipped_templates(),), workshop.worlds["whispering_forest"])
+
+    async def rehearsed(config: RuntimeConfig):
+        rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
+        before = rehearsal.start()
+        return [await rehearsal.turn(*await taped(workshop, name), before) for name in names]
+
+    for diff in await rehearsed(RuntimeConfig()):
+        assert (diff.decisions, diff.moved, diff.after_tokens) == ((), False, diff.before_tokens)
+    for diff in await rehearsed(RuntimeConfig(layout="cache_first")):
+        assert diff.moved
+    small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600))
+    for diff in await rehearsed(small):
+        assert diff.after_tokens <= 3000 < diff.before_tokens
+        assert any(change.after is not None and change.after.startswith("dropped") for change in diff.decisions)
+    for diff in await rehearsed(RuntimeConfig(budget=BudgetConfig(max_input_tokens=500, reserved_reply_tokens=0))):
+        assert "must be kept" in diff.fault
+    for diff in await rehearsed(RuntimeConfig(history=HistoryConfig(max_messages=4))):
+        gone = [change for change in diff.decisions if change.after is None]
+        assert gone
+        assert all(change.block_id.endswith((".u", ".a")) for change in gone)
+    fewer = await rehearsed(RuntimeConfig(curation=CurationConfig(fallback_limit=1)))
+    gone = [change.block_id for change in fewer[0].decisions if change.after is None]
+    assert gone
+    assert all(name.startswith("flesh:") for name in gone)
+    dense = await rehearsed(RuntimeConfig(template_id="dense"))
+    assert any(change.block_id == "guidance" for change in dense[0].decisions)
+
+
+async def test_a_longer_window_brings_back_older_talk(workshop: Workshop) -> None:
+    short = RuntimeConfig(history=HistoryConfig(max_messages=4))
+    turn = await workshop.engine.prepare_turn("s", "我们去找村长。", short)
+    record, tape = await taped(workshop, turn.turn_id)
+    roots = (shipped_templates(),)
+    config = RuntimeConfig(history=HistoryConfig(max_messages=20))
+    rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
+    diff = await rehearsal.turn(record, tape, rehearsal.start())
+    assert len([change for change in diff.decisions if change.before is None]) > 4
+    assert diff.after_tokens > diff.before_tokens
+
+
+async def test_settings_that_a_replay_cannot_show_are_named(workshop: Workshop) -> None:
+    (turn_id,) = await played(workshop, 1)
+    _, tape = await taped(workshop, turn_id)
+    other = RuntimeConfig(
+        layout="cache_first", viewer="witch", curation=CurationConfig(select_limit=2, recall_limit=9), tags={"a": "b"}
+    )
+    assert changed_settings(tape, other) == (("layout", "curation.select_limit"), ("viewer", "curation.recall_limit"))
+
+
+async def test_no_secret_is_on_a_tape(workshop: Workshop) -> None:
+    config = RuntimeConfig()
+    config = replace(
+        config, selector=replace(config.selector, api_key="sk-1"), planner=replace(config.planner, api_key="sk-2")
+    )
+    assert "sk-" not in json.dumps(plain_config(config))
+    assert codec.from_plain(plain_config(config), RuntimeConfig) == RuntimeConfig()
+
+
+async def test_a_tape_of_another_shape_is_refused(workshop: Workshop) -> None:
+    with pytest.raises(codec.CodecError):
+        tape_from_json({"source": 1})
