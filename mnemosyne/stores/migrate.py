@@ -55,6 +55,7 @@ def _rewrite(connection: sqlite3.Connection) -> None:
     """Write the file anew, so that its free pages hold nothing that an erasure could not reach; if it must be, later."""
     with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
         connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def migrate_postgres(connect: Callable[[], Any], lock: str) -> None:

@@ -6,10 +6,12 @@ on another, so that a read never waits for a locked file.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from mnemosyne.errors import StoreError
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.lane import Lane
 from mnemosyne.stores.sql_store import SqlStore
@@ -22,8 +24,10 @@ class SqliteStore(SqlStore):
     Nothing is opened before the first call; the file and its folder are made then (unless `create` is false). With
     `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
     `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096 bytes a page;
-    StoreUnavailableError when it is reached). After an erasure nothing of it is left in the file or beside it, as soon as
-    no other process reads from before it. For what a method does and raises, see `mnemosyne.protocols.Store`.
+    StoreUnavailableError when it is reached). After an erasure the file is written anew (VACUUM), so that nothing of it is
+    left in the file or beside it; where that must wait for another process, it is done with the next erasure or by `close`
+    (`erase` with the same request again changes nothing else). For what a method does and raises, see
+    `mnemosyne.protocols.Store`.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class SqliteStore(SqlStore):
         opening = Opening(
             path=self.path, synchronous=synchronous, busy_seconds=busy_seconds, create=create, page_limit=page_limit
         )
+        self._unclean = False
         self._file = self._lane(opening, "BEGIN IMMEDIATE")
         super().__init__(reads=self._lane(replace(opening, read_only=True), "BEGIN"), writes=self._file)
 
@@ -54,7 +59,18 @@ class SqliteStore(SqlStore):
         )
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget in one transaction, everywhere in the store, and leave an audit record; then empty the log."""
+        """Forget in one transaction, everywhere in the store, and leave an audit record; then write the file anew."""
         outcome = await super().erase(erasure)
-        await self._file.outside(lambda db: clean(db.driver))
+        self._unclean = True
+        await self._clean()
         return outcome
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release the file and the threads. Closing twice is fine."""
+        if self._unclean:
+            with contextlib.suppress(StoreError):
+                await self._clean()
+        await super().close()
+
+    async def _clean(self) -> None:
+        self._unclean = not await self._file.outside(lambda db: clean(db.driver))

@@ -56,7 +56,7 @@ def open_database(opening: Opening) -> sqlite3.Connection:
 
     A file of another program or of a newer release, and with `create` false a missing one, raises StoreUnavailableError
     before anything is written. Use it on the thread that will use the connection. What is deleted is overwritten
-    (`secure_delete`), so that an erasure leaves no bytes behind.
+    (`secure_delete`); what that misses, `clean` removes.
     """
     path = opening.path
     if not path.exists():
@@ -86,9 +86,17 @@ def open_database(opening: Opening) -> sqlite3.Connection:
     return connection
 
 
-def clean(connection: sqlite3.Connection) -> None:
-    """Empty the write-ahead log, where what was erased still stands; as far as readers in other processes let it."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+def clean(connection: sqlite3.Connection) -> bool:
+    """Write the file anew and empty its log, so that no byte of what was deleted is left; says whether it could be done.
+
+    `secure_delete` overwrites a row where it lies, but SQLite leaves copies of rows behind when it divides a page; only
+    VACUUM drops those. It cannot be done while another process is inside a transaction, nor on a full disk.
+    """
+    try:
+        connection.execute("VACUUM")
+        return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError:
+        return False
 
 
 def _make_folder(path: Path) -> None:

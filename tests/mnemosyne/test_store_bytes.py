@@ -1,0 +1,114 @@
+"""After an erasure not a byte of it is left in the files of the SQLite store, while it is open."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.session import Author, AuthorKind
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.testing.store_samples import (
+    AT,
+    SESSION,
+    earned,
+    evidence,
+    imported,
+    memory,
+    prepared,
+    says,
+    start,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+def left_in(folder: Path, needles: list[str]) -> list[str]:
+    """Return those of the texts that stand in any file of a folder, as UTF-8 or as JSON writes it in ASCII."""
+    data = b"\n".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    forms = {text: {text.encode(), text.encode("ascii", "backslashreplace")} for text in needles}
+    return [text for text, written in forms.items() if any(form in data for form in written)]
+
+
+async def fill(store: SqliteStore, session_id: str, count: int, chance: random.Random) -> list[str]:
+    """Write turns and evidences under names and with texts of every length, and return names that stand in them."""
+    names = [f"quicksilver-{session_id}-{number:04}-汞" for number in range(count)]
+    chance.shuffle(names)
+    await store.create_session(start(session_id=session_id))
+    for at in range(0, count, 20):
+        some = names[at : at + 20]
+        await store.append_turns(
+            session_id, [imported(name, f"{name} " * chance.choice((1, 2, 5, 40, 300))) for name in some]
+        )
+        for name in some[::4]:
+            await store.put_evidence(session_id, evidence(f"ev-{name}", name * chance.choice((1, 3, 30, 400))))
+            await store.put_evidence(session_id, evidence(f"ev-{name}", name * chance.choice((1, 5, 50))))
+    return names
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_of_a_session_that_was_erased_no_byte_is_left(tmp_path, seed):
+    chance = random.Random(seed)
+    store = SqliteStore(tmp_path / "store.db", synchronous="NORMAL")
+    kept = await fill(store, "kept", 120, chance)
+    gone = await fill(store, "gone", 240, chance)
+    assert left_in(tmp_path, gone) == gone
+    await store.erase(Erasure(session_id="gone", at=AT, reason="asked"))
+    assert left_in(tmp_path, gone) == []
+    assert left_in(tmp_path, kept) == kept
+    assert len((await store.window("kept", message_limit=999)).messages) == 240
+    await store.close()
+    assert left_in(tmp_path, gone) == []
+
+
+async def test_of_a_users_words_no_byte_is_left(tmp_path):
+    store = SqliteStore(tmp_path / "store.db")
+    await store.create_session(start(imported("p001")))
+    secret = "The quicksilver ledger lies behind the brewery, 酒厂后面的账本。"
+    head = await store.head(SESSION)
+    spoken = says(secret, author=Author(kind=AuthorKind.USER, id="Ottoline"))
+    record = prepared(
+        head, "t1", messages=(spoken,), prompt={"text": f"<user>{secret}</user>"}, receipt={"said": secret}
+    )
+    saved = await store.save_prepared(record, expected_version=head.version)
+    await store.commit_turn(
+        SESSION, earned("t1", 1, entries=(memory("e1", text=secret),)), expected_version=saved.version
+    )
+    assert left_in(tmp_path, [secret, "Ottoline"]) == [secret, "Ottoline"]
+    await store.erase(Erasure(user_id="Ottoline", at=AT, reason="asked"))
+    assert left_in(tmp_path, [secret, "quicksilver ledger", "账本", "Ottoline"]) == []
+    assert (await store.head(SESSION)).depth == 2
+    await store.close()
+
+
+async def test_what_another_reader_keeps_open_is_gone_with_the_next_try(tmp_path):
+    store = SqliteStore(tmp_path / "store.db", busy_seconds=0.1)
+    gone = await fill(store, "gone", 40, random.Random(3))
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchone()
+    outcome = await store.erase(Erasure(session_id="gone", at=AT, reason="asked"))
+    assert outcome.sessions == ("gone",)
+    assert await store.sessions() == ()
+    assert left_in(tmp_path, gone) != []
+    reader.execute("ROLLBACK")
+    await store.erase(Erasure(session_id="gone", at=AT, reason="asked again"))
+    assert left_in(tmp_path, gone) == []
+    reader.close()
+    await store.close()
+
+
+async def test_or_when_the_store_is_closed(tmp_path):
+    store = SqliteStore(tmp_path / "store.db", busy_seconds=0.1)
+    gone = await fill(store, "gone", 40, random.Random(4))
+    reader = sqlite3.connect(store.path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM messages").fetchone()
+    await store.erase(Erasure(session_id="gone", at=AT, reason="asked"))
+    reader.execute("ROLLBACK")
+    await store.close()
+    assert left_in(tmp_path, gone) == []
+    reader.close()
