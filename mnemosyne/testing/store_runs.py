@@ -127,7 +127,7 @@ class StoreRuns(StoreTests):
                     await _move(store, tree, step, (move, first, second))
                     head = await store.head(SESSION)
                     assert (head.branch_id, head.version) == (tree.active, tree.version)
-                await _agree(store, tree)
+                await agree(store, tree)
 
 
 async def _move(store: Store, tree: TurnTree, step: int, choice: tuple[int, int, int]) -> None:
@@ -168,7 +168,7 @@ async def _move(store: Store, tree: TurnTree, step: int, choice: tuple[int, int,
             await store.save_prepared(prepared(head, turn_id, text), expected_version=head.version - 1)
 
 
-async def _agree(store: Store, tree: TurnTree) -> None:
+async def agree(store: Store, tree: TurnTree) -> None:
     """Check everything that the store says of the session against the tree."""
     heads = {head.branch_id: head for head in await store.branches(SESSION)}
     assert set(heads) == set(tree.branches)
