@@ -11,6 +11,7 @@ import pytest
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.session import Author, AuthorKind
 from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite_file import Opening, clean, open_database
 from mnemosyne.testing.store_samples import (
     AT,
     SESSION,
@@ -112,3 +113,33 @@ async def test_or_when_the_store_is_closed(tmp_path):
     await store.close()
     assert left_in(tmp_path, gone) == []
     reader.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_copies_that_divided_pages_keep_are_gone(tmp_path, seed):
+    """What `secure_delete` alone misses: of rows of many lengths, written and rewritten, copies stay where a page was."""
+    chance = random.Random(seed)
+    connection = open_database(Opening(path=tmp_path / "store.db", synchronous="NORMAL"))
+    put = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, origin, body)
+        VALUES (?, ?, ?, 't', 's', ?, ?)"""
+    names: list[tuple[int, str]] = []
+    connection.execute("BEGIN")
+    for number in range(3000):
+        name = f"quicksilver{number:05}"
+        session = chance.randint(1, 50)
+        body = (name * chance.choice((1, 2, 5, 40, 400))).encode()
+        connection.execute(put, (session, name, number, name, body))
+        names.append((session, name))
+        again = chance.choice(names)
+        connection.execute(
+            "UPDATE evidences SET body = ? WHERE session = ? AND evidence_id = ?",
+            ((again[1] * chance.choice((1, 3, 30))).encode(), *again),
+        )
+    connection.execute("COMMIT")
+    gone = chance.sample(names, 1000)
+    connection.execute("BEGIN")
+    connection.executemany("DELETE FROM evidences WHERE session = ? AND evidence_id = ?", gone)
+    connection.execute("COMMIT")
+    assert clean(connection)
+    assert left_in(tmp_path, [name for _, name in gone]) == []
+    connection.close()

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from mnemosyne.errors import TurnNotFoundError
@@ -17,6 +19,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import TurnStatus
+from mnemosyne.stores.locate import locate_store
 from mnemosyne.stores.open import open_store
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +69,18 @@ class Writers:
         self._process.stdout.close()
 
 
+def wait_for_server(address: str) -> None:
+    """Wait until PostgreSQL has noticed that its client is gone: what it was told before, it still does."""
+    postgres = locate_store(address).postgres
+    if postgres is None:
+        return
+    until = time.monotonic() + 60
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        while connection.execute("SELECT 1 FROM pg_stat_activity WHERE application_name = 'jacquard'").fetchone():
+            assert time.monotonic() < until, "the server still serves a client that was killed"
+            time.sleep(0.01)
+
+
 async def check_all(store: Store, said: list[str]) -> None:
     for line in said:
         status, turn_id = line.split()
@@ -102,6 +117,7 @@ async def kill_rounds(address: str, rounds: int, seed: int) -> None:
     committed = 0
     for number in range(rounds):
         said = writers.run_and_kill(f"r{number}", chance.randint(1, 12), chance.random() * 0.02)
+        wait_for_server(address)
         store = open_store(address)
         await check_all(store, said)
         depth = (await store.head(SESSION)).depth
