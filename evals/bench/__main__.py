@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.bench import deadline as deadline_bench
+from evals.bench import prefix as prefix_bench
 from evals.bench import turn_length as turn_length_bench
 from evals.errors import EvalError
 from evals.progress import Told, bars
@@ -43,7 +44,11 @@ def bench(
 ) -> None:
     """List the benchmarks, or run them all."""
     if listed:
-        for name, module in (("turn_length", turn_length_bench), ("deadline", deadline_bench)):
+        for name, module in (
+            ("turn_length", turn_length_bench),
+            ("deadline", deadline_bench),
+            ("prefix", prefix_bench),
+        ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
         raise typer.Exit
@@ -83,6 +88,49 @@ def deadline(
 ) -> None:
     """Prepare turns against a server that is slow, hangs, breaks off and talks rubbish; print how late they are."""
     _measure(partial(deadline_bench.run, turns, messages, deadline_ms, embedder), deadline_bench.show, json_file)
+
+
+@app.command("prefix")
+def prefix(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="A set whose corpus holds a conversation.")
+    ] = None,
+    world: Annotated[
+        Path | None, typer.Option("--world", metavar="DIR", help="A world pack, played with made-up inputs.")
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="The conversation of the set (default: the longest)."),
+    ] = None,
+    turns: Annotated[int, typer.Option("--turns", min=3, help="How many turns of it.")] = 200,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Fail when a share falls below this one's.")
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the shares for later runs to keep.")
+    ] = None,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Play a conversation in both layouts; print what a provider's prefix cache would use again, and what broke it."""
+    kept: list[dict[str, Any]] = []
+
+    async def run(say: Callable[[str], None], told: Told) -> dict[str, Any]:
+        kept.append(await prefix_bench.run(data, world, session, turns, embedder, say, told))
+        return kept[0]
+
+    _measure(run, prefix_bench.show, json_file)
+    if write_baseline is not None:
+        write_baseline.write_text(json.dumps(prefix_bench.baseline_of(kept[0]), indent=1) + "\n", encoding="utf-8")
+    if baseline is not None:
+        try:
+            fallen = prefix_bench.fallen(kept[0], prefix_bench.read_baseline(baseline))
+        except EvalError as error:
+            fallen = [str(error)]
+        for sentence in fallen:
+            _err.print(Text(f"error: {sentence}", style="bold red"))
+        if fallen:
+            raise typer.Exit(1)
 
 
 def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:
