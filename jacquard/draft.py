@@ -12,6 +12,7 @@ from anyio import to_thread
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.degrade import carry_out
 from jacquard.errors import JacquardError
+from jacquard.evidence import evidence_flesh
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
 from jacquard.plan import PlanContext
@@ -125,7 +126,10 @@ class TurnDrafter:
         watch.lap("streams")
         watch.note(curation.timings_ms)
         entries = await self._fetch(curation, scene)
-        degradations = tuple(degradation(code) for code in curation.degradations)
+        results = await evidence_flesh(
+            parts.store, parts.clock, window.head.session_id, config.evidence, parts.estimator.estimate
+        )
+        degradations = tuple(degradation(code) for code in (*curation.degradations, *results.degradations))
         ingredients = Ingredients(
             turn_id=draft.turn_id,
             user_text=draft.message.content,
@@ -133,7 +137,8 @@ class TurnDrafter:
             window=window,
             config=config,
             skeleton=skeleton,
-            flesh=flesh_blocks(curation.selection, entries, parts.estimator),
+            flesh=(*results.blocks, *flesh_blocks(curation.selection, entries, parts.estimator)),
+            conflicts=results.conflicts,
             entries=entries,
             candidates=curation.candidates,
             stream_b=stream_report(curation),

@@ -6,6 +6,7 @@ settled, resolved by selector against its hash, escaped, labelled with its trust
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,7 @@ from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, In
 from mnemosyne.schema.record import TurnRecord
 
 EVIDENCE_LAYER = "evidence"
+_TAG = re.compile(r"<[^<>]*>")
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 _TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
 _LOOKED_THROUGH = 4
@@ -60,14 +62,12 @@ async def evidence_flesh(
     where = EvidenceFilter(types=_TYPES, limit=config.limit * _LOOKED_THROUGH, newest=True)
     found = [each for each in await store.list_evidences(session_id, where) if _is_own(each)]
     now = clock.now()
-    over = sum(is_expired(each, now) for each in found)
     live = [each for each in found if not is_expired(each, now)]
     settled = settle_conflicts(live, ConflictPolicy(config.conflict_policy))
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
-    told: list[str] = [f"evidence_expired: {over} evidences of the session count no more"] if over else []
-    told += [f"conflict: {_sentence(record)}" for record in settled.records]
+    told = [f"conflict: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
     for block in derive_evidence_blocks(kept, now=now, count=count):
         evidence = by_id[block.refs[0].evidence_id]
@@ -86,11 +86,13 @@ def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
     if record is None or record.prompt is None:
         return ()
     turn = turn_from_record(record, 0)
+    sources = {block.block_id: block.refs[0].evidence_id for block in turn.context_blocks if block.refs}
     shown = [Shown(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
-    shown += [Shown(source_id="history", text=each.content) for each in turn.package.recent_turns]
-    shown.append(Shown(source_id="summary", text=turn.package.working_summary))
-    shown.append(Shown(source_id="user_input", text=turn.package.user_message.content))
-    shown += [Shown(source_id=b.block_id, text=unescape(b.content)) for b in turn.context_blocks if b.content]
+    for span in turn.report.spans:
+        said = turn.messages[span.message].content[span.start : span.end]
+        # What is said is escaped, so every tag that stands here is our own.
+        pieces = [unescape(piece) for piece in _TAG.split(said)]
+        shown += [Shown(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
     return tuple(each for each in shown if each.text.strip())
 
 

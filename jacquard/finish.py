@@ -20,6 +20,7 @@ from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
 from jacquard.turn import PreparedTurn
 from mnemosyne.query import Candidate
+from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
@@ -46,6 +47,7 @@ class Ingredients:
     degradations: tuple[Degradation, ...]
     at: datetime
     reply: str | None = None
+    conflicts: tuple[ConflictRecord, ...] = ()
 
 
 def lay_out_turn(parts: Ingredients) -> LaidOut:
@@ -89,6 +91,7 @@ def finish_turn(
         spans=prompt.assembled.spans,
         timings_ms=dict(timings_ms),
         degradations=parts.degradations,
+        conflicts=parts.conflicts,
         tags=dict(parts.config.tags),
     )
     return _prepared(parts, prompt, report)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mnemosyne.query import Signals
+from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 
 
@@ -152,4 +153,5 @@ class Report:
     spans: tuple[Span, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     degradations: tuple[Degradation, ...] = ()
+    conflicts: tuple[ConflictRecord, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
