@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -189,7 +190,8 @@ def ab(
         str, typer.Option("--store", metavar="URL", help="The store whose sessions took part, as `jacquard` names it.")
     ] = ".jacquard",
     experiment: Annotated[
-        str | None, typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name).")
+        str | None,
+        typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name)."),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -236,6 +238,28 @@ def compare(
         raise _fail(str(error)) from error
     if _keep(comparison_json(found), json_file):
         print_comparison(found, (str(a), str(b)), _out())
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(metavar="REPORT…", help="The JSON of one or more runs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
+    try:
+        _check_place(out)
+        drawn = import_module("evals.page").page(_named(files))
+        out.write_text(drawn, encoding="utf-8", errors="replace")
+    except EvalError as error:
+        raise _fail(str(error)) from error
+    _err.print(Text(f"{out} is written."))
+
+
+def _named(files: list[Path]) -> dict[str, dict[str, Any]]:
+    """Return the reports by their shortest names that tell them apart."""
+    short = [file.stem for file in files]
+    names = short if len(set(short)) == len(short) else [str(file) for file in files]
+    return {name: read_report(file) for name, file in zip(names, files, strict=True)}
 
 
 def _write(report: dict[str, Any], file: Path | None) -> None:

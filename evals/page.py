@@ -1,0 +1,130 @@
+"""One HTML page of one or more reports: recall by k and by tokens, latency, where evidence was lost, tables.
+
+Plots are drawn by matplotlib into the page itself; the page loads nothing. Texts from reports are escaped by the template.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from evals.compare import interval
+from evals.errors import DatasetError, SetupError
+from evals.losses import Stage
+from evals.metrics import BUDGETS, CUTS
+
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
+except ImportError as error:
+    raise SetupError(f"A page needs matplotlib ({error}): pip install 'jacquard-context[evals]'") from error
+
+TABLED = (*(f"recall@{k}" for k in CUTS), "all@10", "ndcg@5", "precision@5")
+TEMPLATE = "page.html.j2"
+_COLOURS = ("#3b6fb6", "#d9822b", "#3f8f5b", "#a3456f", "#6d5fa6", "#7a6a55")
+_STAGE_COLOURS = ("#8c8c8c", "#a3456f", "#d9822b", "#6d5fa6", "#3f8f5b")
+
+
+def page(reports: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page; the names of the reports stand in every legend. DatasetError when a report is of an older kind."""
+    for name, report in reports.items():
+        if "evidence" not in report or f"recall@{BUDGETS[0]}tok" not in report["metrics"]:
+            raise DatasetError(f"{name}: the report lacks figures that a page shows; make it anew with this version.")
+    shown = {name: {**report, "intervals": _intervals(report)} for name, report in reports.items()}
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(
+        reports=shown,
+        metrics=TABLED,
+        stages=[stage.value for stage in Stage],
+        plots={
+            "Recall by number of candidates": _by_k(reports),
+            "Recall by budget of tokens": _by_tokens(reports),
+            "Recall time, each query": _latency(reports),
+            "Where relevant evidence was lost": _losses(reports),
+        },
+    )
+
+
+def _intervals(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    rows = [row["metrics"] for row in report["queries"] if row["metrics"] is not None]
+    return {name: interval([row[name] for row in rows], resamples=2000) for name in TABLED} if rows else {}
+
+
+def _by_k(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _canvas("candidates taken, best first", "share of relevant found, %")
+    for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
+        axes.plot(CUTS, [100 * report["metrics"][f"recall@{k}"] for k in CUTS], "o-", color=colour, label=name)
+    axes.set_xticks(CUTS)
+    return _drawn(figure, axes)
+
+
+def _by_tokens(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _canvas("tokens of the texts taken, best first", "share of relevant found, %")
+    for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
+        values = [100 * report["metrics"][f"recall@{budget}tok"] for budget in BUDGETS]
+        axes.plot(BUDGETS, values, "o-", color=colour, label=name)
+    axes.set_xticks(BUDGETS)
+    return _drawn(figure, axes)
+
+
+def _latency(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _canvas("milliseconds (the query's embedding included)", "share of queries that took less, %")
+    for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
+        times = sorted(row["latency_ms"]["recall"] for row in report["queries"])
+        shares = [100 * (place + 1) / len(times) for place in range(len(times))]
+        axes.step(times, shares, where="post", color=colour, label=name)
+    axes.set_xscale("log")
+    for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
+        axis(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    return _drawn(figure, axes)
+
+
+def _losses(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _canvas("share of all relevant documents, %", "")
+    names = list(reports)
+    left = [0.0] * len(names)
+    for stage, colour in zip(Stage, _STAGE_COLOURS, strict=True):
+        totals = [max(1, sum(reports[name]["evidence"].values())) for name in names]
+        widths = [
+            100 * reports[name]["evidence"][stage.value] / total for name, total in zip(names, totals, strict=True)
+        ]
+        axes.barh(names, widths, left=left, color=colour, label=stage.value)
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    return _drawn(figure, axes, loc="lower center", ncols=len(Stage), bbox_to_anchor=(0.5, 1.0))
+
+
+def _canvas(across: str, up: str) -> tuple[Any, Any]:
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(visible=True, alpha=0.25)
+    return figure, axes
+
+
+def _drawn(figure: Any, axes: Any, **legend: Any) -> Markup:
+    """Return a figure as SVG that is the same for the same reports."""
+    axes.legend(fontsize="small", framealpha=0.6, **legend)
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "jacquard", "svg.fonttype": "none", "text.parse_math": False}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return Markup(text[text.index("<svg") :])  # matplotlib escapes what it writes
+
+
+def _cycle(reports: Mapping[str, Any]) -> Sequence[str]:
+    return [_COLOURS[place % len(_COLOURS)] for place in range(len(reports))]

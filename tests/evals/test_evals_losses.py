@@ -1,0 +1,39 @@
+"""Where evidence was lost: each relevant document ends at one stage, the first that stopped it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals.losses import Stage, stages, tally
+from evals.metrics import Outcome
+
+IDS = st.sampled_from("abcdef")
+
+
+def outcome(relevant, retrieved, selected):
+    return Outcome(query_id="q", category="", relevant=relevant, retrieved=tuple(retrieved), selected=tuple(selected))
+
+
+def test_each_stage():
+    found = stages(outcome(dict.fromkeys("abcde", 1) | {"f": 0}, "bcd", "cd"), unreachable=["a"], shown=frozenset("d"))
+    assert found == {
+        "a": Stage.NOT_INDEXED,
+        "b": Stage.NOT_SELECTED,
+        "c": Stage.PRUNED,
+        "d": Stage.DELIVERED,
+        "e": Stage.NOT_RECALLED,
+    }
+    assert list(tally(found.values()).values()) == [1, 1, 1, 1, 1]
+
+
+def test_without_a_prompt_the_selection_is_what_is_delivered():
+    assert stages(outcome({"a": 1}, "a", "a")) == {"a": Stage.DELIVERED}
+
+
+@given(st.dictionaries(IDS, st.integers(0, 2)), st.sets(IDS), st.sets(IDS), st.sets(IDS), st.sets(IDS) | st.none())
+def test_every_relevant_document_is_counted_once(relevant, retrieved, selected, missing, shown):
+    kept = None if shown is None else frozenset(shown)
+    found = stages(outcome(relevant, retrieved, selected), unreachable=missing, shown=kept)
+    assert set(found) == {name for name, grade in relevant.items() if grade > 0}
+    assert sum(tally(found.values()).values()) == len(found)
