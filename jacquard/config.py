@@ -98,9 +98,9 @@ class PruneConfig:
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` (0..1) of both, and grows again (A5)."""
 
-    max_messages: int = bounded(40, 1)
+    max_messages: int = bounded(60, 1)
     max_tokens: int = bounded(3000, 1)
-    low_water: float = bounded(0.6, 0, 1)
+    low_water: float = bounded(0.5, 0, 1)
 
     def __post_init__(self) -> None:
         _check(self)
