@@ -61,13 +61,22 @@ class CircuitBreaker:
         if self._failures >= self._failure_limit:
             self._opened_at = self._clock()
 
+    def miss(self) -> None:
+        """Book a call that is still under way after the turn gave up waiting: a failure for as long as no answer comes."""
+        self.fail()
+
     def abandon(self) -> None:
         """Book a call that was given up before anyone knew: it counts as nothing."""
         self._on_trial = False
 
 
 class BreakingSelector:
-    """A selector behind a circuit breaker: while that is open it raises SelectorError `circuit_open` at once."""
+    """A selector behind a circuit breaker: while that is open it raises SelectorError `circuit_open` at once.
+
+    A turn that cannot wait any longer counts as a failure right then, not when the call itself ends: three turns on a server
+    that hangs open the breaker. An answer that comes late after all closes it again, for a slow model still serves the next
+    turn; the failure of a call that was missed counts once.
+    """
 
     def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
         self.name = selector.name
@@ -83,13 +92,28 @@ class BreakingSelector:
             wait = breaker.remaining_seconds()
             when = f"it is tried again in {wait:.0f} s" if wait else "a trial call is under way"
             raise SelectorError("circuit_open", f"{self.name} failed {breaker.failures} times in a row; {when}")
+        missed = False
+
+        def note_miss() -> None:
+            nonlocal missed
+            if under_way:
+                missed = True
+                breaker.miss()
+
+        under_way = True
+        if request.patience is not None:
+            request.patience.on_end(note_miss)
         try:
             selection = await self._selector.select(request)
         except Exception:
-            breaker.fail()
+            if not missed:
+                breaker.fail()
             raise
         except BaseException:
-            breaker.abandon()
+            if not missed:
+                breaker.abandon()
             raise
+        finally:
+            under_way = False
         breaker.succeed()
         return selection

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from filament import OpVerdict, parse_reply
+from jacquard.schedule import event_words
 from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
@@ -65,7 +66,7 @@ def commit_of(
             "thought": parsed.thought,
             "corrections": list(parsed.corrections),
             "refused": refused,
-            "events": [entry.kind for entry in entries],
+            "events": event_words(entries),
             "verdicts": codec.to_plain(judged.verdicts),
         },
     )

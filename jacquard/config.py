@@ -7,7 +7,7 @@ environment are read in `jacquard.settings`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from jacquard.errors import ConfigError
@@ -98,8 +98,8 @@ class PruneConfig:
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` (0..1) of both, and grows again (A5)."""
 
-    max_messages: int = bounded(60, 1)
-    max_tokens: int = bounded(3000, 1)
+    max_messages: int = bounded(60, 0)
+    max_tokens: int = bounded(3000, 0)
     low_water: float = bounded(0.5, 0, 1)
 
     def __post_init__(self) -> None:
@@ -334,3 +334,13 @@ class RuntimeConfig:
     locks: LockConfig = LockConfig()
     package: PackageConfig = PackageConfig()
     experiments: Mapping[str, Mapping[str, ArmConfig]] = field(default_factory=dict)
+
+
+def without_secrets(config: RuntimeConfig) -> RuntimeConfig:
+    """Return a configuration without the keys of its models, as it may be kept and compared."""
+    bare = {
+        each.name: replace(section, api_key=None)
+        for each in fields(config)
+        if hasattr(section := getattr(config, each.name), "api_key")
+    }
+    return replace(config, **bare)

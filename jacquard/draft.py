@@ -9,16 +9,18 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from jacquard.calibration import correction_of
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.degrade import carry_out
 from jacquard.errors import JacquardError
 from jacquard.evidence import evidence_flesh
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
+from jacquard.observe.spans import NO_TRACING, Tracing
 from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
-from jacquard.protocols import Planner, Pruner, Shortener
+from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, Shortener, Summarizer
 from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
@@ -31,10 +33,10 @@ from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
-from mnemosyne.protocols import Clock, Redactor, Store, TokenEstimator
+from mnemosyne.protocols import Clock, EventBus, Redactor, SessionLocks, Store, TokenEstimator
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import Message
+from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 
@@ -44,7 +46,9 @@ class EngineParts:
 
     `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
     is chosen from these and the shipped ones. Without a `shortener` texts are cut by sentences; without a `redactor` what is
-    too guarded is withheld.
+    too guarded is withheld. Without a `summarizer` a rolling summary is the gist of each turn; without a `consolidator`
+    nothing is made into memory. `refiner` is planner tier 1. `events` are told what happens, `tracing` times it. `locks` make the
+    calls on a session serial among processes; without them among the tasks of this one.
     """
 
     store: Store
@@ -57,12 +61,20 @@ class EngineParts:
     roots: tuple[Path, ...]
     worlds: Mapping[str, WorldPack]
     shortener: Shortener | None = None
+    summarizer: Summarizer | None = None
+    consolidator: LlmAdapter | None = None
     redactor: Redactor | None = None
+    refiner: PlanRefiner | None = None
+    events: EventBus | None = None
+    locks: SessionLocks | None = None
+    tracing: Tracing = NO_TRACING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Draft:
-    """A turn that has been planned; `reply` is set when a numerical action has answered already."""
+    """A turn that has been planned; `reply` is set when a numerical action has answered already. `degradations` are codes of
+    what was done without so far. `history` is the talk to show (None: what the limits of the window say).
+    """
 
     turn_id: str
     message: Message
@@ -71,6 +83,8 @@ class Draft:
     world: WorldPack
     plan: PlanContext
     reply: str | None = None
+    history: tuple[WindowMessage, ...] | None = None
+    degradations: tuple[str, ...] = ()
 
 
 class TurnDrafter:
@@ -83,8 +97,10 @@ class TurnDrafter:
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
         parts, window, config = self._parts, draft.window, draft.config
-        limits = history_limits(config)
-        shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
+        shown = draft.history
+        if shown is None:
+            limits = history_limits(config)
+            shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
         scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
         scene = scene_of(
             draft.message.content,
@@ -104,6 +120,7 @@ class TurnDrafter:
             user_text=draft.message.content,
             config=config,
             hidden=scene.hidden,
+            history=shown,
         )
         curation = Curation.skipped("not_started", "Stream B has not started.")
 
@@ -129,7 +146,9 @@ class TurnDrafter:
         results = await evidence_flesh(
             parts.store, parts.clock, window.head.session_id, config.evidence, parts.estimator.estimate
         )
-        degradations = tuple(degradation(code) for code in (*curation.degradations, *results.degradations))
+        lost = ("evidence_not_found",) if len(entries) < len(curation.chosen) else ()
+        codes = (*draft.degradations, *curation.degradations, *lost, *results.degradations)
+        degradations = tuple(degradation(code) for code in codes)
         ingredients = Ingredients(
             turn_id=draft.turn_id,
             user_text=draft.message.content,
@@ -149,6 +168,7 @@ class TurnDrafter:
             degradations=degradations,
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
+            correction=correction_of(window.usages, config.model_hint),
         )
         turn = await self._finish(ingredients, watch)
         watch.lap("weave")

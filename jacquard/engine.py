@@ -2,11 +2,15 @@
 
 The road of one turn: window, plan, Stream A beside Stream B, one prompt inside one budget, one transaction. Nothing is
 written before the whole turn stands, so a turn that fails leaves nothing behind.
+
+Calls on one session are serial: by a lock within the process and, where `EngineParts.locks` is given, by one among processes.
+Whoever writes without the lock is noticed by the session's version; the decision is then made once again on what was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -14,20 +18,40 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.commit import CommitResult, commit_of
+from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.commit import CommitResult
 from jacquard.config import RuntimeConfig
-from jacquard.draft import Draft, EngineParts, TurnDrafter
-from jacquard.errors import ConfigError
+from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
+from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.experiments import enrolled
+from jacquard.observe.bus import Teller
+from jacquard.observe.spans import Span
 from jacquard.plan import Triage
 from jacquard.planners.actions import apply_action, match_action
+from jacquard.planning import TurnPlanner
 from jacquard.race import CurationRace
+from jacquard.recording import check_tasks, record_model_usage, record_tool_call
+from jacquard.replies import ReplyCommitter, again_on_conflict
 from jacquard.stopwatch import Stopwatch
-from jacquard.turn import PreparedTurn, fingerprint_of, record_of, turn_from_record, turn_id_of
-from jacquard.worlds import bare_world
+from jacquard.summarize.roller import Ready, SummaryRoller
+from jacquard.telling import tell_error, tell_loaded, tell_planned, tell_prepared, tell_woven
+from jacquard.tool_pairs import check_pairs, tail_tokens
+from jacquard.turn import (
+    PreparedTurn,
+    fingerprint_of,
+    kept_blocks,
+    record_of,
+    turn_from_record,
+    turn_id_of,
+    usages_of,
+)
+from jacquard.turnstile import Turnstile
+from jacquard.worlds import world_of
 from mnemosyne.chains.start import session_start
-from mnemosyne.errors import TurnNotFoundError, VersionConflictError
-from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.errors import ContextEngineError, TurnNotFoundError
+from mnemosyne.schema.document import ModelUsage, Task, ToolCall
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead, TurnStatus
 from mnemosyne.schema.world import WorldPack
 
@@ -36,7 +60,8 @@ _SPARE_MESSAGES = 16
 
 
 class ContextEngine:
-    """Prepares and commits turns. Use it as an async context manager: late work of Stream B lives as long as it does.
+    """Prepares and commits turns, and records what a host did between. Use it as an async context manager: late work of
+    Stream B lives as long as it does.
 
     Calls on one session are serial; different sessions never wait for each other.
     """
@@ -44,9 +69,15 @@ class ContextEngine:
     def __init__(self, parts: EngineParts, config: RuntimeConfig | None = None) -> None:
         self._parts = parts
         self._config = config or RuntimeConfig()
-        self._locks: dict[str, anyio.Lock] = {}
+        self._turnstile = Turnstile(parts.locks)
+        self._teller = Teller(parts.events, parts.clock).tagged(
+            self._config.tags, enabled=self._config.observability.emit_events
+        )
+        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks)
+        self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._tasks: TaskGroup
         self._race: CurationRace
+        self._roller: SummaryRoller
         self._drafter: TurnDrafter | None = None
 
     async def __aenter__(self) -> Self:
@@ -54,6 +85,16 @@ class ContextEngine:
         await self._tasks.__aenter__()
         self._race = CurationRace(self._tasks)
         self._drafter = TurnDrafter(self._parts, self._race)
+        parts = self._parts
+        self._roller = SummaryRoller(
+            parts.store,
+            parts.estimator,
+            parts.clock,
+            parts.summarizer,
+            self._tasks,
+            self._turnstile.one_at_a_time,
+            self._teller,
+        )
         return self
 
     async def __aexit__(
@@ -64,10 +105,11 @@ class ContextEngine:
         await self._tasks.__aexit__(None, None, None)
 
     async def settle(self, seconds: float) -> bool:
-        """Wait at most `seconds` for late work of Stream B; True when none is left."""
+        """Wait at most `seconds` for late work of Stream B and for summaries under way; True when none is left."""
         self._open()
         with anyio.move_on_after(seconds):
             await self._race.idle()
+            await self._roller.idle()
             return True
         return False
 
@@ -92,18 +134,28 @@ class ContextEngine:
         """
         message = _user_message(user_message)
         asked = enrolled(config or self._config, session_id)
-        async with self._lock(session_id):
-            try:
-                return await self._prepare(session_id, message, asked, turn_id, branch_id)
-            except VersionConflictError:
-                return await self._prepare(session_id, message, asked, turn_id, branch_id)
+        teller = self._teller if config is None else self._teller_of(config)
+
+        async def prepare(*degradations: str) -> PreparedTurn:
+            return await self._prepare(session_id, message, asked, turn_id, branch_id, teller, degradations)
+
+        async with self._work("prepare_turn", session_id, teller, turn_id) as span:
+            turn = await again_on_conflict(prepare, session_id, teller)
+            span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
+            return turn
 
     async def assemble(
         self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()
     ) -> list[dict[str, Any]]:
-        """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, untouched."""
+        """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, untouched.
+
+        The store is only read. ToolPairError for half of a tool call; BudgetExceededError when prompt and tail together pass
+        what the model takes (`budget.reserved_tail_tokens` keeps room for tails).
+        """
         record = await self._parts.store.turn(session_id, turn_id)
         prepared = turn_from_record(record, 0)
+        check_pairs(tail)
+        self._check_tail(prepared, tail)
         return [*({"role": m.role, "content": m.content} for m in prepared.messages), *(dict(item) for item in tail)]
 
     async def commit_assistant_message(
@@ -116,52 +168,219 @@ class ContextEngine:
     ) -> CommitResult:
         """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
 
-        Raises TurnNotFoundError when nothing is pending, TurnNotPendingError when another input took its place.
+        A turn that is committed already is answered with what its commit told. Raises TurnNotFoundError when nothing is
+        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere.
         """
         reply = assistant_message
         if isinstance(reply, str):
             reply = Message(role=Role.ASSISTANT, content=reply)
-        async with self._lock(session_id):
-            try:
-                return await self._commit(session_id, reply, turn_id, tuple(refs))
-            except VersionConflictError:
-                return await self._commit(session_id, reply, turn_id, tuple(refs))
+        async with self._work("commit_assistant_message", session_id, self._teller, turn_id):
+            result = await self._replies.commit(session_id, reply, turn_id, tuple(refs))
+        self._behind(session_id, result)
+        return result
 
-    def _lock(self, session_id: str) -> anyio.Lock:
-        return self._locks.setdefault(session_id, anyio.Lock())
+    async def commit_assistant_chunk(
+        self,
+        session_id: str,
+        chunk: str,
+        chunk_index: int,
+        *,
+        turn_id: str | None = None,
+        message_id: str = "",
+    ) -> None:
+        """Take in a chunk of the reply to the pending turn (or `turn_id`); nothing is written before it is whole.
+
+        Chunks may come in any order and more than once. `message_id` tells replies to one turn apart. A reply that grows no
+        more for `chunks.expire_seconds` is forgotten. ChunkConflictError, TurnNotFoundError when nothing is pending.
+        """
+        await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
+
+    async def finalize_assistant_message(
+        self, session_id: str, refs: Sequence[Ref] = (), *, turn_id: str | None = None, message_id: str = ""
+    ) -> CommitResult:
+        """Join the chunks of a reply and commit it; they are let go once it is written.
+
+        MissingChunksError when a chunk never came or none is held; else as `commit_assistant_message`.
+        """
+        async with self._work("finalize_assistant_message", session_id, self._teller, turn_id):
+            result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs))
+        self._behind(session_id, result)
+        return result
+
+    async def abort_assistant_message(
+        self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
+    ) -> int:
+        """Forget the chunks of a reply; return how many there were. The turn stays pending."""
+        return await self._replies.abort(session_id, turn_id, message_id)
+
+    async def record_tool_call(
+        self, session_id: str, tool_call: ToolCall, result_evidence_ids: Sequence[str] = ()
+    ) -> PutResult:
+        """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
+
+        The same id again replaces the call. Its arguments are redacted where the engine has a redactor.
+        EvidenceNotFoundError, SessionNotFoundError.
+        """
+        async with self._work("record_tool_call", session_id, self._teller):
+            done, degraded = await record_tool_call(
+                self._parts.store, session_id, tool_call, result_evidence_ids, self._parts.redactor
+            )
+        ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
+        await self._teller.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
+        await self._teller.tell(
+            EventType.TOOL_CALL_COMPLETED,
+            session_id,
+            **ids,
+            tool=tool_call.tool,
+            status=tool_call.status.value,
+            duration_ms=tool_call.duration_ms,
+        )
+        for reason in degraded:
+            await self._teller.tell(EventType.DEGRADED, session_id, **ids, reason=reason)
+        return done
+
+    async def record_model_usage(
+        self,
+        session_id: str,
+        model_usage: ModelUsage,
+        llm_output_evidence_id: str | None = None,
+        *,
+        turn_id: str | None = None,
+    ) -> PutResult:
+        """Write a model call, linked with the evidence of its answer and with its turn (default: the newest).
+
+        What the provider reported corrects the token estimate of later turns; where it reported nothing, the estimate is
+        written and marked as one (`extra.counted`). EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
+        """
+        async with self._work("record_model_usage", session_id, self._teller, turn_id):
+            done = await record_model_usage(
+                self._parts.store, session_id, model_usage, llm_output_evidence_id, turn_id, self._parts.estimator
+            )
+        await self._teller.tell(
+            EventType.PERSISTED,
+            session_id,
+            turn_id,
+            task_id=model_usage.task_id,
+            model_usage_id=model_usage.model_usage_id,
+            what="model_usage",
+            version=done.version,
+            model=model_usage.model,
+            provider=model_usage.provider,
+            stage=model_usage.stage.value,
+            prompt_tokens=model_usage.prompt_tokens,
+            completion_tokens=model_usage.completion_tokens,
+            latency_ms=model_usage.latency_ms,
+            status=model_usage.status.value,
+        )
+        return done
+
+    async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
+        """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
+        async with self._work("upsert_tasks", session_id, self._teller):
+            check_tasks(tasks, await self.tasks(session_id))
+            done = await self._parts.store.upsert_tasks(session_id, tasks)
+        await self._teller.tell(
+            EventType.PERSISTED, session_id, what="tasks", version=done.version, tasks=[t.task_id for t in tasks]
+        )
+        return done
+
+    async def tasks(self, session_id: str) -> tuple[Task, ...]:
+        """Return the to-do list; SessionNotFoundError."""
+        return (await self._parts.store.window(session_id, message_limit=1)).tasks
+
+    def _behind(self, session_id: str, result: CommitResult) -> None:
+        """Begin what is to be done behind a committed turn; nobody waits for it."""
+        if self._drafter is not None:
+            self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), _SPARE_MESSAGES)
 
     def _open(self) -> TurnDrafter:
         if self._drafter is None:
             raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
         return self._drafter
 
-    def _world(self, window: SessionWindow) -> WorldPack:
-        return self._parts.worlds.get(window.head.world_id) or bare_world(window.head.world_id)
+    def _teller_of(self, config: RuntimeConfig) -> Teller:
+        return Teller(self._parts.events, self._parts.clock).tagged(
+            config.tags, enabled=config.observability.emit_events
+        )
+
+    @asynccontextmanager
+    async def _work(
+        self, name: str, session_id: str, teller: Teller, turn_id: str | None = None
+    ) -> AsyncIterator[Span]:
+        """Hold a session for one call, in a span of its own; an error that leaves it is told of."""
+        with self._parts.tracing.span(f"jacquard.{name}", {"gen_ai.conversation.id": session_id}) as span:
+            try:
+                async with self._turnstile.one_at_a_time(session_id):
+                    yield span
+            except ContextEngineError as error:
+                await tell_error(teller, session_id, turn_id, error)
+                raise
 
     async def _prepare(
-        self, session_id: str, message: Message, config: RuntimeConfig, turn_id: str | None, branch_id: str | None
+        self,
+        session_id: str,
+        message: Message,
+        config: RuntimeConfig,
+        turn_id: str | None,
+        branch_id: str | None,
+        teller: Teller,
+        degradations: tuple[str, ...],
     ) -> PreparedTurn:
         watch = Stopwatch()
         limit = config.history.max_messages + _SPARE_MESSAGES
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
         watch.lap("window")
-        world = self._world(window)
-        head = window.head
+        await tell_loaded(teller, window)
+        world, head = world_of(self._parts.worlds, window.head.world_id), window.head
         name = turn_id or turn_id_of(session_id, head.turn_id, head.depth + 1, message.content)
         fingerprint = fingerprint_of(message.content, config, world.digest)
         if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
             return turn_from_record(stored, head.version)
-        plan = self._parts.planner.plan(message.content, window, world)
-        if config.template_id is not None:
-            plan = replace(plan, template_id=config.template_id)
+        ready = await self._summed_up(window, config, branch_id)
+        window, head = ready.window, ready.window.head
+        watch.lap("summary")
+        planned = await self._planner.plan(message.content, window, world, config, name)
+        plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
         watch.lap("plan")
-        draft = Draft(turn_id=name, message=message, config=config, window=window, world=world, plan=plan)
+        await tell_planned(teller, session_id, name, plan)
+        draft = Draft(
+            turn_id=name,
+            message=message,
+            config=config,
+            window=window,
+            world=world,
+            plan=plan,
+            history=ready.history,
+            degradations=(*degradations, *ready.degradations, *planned.degradations),
+        )
         if plan.triage is Triage.NUMERICAL:
-            return await self._numerical(draft, fingerprint, watch)
+            return await self._numerical(draft, fingerprint, watch, teller)
         turn, anchors = await self._open().draft(draft, watch)
-        record = record_of(turn, window, message, fingerprint, anchors)
-        saved = await self._parts.store.save_prepared(record, expected_version=head.version)
-        return replace(turn, version=saved.version)
+        await tell_woven(teller, turn, config)
+        with_report = config.observability.include_reports_in_store
+        record = record_of(turn, window, message, fingerprint, anchors, with_report=with_report)
+        saved = await self._parts.store.save_prepared(
+            record,
+            expected_version=head.version,
+            evidences=turn.evidences,
+            blocks=kept_blocks(turn.context_blocks),
+            usages=(*planned.usages, *usages_of(turn)),
+        )
+        turn = replace(turn, version=saved.version)
+        await tell_prepared(teller, turn)
+        return turn
+
+    async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:
+        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
+        self._open()
+        limits = history_limits(config)
+        most = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+
+        async def load() -> SessionWindow:
+            limit = config.history.max_messages + _SPARE_MESSAGES
+            return await self._parts.store.window(window.head.session_id, message_limit=limit, branch_id=branch_id)
+
+        return await self._roller.ready(window, config, limits, most, load)
 
     async def _stored(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool
@@ -181,7 +400,7 @@ class ContextEngine:
                 return None
         return record if record.fingerprint == fingerprint and record.prompt is not None else None
 
-    async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch) -> PreparedTurn:
+    async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch, teller: Teller) -> PreparedTurn:
         """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
         found = match_action(draft.message.content, draft.world)
         if found is None:
@@ -190,28 +409,28 @@ class ContextEngine:
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._open().draft(changed, watch)
-        record = replace(record_of(turn, draft.window, draft.message, fingerprint, anchors), ops=tuple(outcome.patch))
-        version = draft.window.head.version
-        saved = await self._parts.store.commit_numerical(record, outcome.state, expected_version=version)
-        return replace(turn, version=saved.version)
+        await tell_woven(teller, turn, draft.config)
+        record = record_of(turn, draft.window, draft.message, fingerprint, anchors)
+        saved = await self._parts.store.commit_numerical(
+            replace(record, ops=tuple(outcome.patch)),
+            outcome.state,
+            expected_version=draft.window.head.version,
+            evidences=turn.evidences,
+            blocks=kept_blocks(turn.context_blocks),
+        )
+        turn = replace(turn, version=saved.version)
+        await tell_prepared(teller, turn)
+        return turn
 
-    async def _commit(
-        self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
-    ) -> CommitResult:
-        store = self._parts.store
-        if turn_id is None:
-            window = await store.window(session_id, message_limit=1)
-            if window.pending is None:
-                raise TurnNotFoundError(session_id, "(pending)")
-            record = window.pending
-        else:
-            record = await store.turn(session_id, turn_id)
-            window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
-        world = self._world(window)
-        agent = str(world.persona.get("name") or "assistant")
-        commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)
-        head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
-        return replace(result, version=head.version)
+    def _check_tail(self, prepared: PreparedTurn, tail: Sequence[Mapping[str, Any]]) -> None:
+        if not tail:
+            return
+        budget = prepared.report.budget
+        limit = budget.limit_tokens + budget.tail_tokens
+        cost = tail_tokens(tail, self._parts.estimator.estimate, MESSAGE_OVERHEAD_TOKENS)
+        if budget.used_tokens + cost > limit:
+            blocks = (("tail", cost), ("prompt", budget.used_tokens))
+            raise BudgetExceededError(limit, budget.used_tokens + cost, blocks)
 
 
 def _user_message(message: Message | str) -> Message:

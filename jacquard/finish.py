@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,14 +11,14 @@ from filament import unescape
 from jacquard.assemble import HISTORY_SLOT, prefix
 from jacquard.config import RuntimeConfig
 from jacquard.package import build_package, context_blocks_of, evidence_of
-from jacquard.plan import PlanContext
+from jacquard.plan import PlanContext, plan_to_json
 from jacquard.policies import rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.protocols import Pruner
 from jacquard.report import BudgetReport, CurationPath, Degradation, Report, StreamBReport
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
-from jacquard.turn import PreparedTurn
+from jacquard.turn import PreparedTurn, kept_blocks
 from mnemosyne.query import Candidate
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import MemoryEntry
@@ -48,18 +48,25 @@ class Ingredients:
     at: datetime
     reply: str | None = None
     conflicts: tuple[ConflictRecord, ...] = ()
+    correction: float = 1.0
+
+    @property
+    def limit_tokens(self) -> int:
+        """What the prompt may take by our own count: less reserves, and less again where the count is known to be low."""
+        budget = self.config.budget
+        free = budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
+        return int(free / self.correction)
 
 
 def lay_out_turn(parts: Ingredients) -> LaidOut:
     """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
-    budget = parts.config.budget
     return lay_out(
         [*parts.skeleton.blocks, *parts.flesh],
         parts.skeleton.history,
         parts.skeleton.user_input,
         layout=parts.layout,
         pruner=parts.pruner,
-        limit_tokens=budget.max_input_tokens - budget.reserved_reply_tokens,
+        limit_tokens=parts.limit_tokens,
         count=parts.count,
         tier_tokens=tier_tokens_of(parts.config),
         rules=rules_of(parts.config, parts.at),
@@ -76,8 +83,6 @@ def finish_turn(
     """Return the prepared turn; `carried` are the blocks of `laid` that were degraded. BudgetExceededError when what must
     stay does not fit.
     """
-    budget = parts.config.budget
-    limit = budget.max_input_tokens - budget.reserved_reply_tokens
     prompt = complete(laid if laid is not None else lay_out_turn(parts), carried)
     report = Report(
         turn_id=parts.turn_id,
@@ -86,13 +91,20 @@ def finish_turn(
         template_id=parts.plan.template_id,
         stream_b=parts.stream_b,
         decisions=prompt.decisions,
-        budget=BudgetReport(limit_tokens=limit, used_tokens=prompt.assembled.tokens, counter=parts.counter),
+        budget=BudgetReport(
+            limit_tokens=parts.limit_tokens,
+            used_tokens=prompt.assembled.tokens,
+            counter=parts.counter,
+            correction=parts.correction,
+            tail_tokens=int(parts.config.budget.reserved_tail_tokens / parts.correction),
+        ),
         prefix=prefix(prompt.assembled, _previous_messages(parts.window), parts.count),
         spans=prompt.assembled.spans,
         timings_ms=dict(timings_ms),
         degradations=parts.degradations,
         conflicts=parts.conflicts,
         tags=dict(parts.config.tags),
+        plan=plan_to_json(parts.plan),
     )
     return _prepared(parts, prompt, report)
 
@@ -104,6 +116,13 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
     entries = [entry for entry in parts.entries if entry.entry_id in kept]
     talk = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if b.slot == HISTORY_SLOT]
     head = parts.window.head
+    evidences = tuple(evidence_of(entry) for entry in entries)
+    held = context_blocks_of(blocks)
+    report = replace(
+        report,
+        new_evidence_ids=tuple(evidence.evidence_id for evidence in evidences),
+        new_block_ids=tuple(block.block_id for block in kept_blocks(held)),
+    )
     return PreparedTurn(
         turn_id=parts.turn_id,
         session_id=head.session_id,
@@ -126,8 +145,8 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
             limits=parts.config.package,
         ),
         report=report,
-        evidences=tuple(evidence_of(entry) for entry in entries),
-        context_blocks=context_blocks_of(blocks),
+        evidences=evidences,
+        context_blocks=held,
         reply=parts.reply,
         history_start=parts.skeleton.history_start,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from jacquard.plan import PlanContext
 from jacquard.report import BlockDecision
@@ -59,15 +59,41 @@ class PlanRefiner(Protocol):
         ...
 
 
+class Patience:
+    """How long somebody waits for a choice: until `end`. Whoever works for him may ask to be told of it."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._told: list[Callable[[], None]] = []
+
+    def on_end(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called when nobody waits any more; at once if that is so already."""
+        if self.is_over:
+            tell()
+        else:
+            self._told.append(tell)
+
+    def end(self) -> None:
+        """Wait no more."""
+        if not self.is_over:
+            self.is_over = True
+            for tell in self._told:
+                tell()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRequest:
-    """What a selector sees: the input, the newest talk (oldest first, `name: text`), and the candidates, best first."""
+    """What a selector sees: the input, the newest talk (oldest first, `name: text`), and the candidates, best first.
+
+    `patience` ends when the turn goes on without the choice; the call itself may go on for the next turn.
+    """
 
     user_text: str
     recent: tuple[str, ...]
     plan: PlanContext
     candidates: tuple[Candidate, ...]
     limit: int
+    patience: Patience | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,13 +206,64 @@ class Shortener(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TalkTurn:
+    """One turn to be summed up: its words as `(speaker, text)` in order, and its summary in the narrative chain, if any."""
+
+    turn_id: str
+    depth: int
+    lines: tuple[tuple[str, str], ...]
+    gist: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryRequest:
+    """Talk that comes after what `previous` tells (empty: nothing yet), oldest first, to become one summary of both."""
+
+    talk: tuple[TalkTurn, ...]
+    previous: str
+    limit_tokens: int
+    locale: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummaryText:
+    """A new summary. `model` is None where none was asked; token counts are None where it did not report them, `prompt`
+    is what it was sent.
+    """
+
+    content: str
+    model: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt: str = ""
+
+
+class Summarizer(Protocol):
+    """Sums up talk, going on from the summary before (seed 002 section 6.9).
+
+    1. The answer is not empty and tells of `previous` and of the talk, about as long as `limit_tokens` at most.
+    2. An answer that lost what `previous` held is none: it raises SummarizerError, as for every failure.
+    """
+
+    name: str
+
+    async def summarize(self, request: SummaryRequest) -> SummaryText:
+        """Return the summary of `previous` and the talk."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LlmRequest:
-    """A request to a small model: role messages as `(role, content)`."""
+    """A request to a small model: role messages as `(role, content)`.
+
+    `schema` binds the answer where the provider can (JSON Schema); whoever asks checks the answer all the same.
+    """
 
     messages: tuple[tuple[str, str], ...]
     max_tokens: int
     timeout_seconds: float
     temperature: float = 0.0
+    schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.config import CurationConfig
+from jacquard.protocols import Patience
 from jacquard.report import CurationPath
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream
 from jacquard.streams.prefetch import is_keepable
@@ -22,6 +24,7 @@ from mnemosyne.query import Recall
 
 _log = logging.getLogger(__name__)
 Keep = Callable[[Curation], Awaitable[None]]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -34,12 +37,24 @@ class _Attempt:
     recall: Recall | None = None
     result: Curation | None = None
     answered: bool = False
+    patience: Patience = field(default_factory=Patience)
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def on_recall(self, recall: Recall) -> None:
         """Take note of what was recalled while the choice still goes on."""
         self.recall = recall
         self.recalled.set()
+
+
+class TooLateError(Exception):
+    """What was waited for did not come in time; it has been cancelled."""
+
+
+async def within(limit_ms: int, work: Awaitable[T]) -> T:
+    """Return what `work` gives, or cancel it after `limit_ms` and raise TooLateError."""
+    with anyio.move_on_after(limit_ms / 1000):
+        return await work
+    raise TooLateError
 
 
 class CurationRace:
@@ -75,11 +90,14 @@ class CurationRace:
         lifetime = deadline_seconds + limits.background_seconds
         attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime))
         self._under_way.append(attempt)
+        request = replace(request, patience=attempt.patience)
         self._tasks.start_soon(self._attend, stream, request, attempt, on_late)
         try:
             with anyio.move_on_after(deadline_seconds):
                 await self._wait(attempt, _selector_timeout_ms(limits))
             attempt.answered = True
+            if not attempt.done.is_set():
+                attempt.patience.end()
             return await self._answer(stream, request, limits, attempt)
         except anyio.get_cancelled_exc_class():
             attempt.scope.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from mnemosyne.query import Signals
 from mnemosyne.schema.ingest import ConflictRecord
@@ -86,11 +87,17 @@ class StreamBReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetReport:
-    """Tokens: `limit_tokens` is what the prompt may take (input limit less reply reserve), `used_tokens` what it takes."""
+    """Tokens: `limit_tokens` is what the prompt may take (input limit less reply reserve), `used_tokens` what it takes.
+
+    Both are by our own count. `correction` is the factor from it to what providers reported; the limit is divided by it.
+    `tail_tokens` are kept free beside the limit for a tool loop.
+    """
 
     limit_tokens: int
     used_tokens: int
     counter: str
+    correction: float = 1.0
+    tail_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,6 +129,11 @@ class Degradation:
 
 
 _DEGRADATIONS = {
+    "version_conflict": "Another writer came first: the turn was decided again on what it wrote.",
+    "summarize_failed": "The talk that left the window could not be summed up; it is shown in full as far as there is room.",
+    "summarize_late": "The summary was not ready in time; the talk is shown in full as far as there is room.",
+    "redaction_failed": "A text could not be searched for what must not be kept; it was withheld.",
+    "evidence_not_found": "A chosen memory is no longer in the store; it was left out.",
     "no_embedder": "No embedding model is configured: recall went by words alone.",
     "embedder_unavailable": "The embedding model could not be loaded: recall went by words alone.",
     "vectors_unfit": "The embedding model does not know this language: its vectors were left out of recall.",
@@ -154,4 +166,8 @@ class Report:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     degradations: tuple[Degradation, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    new_evidence_ids: tuple[str, ...] = ()
+    new_block_ids: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)

@@ -50,7 +50,7 @@ def scene_of(
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
     in_prompt = {item.message.message_id for item in shown}
     quests = closed_quests(window.state, window.head.session_id)
-    recent = tuple(_line(item) for item in shown[-RECENT_MESSAGES:])
+    recent = tuple(line_of(item) for item in shown[-RECENT_MESSAGES:])
     intent = plan.search_intent
     query = RetrievalQuery(
         text=user_text,
@@ -84,6 +84,7 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
     }
 
 
-def _line(item: WindowMessage) -> str:
+def line_of(item: WindowMessage) -> str:
+    """Return a message as a model is shown it: `name: text`."""
     author = item.message.author
     return f"{author.id if author else item.message.role.value}: {item.message.content}"

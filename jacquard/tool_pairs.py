@@ -1,7 +1,8 @@
 """A tool call and its result are one thing (spec P5): a tail of a tool loop is checked for halves, never changed. Pure.
 
 Read are the shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
-`tool_result` among the parts of a content). What carries no id is not judged.
+`tool_result` among the parts of a content). A `tool` message without an id answers the
+oldest call that is open.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
             if call_id not in seen:
                 raise ToolPairError(place, call_id, "is the result of a call that does not stand before it")
             open_calls.pop(call_id, None)
+        if message.get("role") == "tool" and message.get("tool_call_id") is None and open_calls:
+            del open_calls[next(iter(open_calls))]
         for call_id in _calls(message):
             seen.add(call_id)
             open_calls[call_id] = place

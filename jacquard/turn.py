@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jacquard.assemble import PromptMessage
-from jacquard.config import RuntimeConfig
+from jacquard.config import (
+    ChunkConfig,
+    ConsolidationConfig,
+    LockConfig,
+    ObservabilityConfig,
+    RuntimeConfig,
+    without_secrets,
+)
 from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
-from jacquard.report import Report
+from jacquard.report import CurationPath, Report
 from mnemosyne import codec
 from mnemosyne.package_json import package_to_json
-from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage
+from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
@@ -76,15 +85,63 @@ def turn_id_of(session_id: str, parent_id: str | None, depth: int, user_text: st
 
 def fingerprint_of(user_text: str, config: RuntimeConfig, world_digest: str) -> str:
     """Return what a stored answer depends on: input, configuration (no secret in it) and world."""
-    bare = replace(config, selector=replace(config.selector, api_key=None))
+    bare = replace(
+        without_secrets(config),
+        consolidation=ConsolidationConfig(),
+        observability=ObservabilityConfig(),
+        chunks=ChunkConfig(),
+        locks=LockConfig(),
+        tags=EMPTY,
+    )
     payload = codec.encode([RECORD_VERSION, user_text, codec.to_plain(bare), world_digest])
     return hashlib.sha256(payload).hexdigest()
 
 
+def kept_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
+    """Return the blocks that are written with a turn: all but the talk, which the session keeps as messages."""
+    return tuple(block for block in blocks if block.block_type is not BlockType.CONVERSATION)
+
+
+def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
+    """Return the small model's call of Stream B as a model usage, where it answered for this turn."""
+    stream = turn.report.stream_b
+    asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")
+    if stream.path is not CurationPath.SELECTED or stream.model is None:
+        return ()
+    provider, _, _ = stream.model.rpartition("/")
+    usage = ModelUsage(
+        model_usage_id=f"{turn.turn_id}.select",
+        provider=provider,
+        model=stream.model,
+        stage=ModelUsageStage.OTHER,
+        params={"purpose": "select"},
+        prompt_tokens=asked or 0,
+        completion_tokens=answered or 0,
+        total_tokens=(asked or 0) + (answered or 0),
+        latency_ms=int(turn.report.timings_ms.get("select", 0)),
+        extra={"turn_id": turn.turn_id},
+    )
+    return (usage,)
+
+
+def _stored_report(report: Report) -> Report:
+    """Return what is kept of a receipt where its decisions shall not be kept."""
+    return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
+
+
 def record_of(
-    turn: PreparedTurn, window: SessionWindow, message: Message, fingerprint: str, anchors: Mapping[str, str]
+    turn: PreparedTurn,
+    window: SessionWindow,
+    message: Message,
+    fingerprint: str,
+    anchors: Mapping[str, str],
+    *,
+    with_report: bool = True,
 ) -> TurnRecord:
-    """Return the record of a prepared turn; the reply of a numerical one is its second message."""
+    """Return the record of a prepared turn; the reply of a numerical one is its second message.
+
+    Without the report only the receipt's frame is kept (plan, budget, prefix, path, times).
+    """
     messages = [replace(message, message_id=f"{turn.turn_id}.u")]
     if turn.reply is not None:
         messages.append(Message(role=Role.ASSISTANT, content=turn.reply, message_id=f"{turn.turn_id}.a", at=message.at))
@@ -100,7 +157,7 @@ def record_of(
         messages=tuple(messages),
         fingerprint=fingerprint,
         plan=plan_to_json(turn.plan),
-        receipt=codec.to_plain(turn.report),
+        receipt=codec.to_plain(turn.report if with_report else _stored_report(turn.report)),
         prompt=codec.to_plain(
             StoredPrompt(
                 messages=turn.messages,

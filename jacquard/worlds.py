@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from mnemosyne.schema.world import PlannerRules, WorldPack
@@ -30,3 +31,8 @@ def bare_world(world_id: str) -> WorldPack:
         narratives=(),
         digest="bare",
     )
+
+
+def world_of(worlds: Mapping[str, WorldPack], world_id: str) -> WorldPack:
+    """Return a known world by its id, else a bare one."""
+    return worlds.get(world_id) or bare_world(world_id)

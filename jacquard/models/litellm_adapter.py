@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -101,6 +101,13 @@ def _litellm() -> Any:
         module.suppress_debug_info = True
         _loaded["litellm"] = module
     return _loaded["litellm"]
+
+
+def _bound(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the argument that binds an answer to a schema; a model that cannot is asked without it (`drop_params`)."""
+    if schema is None:
+        return {}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
 class LiteLlmModel:
@@ -193,6 +200,7 @@ class LiteLlmModel:
             "num_retries": 0,
             "drop_params": True,
             "stream": False,
+            **_bound(request.schema),
         }
 
     def _response(self, reply: Any) -> LlmResponse:

@@ -19,6 +19,7 @@ from jacquard.lexicon import mentions, normalise
 from jacquard.manifest import BlockSpec
 from jacquard.plan import PlanContext
 from jacquard.quests import META, Quest, active_quests
+from jacquard.schedule import injected_entries
 from jacquard.skein import Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.talk import history_blocks, input_block
@@ -28,6 +29,7 @@ from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 QUESTS_KEY = "quests"
@@ -36,7 +38,9 @@ COUNTS_KEPT = 2048
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeletonInput:
-    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see."""
+    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see; `history` is the talk
+    to show, trimmed already (None: the window's, trimmed by the configuration).
+    """
 
     plan: PlanContext
     window: SessionWindow
@@ -44,6 +48,7 @@ class SkeletonInput:
     user_text: str
     config: RuntimeConfig
     hidden: frozenset[str] = frozenset()
+    history: tuple[WindowMessage, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,11 +107,16 @@ class AutomationStream:
             template_id=request.config.template_id or request.plan.template_id,
             locale=request.world.locale,
             variables=template_variables(request, state, quests),
-            directives=called_directives(request.world, request.user_text, request.hidden),
+            directives=(
+                *called_directives(request.world, request.user_text, request.hidden),
+                *injected_entries(request.world, request.plan),
+            ),
             digests=templates.digests,
         )
         start = previous_history_start(request.window)
-        shown = trim_history(request.window.messages, start, request.config.history, self._count)
+        shown = request.history
+        if shown is None:
+            shown = trim_history(request.window.messages, start, request.config.history, self._count)
         return Skeleton(
             blocks=render_blocks(templates, source, self._count),
             history=history_blocks(shown, request.world, self._count),

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from jacquard.errors import SelectorError
 from jacquard.plan import PlanContext
-from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.protocols import Patience, Selection, SelectionRequest, Selector
 from jacquard.report import CandidateDecision, CurationPath, StreamBReport
 from mnemosyne.protocols import Retriever
 from mnemosyne.query import Candidate, Recall, RetrievalQuery
@@ -40,11 +40,17 @@ class CurationRequest:
     plan: PlanContext
     select_limit: int = 5
     fallback_limit: int = 3
+    patience: Patience | None = field(default=None, compare=False, repr=False)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall."""
         return SelectionRequest(
-            user_text=self.user_text, recent=self.recent, plan=self.plan, candidates=recall.candidates, limit=limit
+            user_text=self.user_text,
+            recent=self.recent,
+            plan=self.plan,
+            candidates=recall.candidates,
+            limit=limit,
+            patience=self.patience,
         )
 
 

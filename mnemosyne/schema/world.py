@@ -58,6 +58,26 @@ class PlannerRules:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Injection:
+    """A text that a schedule brings into the prompt, right before the input.
+
+    It is due in every `every`th turn of the path (counted from 1), or when the turn before made one of the events `on`
+    happen (`quest_completed`, `quest_completed:q_temple`); with neither, in every turn. All of `when` must hold as well. Once
+    it came it stays away for `cooldown` turns, or for good (`once`).
+    """
+
+    injection_id: str
+    text: str
+    title: str = ""
+    every: int | None = None
+    on: tuple[str, ...] = ()
+    when: tuple[Condition, ...] = ()
+    cooldown: int = 0
+    once: bool = False
+    priority: int = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PrologueEvent:
     """A typed fact of a prologue turn."""
 
@@ -114,3 +134,4 @@ class WorldPack:
     digest: str
     template_root: str | None = None
     user_name: str = ""
+    injections: tuple[Injection, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
 from mnemosyne.schema.world import (
     Entity,
+    Injection,
     NumericalAction,
     PlannerRules,
     PrologueEvent,
@@ -36,6 +37,7 @@ def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
         lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore),
         actions=tuple(_action(each) for _, each in draft.actions),
         planner=_planner(draft.planner.value),
+        injections=tuple(_injection(each) for _, each in draft.injections),
         prologue=tuple(_turn(each) for each in draft.history.value["turns"]),
         narratives=tuple(_narrative(each) for each in draft.history.value["narratives"]),
         digest=pack.digest,
@@ -73,6 +75,20 @@ def _action(action: Mapping[str, Any]) -> NumericalAction:
         ops=tuple(tuple(op) for op in action["ops"]),
         reply=action["reply"].strip(),
         guards=tuple(action["guards"]),
+    )
+
+
+def _injection(injection: Mapping[str, Any]) -> Injection:
+    return Injection(
+        injection_id=injection["id"],
+        text=injection["text"].strip(),
+        title=injection["title"],
+        every=injection["every"],
+        on=tuple(injection["on"]),
+        when=tuple(injection["when"]),
+        cooldown=injection["cooldown"],
+        once=injection["once"],
+        priority=injection["priority"],
     )
 
 

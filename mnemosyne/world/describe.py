@@ -32,6 +32,7 @@ def describe(world: WorldPack) -> dict[str, Any]:
         "restricted_lore": sum(bool(entry.viewers or entry.when) for entry in world.lore),
         "quests": {"total": len(quests), **dict(sorted(statuses.items()))},
         "actions": len(world.actions),
+        "injections": len(world.injections),
         "template_rules": len(world.planner.templates),
         "prologue_turns": len(world.prologue),
         "turn_summaries": sum(turn.summary is not None for turn in world.prologue),

@@ -10,7 +10,7 @@ from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
 from mnemosyne.world.check import BROKEN, check, sound
 from mnemosyne.world.faults import FaultList, Place
-from mnemosyne.world.fields import ACTIONS_FILE, HISTORY, LORE, LORE_FILE, PLANNER, QUESTS_FILE, WORLD
+from mnemosyne.world.fields import ACTIONS_FILE, HISTORY, INJECTIONS_FILE, LORE, LORE_FILE, PLANNER, QUESTS_FILE, WORLD
 from mnemosyne.world.files import LORE_FOLDER, WORLD_FILE, PackFolder, decode
 from mnemosyne.world.markdown import split_markdown
 from mnemosyne.world.shapes import Shape
@@ -45,6 +45,7 @@ class Draft:
     lore: tuple[Item, ...]
     quests: tuple[Item, ...]
     actions: tuple[Item, ...]
+    injections: tuple[Item, ...]
     quests_known: bool
     entities_known: bool
 
@@ -54,6 +55,7 @@ def read_draft(pack: PackFolder, faults: FaultList) -> Draft:
     world = _part(pack, WORLD_FILE, WORLD, faults)
     quests_place, quests = _items(pack, "quests.yaml", QUESTS_FILE, faults)
     actions_place, actions = _items(pack, "actions.yaml", ACTIONS_FILE, faults)
+    injections_place, injections = _items(pack, "injections.yaml", INJECTIONS_FILE, faults)
     return Draft(
         world=world,
         planner=_part(pack, "planner.yaml", PLANNER, faults),
@@ -61,6 +63,7 @@ def read_draft(pack: PackFolder, faults: FaultList) -> Draft:
         lore=tuple(_lore(pack, faults)),
         quests=tuple(sound(quests, quests_place)),
         actions=tuple(sound(actions, actions_place)),
+        injections=tuple(sound(injections, injections_place)),
         quests_known=_all_named(quests),
         entities_known=_all_named(world.value.get("entities")),
     )

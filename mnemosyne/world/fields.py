@@ -273,6 +273,33 @@ HISTORY = Record(
     ),
 )
 
+INJECTION = Record(
+    name="injection",
+    label="a scheduled text",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the text; unique among all memories."),
+        Field(name="text", shape=Text(), required=True, doc="What the model is told, right before the input."),
+        Field(name="title", shape=Text(blank=True), fallback="", doc="How people call it; shown in receipts."),
+        Field(name="every", shape=Number(low=1, whole=True), doc="Due in every so many turns, counted from the first."),
+        Field(name="on", shape=WORDS, fallback=(), doc="Due after a turn that made one of these events happen."),
+        Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold as well."),
+        Field(
+            name="cooldown",
+            shape=Number(low=0, whole=True),
+            fallback=0,
+            doc="Once it came, it can come again at the earliest so many turns later.",
+        ),
+        Field(name="once", shape=Flag(), fallback=False, doc="It comes once and never again."),
+        Field(
+            name="priority",
+            shape=Number(low=0, high=100, whole=True),
+            fallback=50,
+            doc="0 to 100; higher stands nearer to the input.",
+        ),
+    ),
+)
+
 LORE_FILE = Many(item=LORE)
+INJECTIONS_FILE = Many(item=INJECTION)
 QUESTS_FILE = Many(item=QUEST)
 ACTIONS_FILE = Many(item=ACTION)

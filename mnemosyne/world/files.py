@@ -13,7 +13,7 @@ from pathlib import Path
 from mnemosyne.world.faults import FaultList, Place, did_you_mean
 
 WORLD_FILE = "world.yaml"
-TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "history.yaml")
+TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "injections.yaml", "history.yaml")
 LORE_FOLDER = "lore"
 TEMPLATE_FOLDER = "templates"
 MAX_FILE_BYTES = 16_000_000

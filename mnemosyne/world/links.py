@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from mnemosyne.chains.event import QUEST_UPDATE
 from mnemosyne.plain import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.check import sound
@@ -21,12 +22,15 @@ def check_links(draft: Draft, faults: FaultList) -> StateTree | None:
     """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built)."""
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)
-    _check_unique(_memories(draft), "memory (lore, quests, events and narratives share their ids)", faults)
+    _check_unique(
+        _memories(draft), "memory (lore, quests, scheduled texts, events and narratives share their ids)", faults
+    )
     tree = _tree(draft, faults)
     _check_references(draft, tree, faults)
     _check_quest_graph(draft, faults)
     _check_narratives(draft.history, faults)
     _check_focus(draft, faults)
+    _check_events(draft, faults)
     for place, action in draft.actions:
         for where, pattern in sound(action.get("patterns"), place.at("patterns")):
             if wrong := pattern_fault(pattern):
@@ -66,6 +70,7 @@ def _tree(draft: Draft, faults: FaultList) -> StateTree | None:
 def _memories(draft: Draft) -> Iterator[Item]:
     yield from draft.lore
     yield from draft.quests
+    yield from draft.injections
     for place, turn in draft.history.items("turns"):
         yield from sound(turn.get("events"), place.at("events"))
     yield from draft.history.items("narratives")
@@ -159,6 +164,20 @@ def _check_focus(draft: Draft, faults: FaultList) -> None:
         faults.add(draft.planner.place.at("focus_locked"), "locks the focus, but no quest is active; make one active")
 
 
+def _check_events(draft: Draft, faults: FaultList) -> None:
+    """An event that cannot happen would never bring its text, and the author would never know."""
+    quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
+    known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
+    for place, injection in draft.injections:
+        for where, word in sound(injection.get("on"), place.at("on")):
+            event, colon, quest = word.partition(":")
+            if event.startswith("quest") and event not in known:
+                near = did_you_mean(event, known) or f"; there are {', '.join(known)}"
+                faults.add(where, f"names the event {event!r}, which never happens{near}")
+            elif colon and event in known and draft.quests_known:
+                _check_known(quest, quests, "quest", "add it to quests.yaml", where, faults)
+
+
 def _conditions(draft: Draft) -> Iterator[tuple[Place, Condition]]:
     for place, entry in draft.lore:
         yield from sound(entry.get("when"), place.at("when"))
@@ -166,6 +185,8 @@ def _conditions(draft: Draft) -> Iterator[tuple[Place, Condition]]:
         yield from sound(rule.get("when"), place.at("when"))
     for place, action in draft.actions:
         yield from sound(action.get("guards"), place.at("guards"))
+    for place, injection in draft.injections:
+        yield from sound(injection.get("when"), place.at("when"))
 
 
 def _check_condition(condition: Condition, tree: StateTree, place: Place, faults: FaultList) -> None:

@@ -12,7 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.world.fields import ACTIONS_FILE, HISTORY, LORE, LORE_FILE, PLANNER, QUESTS_FILE, WORLD
+from mnemosyne.world.fields import (
+    ACTIONS_FILE,
+    HISTORY,
+    INJECTIONS_FILE,
+    LORE,
+    LORE_FILE,
+    PLANNER,
+    QUESTS_FILE,
+    WORLD,
+)
 from mnemosyne.world.shapes import (
     Anything,
     Choice,
@@ -38,6 +47,7 @@ FILES: dict[str, Shape] = {
     "quests": QUESTS_FILE,
     "actions": ACTIONS_FILE,
     "planner": PLANNER,
+    "injections": INJECTIONS_FILE,
     "history": HISTORY,
 }
 _SCALARS = ["string", "number", "boolean", "null"]
@@ -50,7 +60,7 @@ def schema_text() -> str:
         "title": "World pack",
         "description": (
             "The files of a world pack. Point an editor at one of the $defs: world for world.yaml, lore for a list in lore/, "
-            "lore_entry for a single entry, quests, actions, planner, history."
+            "lore_entry for a single entry, quests, actions, planner, injections, history."
         ),
         "$defs": {name: schema_of(shape) for name, shape in FILES.items()},
     }

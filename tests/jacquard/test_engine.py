@@ -226,14 +226,15 @@ async def test_calls_on_one_session_are_serial_and_none_is_lost(workshop):
 async def test_a_stale_write_is_decided_again_once(workshop, monkeypatch):
     real, calls = workshop.store.save_prepared, []
 
-    async def interrupted(record, *, expected_version):
+    async def interrupted(record, *, expected_version, **held):
         calls.append(expected_version)
         if len(calls) == 1:
             raise VersionConflictError("s", expected_version, expected_version + 1)
-        return await real(record, expected_version=expected_version)
+        return await real(record, expected_version=expected_version, **held)
 
     monkeypatch.setattr(workshop.store, "save_prepared", interrupted)
-    assert (await workshop.engine.prepare_turn("s", SEED_QUESTION)).turn_id
+    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    assert "version_conflict" in {degradation.code for degradation in turn.report.degradations}
     assert len(calls) == 2
 
 

@@ -193,7 +193,7 @@ def test_plan_json_has_the_keys_of_the_spec():
     value = plan_to_json(PLAN)
     assert list(value) == [
         "active_quest_id", "current_goal", "template_id", "search_intent", "triage", "tier", "confidence", "entities",
-        "action_id", "reasons",
+        "action_id", "reasons", "tier1", "switches", "flags", "injections", "injected_at",
     ]  # fmt: skip
     assert list(value["search_intent"]) == ["enabled", "focus_keywords", "temporal_context", "domain_weight"]
     given_weights = replace(

@@ -33,7 +33,7 @@ def test_every_record_but_the_weights_has_its_table_on_the_page() -> None:
 def test_the_schema_is_one() -> None:
     schema = json.loads(schema_text())
     Draft202012Validator.check_schema(schema)
-    for name in ("world", "lore", "quests", "actions", "planner", "history"):
+    for name in ("world", "lore", "quests", "actions", "planner", "injections", "history"):
         part = {"$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": f"#/$defs/{name}"}
         assert not Draft202012Validator(part).is_valid("text")
 

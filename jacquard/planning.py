@@ -1,0 +1,158 @@
+"""The plan of one turn, from its two tiers (spec 2.1): rules first, a small model where they are not sure, then the watch over
+both: a locked focus stays, a focus that will not settle is flagged, scheduled texts that are due are noted.
+
+It must not import a concrete planner or a model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jacquard.config import PlannerConfig, RuntimeConfig
+from jacquard.errors import ModelError
+from jacquard.lexicon import normalise
+from jacquard.observe.spans import Tracing
+from jacquard.plan import PlanContext, Triage
+from jacquard.protocols import Planner, PlanRefiner, PlanRequest
+from jacquard.quests import active_quests
+from jacquard.race import TooLateError, within
+from jacquard.scene import RECENT_MESSAGES, line_of
+from jacquard.schedule import due_injections
+from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import WorldPack
+
+_log = logging.getLogger(__name__)
+UNSTEADY_SWITCHES = 3
+UNSTEADY = "focus_unsteady"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """A plan, the model calls that it took (without ids), and codes of what was done without."""
+
+    plan: PlanContext
+    usages: tuple[ModelUsage, ...] = ()
+    degradations: tuple[str, ...] = ()
+
+
+class TurnPlanner:
+    """Plans turns: `planner` is tier 0, `refiner` (None: rules only) tier 1."""
+
+    def __init__(self, planner: Planner, refiner: PlanRefiner | None, tracing: Tracing) -> None:
+        self._planner, self._refiner, self._tracing = planner, refiner, tracing
+
+    async def plan(
+        self, user_text: str, window: SessionWindow, world: WorldPack, config: RuntimeConfig, turn_id: str = ""
+    ) -> Planned:
+        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands."""
+        with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
+            rules = self._planner.plan(user_text, window, world)
+            locked = is_locked(config.planner, window, world)
+            rules = with_focus(rules, config.planner, window)
+            planned = await self._refined(user_text, window, world, config.planner, rules, locked)
+            plan = watched(planned.plan, window)
+            due, injected_at = due_injections(window, world)
+            if plan.triage is Triage.NUMERICAL:
+                due, injected_at = (), dict(_before(window).get("injected_at", {}))
+            plan = replace(plan, injections=due, injected_at=injected_at)
+            span.put({"jacquard.plan.tier": plan.tier, "jacquard.plan.confidence": plan.confidence})
+        usages = tuple(
+            replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
+            for usage in planned.usages
+        )
+        return replace(planned, plan=plan, usages=usages)
+
+    async def _refined(
+        self,
+        user_text: str,
+        window: SessionWindow,
+        world: WorldPack,
+        settings: PlannerConfig,
+        rules: PlanContext,
+        locked: bool,
+    ) -> Planned:
+        least = settings.confidence_threshold
+        if least is None:
+            least = world.planner.confidence_threshold
+        if rules.triage is Triage.NUMERICAL or rules.confidence >= least:
+            return Planned(plan=rules)
+        if self._refiner is None:
+            return Planned(plan=replace(rules, tier1="no_model"))
+        recent = tuple(line_of(item) for item in window.messages[-RECENT_MESSAGES:])
+        request = PlanRequest(user_text=user_text, recent=recent, plan=rules, window=window, world=world, locked=locked)
+        try:
+            plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
+        except TooLateError:
+            return _stood(rules, "timeout", f"the small model had not answered after {settings.timeout_ms} ms")
+        except ModelError as error:
+            return _stood(rules, error.code, error.detail)
+        except Exception as error:
+            _log.exception("planner tier 1 broke")
+            return _stood(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
+        return Planned(plan=plan, usages=usages)
+
+
+def _stood(rules: PlanContext, code: str, detail: str) -> Planned:
+    plan = replace(rules, tier1=code, reasons=(*rules.reasons, f"the rules' plan stands: {detail}"))
+    return Planned(plan=plan, degradations=(f"planner_tier1: {code}: {detail}",))
+
+
+def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:
+    """Say whether the focus may not move: the world locks it, or the configuration names an active quest."""
+    return world.planner.focus_locked or _locked_on(settings, window) is not None
+
+
+def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow) -> PlanContext:
+    """Return the plan with the spotlight where the configuration locks it."""
+    quest_id = _locked_on(settings, window)
+    if settings.focus is not None and quest_id is None:
+        return replace(plan, reasons=(*plan.reasons, f"the locked focus {settings.focus} is no active quest"))
+    if quest_id is None or quest_id == plan.active_quest_id:
+        return plan
+    quest = next(quest for quest in active_quests(window.state) if quest.quest_id == quest_id)
+    steps = quest.open_objectives
+    goal = steps[0].text if steps else quest.description or quest.title
+    return replace(
+        plan, active_quest_id=quest_id, current_goal=goal, reasons=(*plan.reasons, f"the focus is locked on {quest_id}")
+    )
+
+
+def _locked_on(settings: PlannerConfig, window: SessionWindow) -> str | None:
+    active = {quest.quest_id for quest in active_quests(window.state)}
+    return settings.focus if settings.focus in active else None
+
+
+def watched(plan: PlanContext, window: SessionWindow) -> PlanContext:
+    """Return the plan with its count of switches in a row on one topic; the third and later ones are flagged.
+
+    A turn switches when its focus is another than that of the turn before. It is on the same topic when both turns have a
+    keyword or an entity in common, or neither has any. A numerical turn switches nothing and keeps the count.
+    """
+    before = _before(window)
+    count = int(before.get("switches", 0))
+    if plan.triage is Triage.NUMERICAL:
+        return replace(plan, switches=count)
+    then, now = before.get("active_quest_id"), plan.active_quest_id
+    if then is None or now is None or then == now:
+        return replace(plan, switches=0)
+    count = count + 1 if _same_topic(before, plan) else 1
+    if count < UNSTEADY_SWITCHES:
+        return replace(plan, switches=count)
+    told = f"the focus moved {count} turns in a row although the topic stayed; look at the entities of these quests"
+    return replace(plan, switches=count, flags=(*plan.flags, UNSTEADY), reasons=(*plan.reasons, told))
+
+
+def _before(window: SessionWindow) -> Mapping[str, Any]:
+    plan = window.previous.plan if window.previous is not None else None
+    return plan if plan is not None else {}
+
+
+def _same_topic(before: Mapping[str, Any], plan: PlanContext) -> bool:
+    then = {normalise(str(word)) for word in before.get("search_intent", {}).get("focus_keywords", ())}
+    then |= {str(name) for name in before.get("entities", ())}
+    now = {normalise(word) for word in plan.search_intent.focus_keywords} | set(plan.entities)
+    return bool(then & now) if then or now else True

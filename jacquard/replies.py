@@ -1,0 +1,151 @@
+"""Replies of the main model, whole or in chunks, on their way into the store. Each function runs while its session is held
+(chunks alone need no lock: they touch memory only). It must not import a concrete store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from jacquard.chunks import ChunkDesk, Key
+from jacquard.commit import CommitResult, commit_of, committed_result
+from jacquard.config import ChunkConfig
+from jacquard.draft import EngineParts
+from jacquard.errors import MissingChunksError
+from jacquard.observe.bus import Teller
+from jacquard.recording import require_refs
+from jacquard.telling import tell_error
+from jacquard.worlds import world_of
+from mnemosyne.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
+
+T = TypeVar("T")
+
+
+async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, teller: Teller) -> T:
+    """Return what was decided; when another writer came first, decide once more on what it wrote (seed 002, 18.2).
+
+    The second decision is told so by the argument `version_conflict`.
+    """
+    try:
+        return await decide()
+    except VersionConflictError as error:
+        await tell_error(teller, session_id, None, error)
+        return await decide("version_conflict")
+
+
+class ReplyCommitter:
+    """Commits replies, and joins those that come in chunks."""
+
+    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig) -> None:
+        self._parts, self._teller = parts, teller
+        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars)
+
+    async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
+        """Write a whole reply; once more if another writer came first."""
+
+        async def commit(*_: str) -> CommitResult:
+            return await self._commit(session_id, reply, turn_id, refs)
+
+        return await again_on_conflict(commit, session_id, self._teller)
+
+    async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, chunk: str) -> None:
+        """Take in a chunk and tell of it."""
+        turn = turn_id or await self._turn(session_id, message_id, pending=True)
+        is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
+        await self._tell_expired()
+        kind = EventType.ASSISTANT_CHUNK_RECEIVED
+        await self._teller.tell(
+            kind, session_id, turn, chunk_index=index, chars=len(chunk), duplicate=not is_new, message_id=message_id
+        )
+
+    async def finish(
+        self, session_id: str, turn_id: str | None, message_id: str, refs: tuple[Ref, ...]
+    ) -> CommitResult:
+        """Join the chunks of a reply and write it; they are let go once it is written."""
+        turn = turn_id or await self._turn(session_id, message_id)
+        key = (session_id, turn, message_id)
+        text = self._chunks.whole(key, self._parts.clock.now())
+        await self._tell_expired()
+        if text is None:
+            return await self._finished(key)
+        result = await self.commit(session_id, Message(role=Role.ASSISTANT, content=text), turn, refs)
+        chunks = self._chunks.drop(key)
+        await self._teller.tell(
+            EventType.ASSISTANT_MESSAGE_FINALIZED,
+            session_id,
+            turn,
+            chunks=chunks,
+            chars=len(text),
+            message_id=message_id,
+        )
+        return result
+
+    async def abort(self, session_id: str, turn_id: str | None, message_id: str) -> int:
+        """Forget the chunks of a reply; return how many there were."""
+        turn = turn_id or await self._turn(session_id, message_id)
+        return self._chunks.drop((session_id, turn, message_id))
+
+    async def _commit(
+        self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
+    ) -> CommitResult:
+        store = self._parts.store
+        if turn_id is None:
+            window = await store.window(session_id, message_limit=1)
+            if window.pending is None:
+                raise TurnNotFoundError(session_id, "(pending)")
+            record = window.pending
+        else:
+            record = await store.turn(session_id, turn_id)
+            window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
+        if record.status is TurnStatus.COMMITTED:
+            return committed_result(record, window.head.version)
+        await require_refs(store, session_id, refs or reply.refs)
+        world = world_of(self._parts.worlds, window.head.world_id)
+        agent = str(world.persona.get("name") or "assistant")
+        commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)
+        head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
+        await self._teller.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
+        await self._teller.tell(
+            EventType.PERSISTED,
+            session_id,
+            record.turn_id,
+            what="committed",
+            version=head.version,
+            ops=len(result.ops),
+            refused=result.refused is not None,
+            corrections=len(result.corrections),
+        )
+        return replace(result, version=head.version)
+
+    async def _finished(self, key: Key) -> CommitResult:
+        """Answer a second call for a reply that is written; MissingChunksError when it never was."""
+        session_id, turn_id, _ = key
+        record = await self._parts.store.turn(session_id, turn_id)
+        if record.status is not TurnStatus.COMMITTED:
+            raise MissingChunksError(session_id, turn_id)
+        head = await self._parts.store.head(session_id, record.branch_id)
+        return committed_result(record, head.version)
+
+    async def _turn(self, session_id: str, message_id: str, *, pending: bool = False) -> str:
+        """Return the turn that a reply without a turn id answers: the one under way, else the pending one.
+
+        Where none is pending it is the last one, unless it must be `pending`.
+        """
+        under_way = [turn for turn, message in self._chunks.turns(session_id) if message == message_id]
+        if len(under_way) == 1:
+            return under_way[0]
+        window = await self._parts.store.window(session_id, message_limit=1)
+        if window.pending is not None:
+            return window.pending.turn_id
+        if window.previous is not None and not pending:
+            return window.previous.turn_id
+        raise TurnNotFoundError(session_id, "(pending)")
+
+    async def _tell_expired(self) -> None:
+        for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
+            await self._teller.tell(
+                EventType.DEGRADED, session_id, turn_id, reason="chunks_expired", message_id=message_id
+            )

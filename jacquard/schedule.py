@@ -1,0 +1,78 @@
+"""Scheduled texts of a world (origin: the scheduler): which of them are due this turn. Pure.
+
+A text comes at an interval of turns, after an event of the turn before, or whenever its conditions hold; a cooldown keeps it
+away for a while. When it came last stands in the plan of the turn before, so it follows the branch. This room must not
+import a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from jacquard.plan import PlanContext
+from mnemosyne.chains.state import view_state
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import Injection, WorldPack
+
+
+def due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
+    """Return the ids of what is due in the turn after the window's head, in the world's order, and when each came last.
+
+    Turns count from 1 on the path to the head, numerical ones too.
+    """
+    previous = window.previous
+    plan = previous.plan if previous is not None and previous.plan is not None else {}
+    last = {str(name): int(depth) for name, depth in plan.get("injected_at", {}).items()}
+    if not world.injections:
+        return (), MappingProxyType(last)
+    report = previous.report if previous is not None and previous.report is not None else {}
+    events = frozenset(str(word) for word in report.get("events", ()))
+    view, depth = view_state(window.state), window.head.depth + 1
+    due = tuple(
+        each.injection_id
+        for each in world.injections
+        if _is_due(each, depth, last.get(each.injection_id), events)
+        and all(view.holds(condition) for condition in each.when)
+    )
+    return due, MappingProxyType({**last, **dict.fromkeys(due, depth)})
+
+
+def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str]) -> bool:
+    if last is not None and (each.once or depth - last < each.cooldown):
+        return False
+    if each.every is None and not each.on:
+        return True
+    return (each.every is not None and depth % each.every == 0) or not events.isdisjoint(each.on)
+
+
+def injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
+    """Return the texts of this turn as directives, which stand right before the input."""
+    known = {each.injection_id: each for each in world.injections}
+    return tuple(
+        MemoryEntry(
+            entry_id=name,
+            scope=world_scope(world.world_id),
+            chain=Chain.LORE,
+            kind=LoreCategory.DIRECTIVE.value,
+            text=known[name].text,
+            title=known[name].title or name,
+            priority=known[name].priority,
+        )
+        for name in plan.injections
+        if name in known
+    )
+
+
+def event_words(entries: Iterable[MemoryEntry]) -> list[str]:
+    """Return the words by which a schedule names what a turn made happen: `quest_update`, `quest_completed`,
+    `quest_completed:q_temple`; each once, in order.
+    """
+    words: dict[str, None] = {}
+    for entry in entries:
+        words[entry.kind] = None
+        for tag in entry.tags if entry.quest_id else ():
+            words[f"quest_{tag}"] = None
+            words[f"quest_{tag}:{entry.quest_id}"] = None
+    return list(words)

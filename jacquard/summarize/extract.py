@@ -1,0 +1,86 @@
+"""Summing up without a model: the gist of each turn in one line, the older the sparser. Deterministic and pure.
+
+A turn that has a summary of its own in the narrative chain (written by the pack's author or by consolidation) is told by it.
+Otherwise by what was asked and the last sentence of the answer that tells, outside of speech: there most answers come to their
+point. It must not import a model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from anyio import to_thread
+
+from jacquard.errors import SummarizerError
+from jacquard.protocols import SummaryRequest, SummaryText, TalkTurn
+
+ASKED_CHARS = 40
+TOLD_CHARS = 120
+GIST_CHARS = 240
+LEAST_SIGNS = 6
+MARK = "- "
+ARROW = " → "
+"""Between what was asked and what was told, in a line that was picked out."""
+
+_SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*[\"'”’」』）)]*")
+_SPOKEN = re.compile(r"[“「『\"].*?[”」』\"]", re.DOTALL)
+
+
+class ExtractSummarizer:
+    """Keeps a list of turns: new ones at the end; where it grows too long, every other line of its older half goes, those
+    that somebody wrote later than those that were only picked out.
+    """
+
+    name = "extract"
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self._count = count
+
+    async def summarize(self, request: SummaryRequest) -> SummaryText:
+        """Return the list with the new turns; SummarizerError when not even its newest line fits."""
+        return await to_thread.run_sync(self._extracted, request)
+
+    def _extracted(self, request: SummaryRequest) -> SummaryText:
+        lines = [line for line in request.previous.splitlines() if line.strip()]
+        lines += [f"{MARK}{gist}" for turn in request.talk if (gist := gist_of(turn))]
+        if not lines:
+            raise SummarizerError("There is nothing to sum up: the talk holds no words.")
+        return SummaryText(content="\n".join(thinned(lines, request.limit_tokens, self._count)))
+
+
+def gist_of(turn: TalkTurn) -> str:
+    """Return what happened in a turn in one line; empty for a turn without words."""
+    if turn.gist.strip():
+        return _clip(turn.gist, GIST_CHARS)
+    spoken = [text for _, text in turn.lines if text.strip()]
+    if len(spoken) < 2:
+        return _clip(spoken[0], TOLD_CHARS) if spoken else ""
+    return f"{_clip(spoken[0], ASKED_CHARS)}{ARROW}{_clip(_told(spoken[-1]), TOLD_CHARS)}"
+
+
+def thinned(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> list[str]:
+    """Return lines that count at most `limit_tokens`, none twice: the older half loses every other line until they do."""
+    kept = list(dict.fromkeys(lines))
+    while len(kept) > 1 and count("\n".join(kept)) > limit_tokens:
+        half = max(1, len(kept) // 2)
+        older = [place for place in range(half) if ARROW in kept[place]] or list(range(half))
+        gone = set(older[::2])
+        kept = [line for place, line in enumerate(kept) if place not in gone]
+    if count("\n".join(kept)) > limit_tokens:
+        raise SummarizerError(f"Not even the newest line fits into {limit_tokens} tokens.")
+    return kept
+
+
+def _told(text: str) -> str:
+    """Return the last sentence outside of speech that is no question, else the last one."""
+    bare = _SPOKEN.sub("", text)
+    sentences = [found.group().strip() for found in _SENTENCE.finditer(bare)]
+    sentences = [sentence for sentence in sentences if sum(sign.isalnum() for sign in sentence) >= LEAST_SIGNS]
+    telling = [sentence for sentence in sentences if not sentence.endswith(("?", "？"))]
+    return (telling or sentences or [text])[-1]
+
+
+def _clip(text: str, limit_chars: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"

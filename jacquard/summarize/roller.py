@@ -1,0 +1,390 @@
+"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else behind it (seed 002 sections 6.9 and 18.2).
+
+One job a branch at a time. A turn that finds talk outside both the summary and the window waits for the job at most
+`summary.timeout_ms`; what comes later is written for the turns after it. As long as there is no summary, history stays longer
+and the turn says so. A summary lies at the turn that was the head when it was made, so that it follows the branch: a fork
+before that turn still has the summary that its window was made for. The talk itself is never touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from time import perf_counter
+
+import anyio
+from anyio.abc import TaskGroup
+
+from jacquard.config import HistoryConfig, RuntimeConfig
+from jacquard.errors import SummarizerError
+from jacquard.observe.bus import Teller
+from jacquard.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
+from jacquard.summarize.extract import ExtractSummarizer
+from jacquard.summarize.span import (
+    UPTO,
+    Coverage,
+    due_depth,
+    history_of,
+    own_coverage,
+    stretched,
+    told_coverage,
+)
+from mnemosyne.errors import ContextEngineError
+from mnemosyne.protocols import Clock, Store, TokenEstimator
+from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, ModelUsageStatus, Summary
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
+from mnemosyne.schema.session import SessionHead, WindowMessage
+
+BATCH_TOKENS = 6000
+PAGE_TURNS = 200
+LATE = "summarize_late"
+FAILED = "summarize_failed"
+_ALL = 1_000_000_000
+_log = logging.getLogger(__name__)
+
+Load = Callable[[], Awaitable[SessionWindow]]
+Hold = Callable[[str], AbstractAsyncContextManager[None]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """A window with the summary that goes with it, the history to show, and codes of what was done without."""
+
+    window: SessionWindow
+    history: tuple[WindowMessage, ...]
+    degradations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rolled:
+    """A summary that was made, with what it cost. `summary` is None where none came about; then `failure` says why."""
+
+    head: SessionHead
+    summary: Summary | None
+    usages: tuple[ModelUsage, ...] = ()
+    evidences: tuple[Evidence, ...] = ()
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class _Job:
+    done: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    result: Rolled | None = None
+    is_written: bool = False
+
+
+class SummaryRoller:
+    """Rolls the summaries of all sessions. `hold` lends a session for writing behind a turn; `tasks` outlives turns."""
+
+    def __init__(
+        self,
+        store: Store,
+        estimator: TokenEstimator,
+        clock: Clock,
+        summarizer: Summarizer | None,
+        tasks: TaskGroup,
+        hold: Hold,
+        teller: Teller,
+    ) -> None:
+        self._store, self._count, self._clock = store, estimator.estimate, clock
+        self._summarizer = summarizer or ExtractSummarizer(estimator.estimate)
+        self._is_local = summarizer is None
+        self._tasks, self._hold, self._teller = tasks, hold, teller
+        self._jobs: dict[tuple[str, str], _Job] = {}
+        self._failing: set[str] = set()
+
+    async def idle(self) -> None:
+        """Return when no summary is under way."""
+        while self._jobs:
+            await next(iter(self._jobs.values())).ended.wait()
+
+    async def ready(
+        self, window: SessionWindow, config: RuntimeConfig, limits: HistoryConfig, most_tokens: int, load: Load
+    ) -> Ready:
+        """Return what a turn may show, its summary rolled if it was due. Call it while the session is held.
+
+        `limits` are those of the history window, `most_tokens` what it may take at most while a summary is missing. `load`
+        reads the window anew after a summary was written.
+        """
+        if not config.summary.enabled:
+            bare = replace(window, summary=None)
+            return Ready(window=bare, history=history_of(bare, Coverage(), limits, self._count))
+        coverage = await self._coverage(window)
+        shown = history_of(window, coverage, limits, self._count)
+        upto = due_depth(window, coverage, shown, config.summary, self._count)
+        if upto is None:
+            return Ready(window=window, history=shown)
+        job = self._job(window, coverage, upto, config)
+        result = await self._awaited(job, window.head.session_id, config)
+        if result is not None and result.summary is not None:
+            await self._write(job)
+            window = await load()
+            coverage = await self._coverage(window)
+            return Ready(window=window, history=history_of(window, coverage, limits, self._count))
+        if result is not None:
+            await self._write(job)
+            window = await load()
+        longer = history_of(window, coverage, stretched(limits, most_tokens), self._count)
+        return Ready(window=window, history=longer, degradations=(LATE if result is None else FAILED,))
+
+    def ahead(self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int) -> None:
+        """Begin, behind a committed turn, the summary that the next one will want. Only a model is worth it."""
+        if not self._is_local and config.summary.enabled:
+            self._tasks.start_soon(self._ahead, session_id, turn_id, config, limits, spare)
+
+    async def _ahead(
+        self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
+    ) -> None:
+        try:
+            branch_id = (await self._store.turn(session_id, turn_id)).branch_id
+            limit = limits.max_messages + spare
+            window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
+            coverage = await self._coverage(window)
+            shown = history_of(window, coverage, limits, self._count)
+            upto = due_depth(window, coverage, shown, config.summary, self._count)
+            if upto is not None:
+                self._job(window, coverage, upto, config)
+        except ContextEngineError:
+            _log.exception("the next summary of session %s could not be begun", session_id)
+
+    async def roll(self, session_id: str, config: RuntimeConfig, branch_id: str | None = None) -> Summary | None:
+        """Sum up a branch now, all but the last `preserve_recent_messages`, whatever the triggers say; None: nothing new.
+
+        For sessions from elsewhere. SummarizerError, SessionNotFoundError.
+        """
+        least = max(1, config.summary.preserve_recent_messages)
+        window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)
+        coverage = await self._coverage(window)
+        upto = window.messages[0].depth - 1 if window.messages else 0
+        if upto <= coverage.depth:
+            return None
+        made = await self._made(window, coverage, upto, config)
+        await self._keep(made)
+        if made.summary is None:
+            raise SummarizerError(made.failure)
+        return made.summary
+
+    async def _coverage(self, window: SessionWindow) -> Coverage:
+        own = own_coverage(window.summary)
+        if own is not None or window.summary is None:
+            return own or Coverage()
+        head = window.head
+        path = await self._store.turns(head.session_id, limit=_ALL, branch_id=head.branch_id)
+        return told_coverage(window.summary.summary, path)
+
+    def _job(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> _Job:
+        """Return the branch's job: the one under way, or a new one."""
+        key = (window.head.session_id, window.head.branch_id)
+        job = self._jobs.get(key)
+        if job is None:
+            job = self._jobs[key] = _Job()
+            self._tasks.start_soon(self._attend, key, job, window, coverage, upto, config)
+        return job
+
+    async def _awaited(self, job: _Job, session_id: str, config: RuntimeConfig) -> Rolled | None:
+        """Return the job's result if it comes in time; where the last one failed, only if it is there already."""
+        if self._is_local:
+            await job.done.wait()
+            return job.result
+        wait_seconds = 0.0 if session_id in self._failing else config.summary.timeout_ms / 1000
+        with anyio.move_on_after(wait_seconds):
+            await job.done.wait()
+        return job.result
+
+    async def _attend(
+        self,
+        key: tuple[str, str],
+        job: _Job,
+        window: SessionWindow,
+        coverage: Coverage,
+        upto: int,
+        config: RuntimeConfig,
+    ) -> None:
+        try:
+            try:
+                job.result = await self._made(window, coverage, upto, config)
+            finally:
+                job.done.set()
+            if not self._is_local:
+                async with self._hold(key[0]):
+                    await self._write(job)
+        except Exception:
+            _log.exception("the summary of session %s could not be kept", key[0])
+        finally:
+            self._jobs.pop(key, None)
+            job.ended.set()
+
+    async def _write(self, job: _Job) -> None:
+        if job.is_written or job.result is None:
+            return
+        await self._keep(job.result)
+        job.is_written = True
+
+    async def _keep(self, made: Rolled) -> None:
+        """Write a summary with its evidence and what it cost; the summary last, as it stands for all."""
+        session_id, turn_id = made.head.session_id, made.head.turn_id
+        for evidence in made.evidences:
+            await self._store.put_evidence(session_id, evidence)
+        if made.usages:
+            await self._store.append_model_usage(session_id, made.usages)
+        if made.summary is None:
+            self._failing.add(session_id)
+            await self._teller.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
+            return
+        self._failing.discard(session_id)
+        if turn_id is not None:
+            path = PathSummary(
+                turn_id=turn_id, branch_id=made.head.branch_id, depth=made.head.depth, summary=made.summary
+            )
+            await self._store.save_summary(session_id, path)
+        covered = made.summary.message_index_range
+        await self._teller.tell(
+            EventType.SUMMARY_GENERATED,
+            session_id,
+            turn_id,
+            messages=0 if covered is None else covered.to_index,
+            tokens=self._count(made.summary.content),
+            calls=len(made.usages),
+            summarizer=self._summarizer.name,
+        )
+
+    async def _made(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> Rolled:
+        """Return the summary up to a depth, batch after batch; what was reached before a failure is kept."""
+        head, at = window.head, self._clock.now()
+        text = window.summary.summary.content if window.summary is not None else ""
+        locale = await self._locale(window)
+        summary: Summary | None = None
+        usages: list[ModelUsage] = []
+        evidences: list[Evidence] = []
+        failure = ""
+        while coverage.depth < upto and not failure:
+            turns = await self._batch(head, coverage, upto)
+            if not turns:
+                break
+            usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
+            request = SummaryRequest(
+                talk=await self._talk(head.session_id, turns, coverage),
+                previous=text,
+                limit_tokens=config.summary.max_summary_tokens,
+                locale=locale,
+            )
+            began = perf_counter()
+            try:
+                with anyio.fail_after(config.summary.background_seconds):
+                    answer = await self._summarizer.summarize(request)
+            except (SummarizerError, TimeoutError) as error:
+                failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
+                usages += self._failed_usage(f"summary-{head.turn_id}-failed", failure, began)
+                break
+            text, coverage = answer.content, _further(coverage, turns)
+            summary = Summary(
+                content=text,
+                updated_at=at,
+                message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
+                extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
+            )
+            if answer.model is not None:
+                usages.append(self._usage(usage_id, answer, began))
+                evidences.append(_evidence(usage_id, answer, coverage, at))
+        return Rolled(
+            head=head,
+            summary=summary,
+            usages=tuple(usages),
+            evidences=tuple(evidences),
+            failure=failure or "Nothing new.",
+        )
+
+    async def _locale(self, window: SessionWindow) -> str:
+        """Return `zh` where the newest talk is mostly Chinese, else `en`: a summary speaks as the talk does."""
+        text = "".join(placed.message.content for placed in window.messages[-6:])
+        return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"
+
+    async def _batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
+        """Return the turns that come next after what is covered: as many as one call takes, one at least."""
+        last = min(upto, coverage.depth + PAGE_TURNS)
+        page = await self._store.turns(
+            head.session_id, limit=last - coverage.depth, branch_id=head.branch_id, before_depth=last + 1
+        )
+        taken: list[TurnRecord] = []
+        spent = 0
+        for turn in page:
+            spent += sum(self._count(message.content) for message in turn.messages)
+            if taken and spent > BATCH_TOKENS and not self._is_local:
+                break
+            taken.append(turn)
+        return taken
+
+    async def _talk(self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage) -> tuple[TalkTurn, ...]:
+        ids = [f"{turn.turn_id}.summary" for turn in turns]
+        gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
+        return tuple(
+            TalkTurn(
+                turn_id=turn.turn_id,
+                depth=turn.depth,
+                lines=tuple(
+                    (message.author.id if message.author else message.role.value, message.content)
+                    for message in turn.messages
+                    if message.content.strip() and message.message_id not in coverage.message_ids
+                ),
+                gist=gists.get(f"{turn.turn_id}.summary", ""),
+            )
+            for turn in turns
+        )
+
+    def _usage(self, usage_id: str, answer: SummaryText, began: float) -> ModelUsage:
+        model = answer.model or ""
+        reported = answer.prompt_tokens is not None and answer.completion_tokens is not None
+        prompt = answer.prompt_tokens if answer.prompt_tokens is not None else self._count(answer.prompt)
+        completion = answer.completion_tokens if answer.completion_tokens is not None else self._count(answer.content)
+        return ModelUsage(
+            model_usage_id=usage_id,
+            provider=model.partition("/")[0] if "/" in model else "",
+            model=model,
+            stage=ModelUsageStage.SUMMARIZE,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            total_tokens=prompt + completion,
+            latency_ms=_since(began),
+            extra={"counted": "reported" if reported else "estimated"},
+        )
+
+    def _failed_usage(self, usage_id: str, failure: str, began: float) -> tuple[ModelUsage, ...]:
+        if self._is_local:
+            return ()
+        usage = ModelUsage(
+            model_usage_id=usage_id,
+            stage=ModelUsageStage.SUMMARIZE,
+            latency_ms=_since(began),
+            status=ModelUsageStatus.ERROR,
+            error=failure,
+        )
+        return (usage,)
+
+
+def _further(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
+    new = [m for turn in turns for m in turn.messages if m.message_id not in coverage.message_ids]
+    return Coverage(depth=turns[-1].depth, messages=coverage.messages + len(new))
+
+
+def _evidence(usage_id: str, answer: SummaryText, coverage: Coverage, at: datetime) -> Evidence:
+    return Evidence(
+        evidence_id=usage_id,
+        type=EvidenceType.LLM_OUTPUT,
+        source=EvidenceSource(kind=SourceKind.LLM, name=answer.model or ""),
+        content=answer.content,
+        trust=Trust.MODEL,
+        metadata={"what": "summary", "messages": [1, coverage.messages]},
+        links=EvidenceLinks(model_usage_id=usage_id),
+        created_at=at,
+    )
+
+
+def _since(began: float) -> int:
+    return int((perf_counter() - began) * 1000)

@@ -1,0 +1,124 @@
+"""What a rolling summary covers, what history shows beside it, and when more is to be covered. Pure.
+
+A summary and the history window are one line without seam: the summary covers whole turns from the first on, history begins
+with the next. More is covered only when the window jumps (`jacquard.streams.history`), so that the prefix of the prompt
+breaks once a batch, and summary and history change in the same turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jacquard.config import HistoryConfig, SummaryConfig
+from jacquard.streams.history import previous_history_start, trim_history
+from mnemosyne.schema.document import Summary
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
+from mnemosyne.schema.session import WindowMessage
+
+UPTO = "upto"
+"""The field of a summary of ours (`Summary.extra`) that names its last covered turn: `{turn_id, depth, to}`."""
+
+STRETCH = 1.5
+"""While talk that left the window could not be summed up, the window may grow by so much beyond its limits."""
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coverage:
+    """What a summary covers: all turns up to `depth`, `messages` messages of the path; with it single messages of a turn that
+    it covers in part (a summary that came with a document).
+    """
+
+    depth: int = 0
+    messages: int = 0
+    message_ids: frozenset[str] = frozenset()
+
+    def admits(self, placed: WindowMessage) -> bool:
+        """Say whether history may show a message."""
+        return placed.depth > self.depth and placed.message.message_id not in self.message_ids
+
+
+NOTHING = Coverage()
+
+
+def own_coverage(summary: PathSummary | None) -> Coverage | None:
+    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages (`told_coverage`)."""
+    if summary is None:
+        return NOTHING
+    covered = summary.summary.message_index_range
+    if covered is None or covered.to_index < 1 or not summary.summary.content.strip():
+        return NOTHING
+    upto = summary.summary.extra.get(UPTO)
+    if not isinstance(upto, dict) or upto.get("to") != covered.to_index:
+        return None
+    depth = upto.get("depth")
+    return Coverage(depth=depth, messages=covered.to_index) if isinstance(depth, int) else None
+
+
+def told_coverage(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
+    """Return what a summary from elsewhere covers by its range; `path` is the whole path, oldest first."""
+    covered = summary.message_index_range
+    left = 0 if covered is None else covered.to_index
+    depth, ids = 0, []
+    for turn in path:
+        if left <= 0:
+            break
+        ids = [message.message_id for message in turn.messages[:left]]
+        left -= len(turn.messages)
+        if left >= 0:
+            depth, ids = turn.depth, []
+    return Coverage(depth=depth, messages=0 if covered is None else covered.to_index, message_ids=frozenset(ids))
+
+
+def history_of(
+    window: SessionWindow, coverage: Coverage, limits: HistoryConfig, count: Count
+) -> tuple[WindowMessage, ...]:
+    """Return what history shows: nothing that the summary covers, whole turns, within the limits (oldest first)."""
+    talk = [placed for placed in window.messages if coverage.admits(placed)]
+    start = previous_history_start(window)
+    known = {placed.message.message_id for placed in talk}
+    if talk and start not in known and coverage.depth and talk[0].depth <= coverage.depth + 1:
+        start = talk[0].message.message_id
+    return trim_history(talk, start, limits, count)
+
+
+def stretched(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
+    """Return limits for a turn whose summary is late or failed: more talk in full, at most `most_tokens` of it."""
+    return HistoryConfig(
+        max_messages=int(limits.max_messages * STRETCH),
+        max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
+        low_water=limits.low_water,
+    )
+
+
+def due_depth(
+    window: SessionWindow,
+    coverage: Coverage,
+    shown: Sequence[WindowMessage],
+    config: SummaryConfig,
+    count: Count,
+) -> int | None:
+    """Return the depth up to which a summary must reach so that nothing lies between it and history; None: it does already.
+
+    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summed up at all, and the last
+    `preserve_recent_messages` never are (seed 002 section 6.9).
+    """
+    talk = [placed for placed in window.messages if coverage.admits(placed)]
+    if not talk or not shown:
+        return None
+    older = talk[0].depth > coverage.depth + 1
+    upto = shown[0].depth - 1
+    depths = sorted({placed.depth for placed in talk if placed.depth <= upto}, reverse=True)
+    while depths and sum(placed.depth > depths[0] for placed in talk) < config.preserve_recent_messages:
+        depths = depths[1:]
+    if not older and not depths:
+        return None
+    upto = depths[0] if depths else min(upto, talk[0].depth - 1)
+    if upto <= coverage.depth:
+        return None
+    small = len(talk) <= config.trigger_message_count and (
+        sum(count(placed.message.content) for placed in talk) <= config.trigger_token_threshold
+    )
+    return None if small and not coverage.messages and not older else upto
