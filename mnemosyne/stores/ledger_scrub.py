@@ -15,7 +15,7 @@ from mnemosyne.codec import JsonText, unwritten, written
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, Trust
 from mnemosyne.schema.record import PathSummary, Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
 from mnemosyne.scrub import Scrubber, erased_message, without_refs
@@ -192,6 +192,8 @@ def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: Scrubbing, done
         return None
     evidence = unwritten(row.body, Evidence)
     of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
+    # What a turn recalled of a user's words is a copy of them, however short they are.
+    of_users = of_users or evidence.trust is Trust.USER
     scrubber = scrubbing.derived if of_users and scrubbing.user_id is not None else scrubbing.others
     return _changed(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
 

@@ -18,7 +18,7 @@ from mnemosyne.codec import decode, encode, time_text
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry, session_scope
+from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
 from mnemosyne.scrub import (
@@ -357,6 +357,8 @@ def _evidences(connection: Connection, task: _Task) -> None:
     for evidence_id, body in _rows(connection, "evidence_id, body FROM evidences", task.session.key):
         evidence = decode(body, Evidence)
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
+        # What a turn recalled of a user's words is a copy of them, however short they are.
+        of_users = of_users or evidence.trust is Trust.USER
         scrubber = task.derived if of_users and task.user_id is not None else task.others
         done = scrubber.value(evidence)
         if done is not evidence:
