@@ -33,6 +33,7 @@ from mnemosyne.scrub import (
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import replace_entry
 from mnemosyne.stores.sql_messages import INSERT_MESSAGE
+from mnemosyne.stores.sql_papers import changed
 from mnemosyne.stores.sql_parts import bump
 from mnemosyne.stores.sql_recall import RECALLED_NO_MORE
 from mnemosyne.stores.sql_schema import OF_A_SESSION
@@ -346,7 +347,7 @@ def _papers(connection: Connection, task: _Task) -> None:
         (task.session.key,),
     ).fetchall()
     for turn, *papers in rows:
-        new = [None if paper is None else clean(paper) for paper in papers]
+        new = [None if paper is None else changed(paper, clean) for paper in papers]
         if new != papers:
             connection.execute("UPDATE papers SET receipt = ?, prompt = ?, report = ? WHERE turn = ?", (*new, turn))
             for kind, before, after in zip(("receipts", "prompts", "reports"), papers, new, strict=True):

@@ -1,7 +1,8 @@
 """Searching everything that is kept, and the records of what was erased.
 
 The room exists so that an erasure can be proved: the search goes through every column of every table that can hold text, as
-`sql_schema` lists them, in the form in which JSON writes it. Each function runs inside a transaction; none of them writes.
+`sql_schema` lists them, in the form in which JSON writes it; packed ones are unpacked on the way. Each function runs inside
+a transaction; none of them writes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from mnemosyne.plain import text_fault
 from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_papers import unpacked
 from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
 
 _AT_ONCE = 16
@@ -55,6 +57,7 @@ def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
         some = sought[start : start + _AT_ONCE]
         for kept, source in _sources():
             yield from _in_table(connection, kept, source, some)
+        yield from _in_papers(connection, some)
 
 
 def _sources() -> Iterator[tuple[Kept, str]]:
@@ -63,11 +66,6 @@ def _sources() -> Iterator[tuple[Kept, str]]:
         yield kept, f"s.session_id, {_key(kept)} FROM {kept.table} AS t JOIN sessions AS s ON s.key = t.session"
     for kept in OF_A_TENANT:
         yield kept, f"'', {_key(kept)} FROM {kept.table} AS s"
-    yield (
-        OF_A_TURN,
-        "s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
-        "JOIN sessions AS s ON s.key = u.session",
-    )
 
 
 def _key(kept: Kept) -> str:
@@ -103,6 +101,24 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
         for text in texts:
             if any(stands_in(text, word) for word in words) or stands_in_tree((text,), trees):
                 yield place, text
+
+
+def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the papers of turns, which no database can look into: they are packed."""
+    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
+    rows = connection.execute(
+        f"SELECT {columns}, s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
+        "JOIN sessions AS s ON s.key = u.session WHERE s.tenant = ?",
+        (connection.tenant,),
+    )
+    for *cells, session_id, turn_id in rows:
+        bodies = [unpacked(cell) for cell in cells if cell is not None]
+        if any(needle in body for body in bodies for needle in needles):
+            trees = [decode(body, object) for body in bodies]
+            for text in texts:
+                if stands_in_tree((text,), trees):
+                    yield f"{OF_A_TURN.table}/{session_id}/{turn_id}", text
 
 
 def _written_forms(text: str) -> Iterator[bytes]:

@@ -27,6 +27,7 @@ from mnemosyne.schema.session import (
     WindowMessage,
 )
 from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_papers import unpacked
 from mnemosyne.stores.sql_parts import newest_parts, read_parts
 from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, head_of, read_lineage
 
@@ -164,13 +165,17 @@ def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, w
         messages=messages,
         fingerprint=fingerprint,
         plan=_tree(plan),
-        receipt=_tree(papers[0]),
-        prompt=_tree(papers[1]),
-        report=_tree(papers[2]),
+        receipt=_paper(papers[0]),
+        prompt=_paper(papers[1]),
+        report=_paper(papers[2]),
         anchors=_tree(anchors) or EMPTY,
         ops=() if ops is None else decode(ops, Ops),
         created_at=None if at is None else text_time(at),
     )
+
+
+def _paper(data: bytes | None) -> dict[str, Any] | None:
+    return None if data is None else decode_tree(unpacked(data))
 
 
 def _tree(data: bytes | None) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ from mnemosyne.speech import named
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import append_session_entries, write_session_entries
 from mnemosyne.stores.sql_messages import insert_messages
+from mnemosyne.stores.sql_papers import packed
 from mnemosyne.stores.sql_sessions import (
     Entered,
     committed_place,
@@ -177,7 +178,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     if commit.report is not None:
         connection.execute(
             "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
-            (number, encode(commit.report)),
+            (number, packed(encode(commit.report))),
         )
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
     _settle(connection, session.key, record, commit.state)
@@ -352,7 +353,7 @@ def _insert(connection: Connection, key: int, record: TurnRecord) -> None:
         ),
     ).fetchone()
     if record.receipt is not None or record.prompt is not None:
-        papers = (None if paper is None else encode(paper) for paper in (record.receipt, record.prompt))
+        papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
         connection.execute("INSERT INTO papers (turn, receipt, prompt) VALUES (?, ?, ?)", (number, *papers))
 
 

@@ -1,0 +1,34 @@
+"""The heavy parts of a turn (receipt, prompt, report), packed for a SQL store.
+
+The room exists because they are most of a database: some 160 KB of JSON a turn, which says many things twice, and a sixth of
+that when packed. What an older release wrote unpacked is read as it is; JSON objects never begin like a packed one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+_LEVEL = 3
+_LEAST_BYTES = 256
+_PACKED = b"x"
+
+
+def packed(body: bytes) -> bytes:
+    """Return the JSON of a paper as it is kept: packed, unless it is short or that makes it no smaller."""
+    if len(body) < _LEAST_BYTES:
+        return body
+    small = zlib.compress(body, _LEVEL)
+    return small if len(small) < len(body) else body
+
+
+def unpacked(data: bytes) -> bytes:
+    """Return the JSON of a paper that is kept, packed or not."""
+    return zlib.decompress(data) if bytes(data[:1]) == _PACKED else bytes(data)
+
+
+def changed(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a kept paper after a change of its JSON; the very same where `change` gives back what it got."""
+    body = unpacked(data)
+    done = change(body)
+    return data if done is body else packed(done)
