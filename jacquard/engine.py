@@ -332,7 +332,7 @@ class ContextEngine:
         watch.lap("window")
         await tell_loaded(teller, window)
         world, head = world_of(self._parts.worlds, window.head.world_id), window.head
-        name = turn_id or turn_id_of(session_id, head.turn_id, head.depth + 1, message.content)
+        name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
         fingerprint = fingerprint_of(message.content, config, world.digest)
         if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
             return turn_from_record(stored, head.version)

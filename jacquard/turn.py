@@ -77,9 +77,13 @@ class StoredPrompt:
     record_version: int = RECORD_VERSION
 
 
-def turn_id_of(session_id: str, parent_id: str | None, depth: int, user_text: str) -> str:
-    """Return the id of the turn that answers this input after this parent: the same input, the same turn."""
-    digest = hashlib.sha256("\x00".join((session_id, parent_id or "", user_text)).encode("utf-8", "surrogatepass"))
+def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: int, user_text: str) -> str:
+    """Return the id of the turn that answers this input after this parent: the same input, the same turn.
+
+    On another branch it is another turn, so that an input can be answered a second time (retry, swipe).
+    """
+    parts = (session_id, branch_id, parent_id or "", user_text)
+    digest = hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass"))
     return f"t{depth:06d}-{digest.hexdigest()[:10]}"
 
 
