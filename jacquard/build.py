@@ -209,6 +209,8 @@ async def open_workshop(
             roots=(shipped,),
             worlds=worlds,
             redactor=intake.redactor,
+            ingestor=intake.ingestor,
+            ingest_options=intake.options,
         )
         try:
             async with ContextEngine(parts, settings) as engine:

@@ -33,7 +33,8 @@ from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
-from mnemosyne.protocols import Clock, EventBus, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
@@ -64,6 +65,8 @@ class EngineParts:
     summarizer: Summarizer | None = None
     consolidator: LlmAdapter | None = None
     redactor: Redactor | None = None
+    ingestor: EvidenceIngestor | None = None
+    ingest_options: IngestOptions | None = None
     refiner: PlanRefiner | None = None
     events: EventBus | None = None
     locks: SessionLocks | None = None

@@ -23,6 +23,7 @@ from jacquard.commit import CommitResult
 from jacquard.config import RuntimeConfig
 from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
 from jacquard.errors import BudgetExceededError, ConfigError
+from jacquard.evidence import TakenResult, take_result
 from jacquard.experiments import enrolled
 from jacquard.observe.bus import Teller
 from jacquard.observe.spans import Span
@@ -51,6 +52,7 @@ from mnemosyne.chains.start import session_start
 from mnemosyne.errors import ContextEngineError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead, TurnStatus
 from mnemosyne.schema.world import WorldPack
@@ -214,17 +216,29 @@ class ContextEngine:
         return await self._replies.abort(session_id, turn_id, message_id)
 
     async def record_tool_call(
-        self, session_id: str, tool_call: ToolCall, result_evidence_ids: Sequence[str] = ()
+        self,
+        session_id: str,
+        tool_call: ToolCall,
+        result_evidence_ids: Sequence[str] = (),
+        *,
+        result: str | None = None,
+        options: IngestOptions | None = None,
     ) -> PutResult:
         """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
 
-        The same id again replaces the call. Its arguments are redacted where the engine has a redactor.
-        EvidenceNotFoundError, SessionNotFoundError.
+        The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
+        in as evidence first (`jacquard.evidence`); what the prompt had shown is no news and becomes none.
+        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor.
         """
         async with self._work("record_tool_call", session_id, self._teller):
+            taken = await self._take(session_id, tool_call, result, options)
+            evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
             done, degraded = await record_tool_call(
-                self._parts.store, session_id, tool_call, result_evidence_ids, self._parts.redactor
+                self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
+            degraded = (*degraded, *taken.degradations)
+        for evidence_id in taken.evidence_ids:
+            await self._teller.tell(EventType.EVIDENCE_INGESTED, session_id, evidence_ids=[evidence_id], source="tool")
         ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
         await self._teller.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
         await self._teller.tell(
@@ -238,6 +252,16 @@ class ContextEngine:
         for reason in degraded:
             await self._teller.tell(EventType.DEGRADED, session_id, **ids, reason=reason)
         return done
+
+    async def _take(
+        self, session_id: str, call: ToolCall, result: str | None, options: IngestOptions | None
+    ) -> TakenResult:
+        if result is None:
+            return TakenResult()
+        if self._parts.ingestor is None:
+            raise ConfigError("This engine has no ingestor; give EngineParts one, or store the result and name its id.")
+        asked = options or self._parts.ingest_options or IngestOptions()
+        return await take_result(self._parts.store, self._parts.ingestor, session_id, call, result, asked)
 
     async def record_model_usage(
         self,

@@ -96,6 +96,25 @@ def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
     return tuple(each for each in shown if each.text.strip())
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TakenResult:
+    """The evidence that a call's result became (none for an echo), and codes of what had to be done without."""
+
+    evidence_ids: tuple[str, ...] = ()
+    degradations: tuple[str, ...] = ()
+
+
+async def take_result(
+    store: Store, ingestor: EvidenceIngestor, session_id: str, call: ToolCall, result: str, options: IngestOptions
+) -> TakenResult:
+    """Take in a call's result against what the waiting turn's prompt showed (else the last one's)."""
+    window = await store.window(session_id, message_limit=1)
+    shown = shown_of(window.pending or window.previous)
+    done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
+    ids = () if done.evidence is None else (done.evidence.evidence_id,)
+    return TakenResult(evidence_ids=ids, degradations=done.degradations)
+
+
 async def ingest_result(
     ingestor: EvidenceIngestor,
     session_id: str,

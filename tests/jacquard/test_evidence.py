@@ -189,3 +189,24 @@ async def test_originals_lie_beside_the_store_when_they_are_wanted(tmp_path):
         assert await workshop.intake.vault.get("s1", evidence.evidence_id) == "call 13800138000"
         assert isinstance(workshop.intake.ingestor, RedactingIngestor)
         assert (tmp_path / "place" / "originals").is_dir()
+
+
+async def test_a_recorded_result_becomes_evidence_linked_both_ways(workshop):
+    await workshop.engine.prepare_turn("s1", "Where is my order, the one with the nine barrels of lamp oil?")
+    await workshop.engine.record_tool_call("s1", CALL, result=f"{SHIPPED} call 13800138000")
+    (evidence,) = await workshop.store.list_evidences("s1")
+    assert evidence.content == f"{SHIPPED} call [redacted:phone]"
+    assert evidence.links.tool_call_id == "c1"
+    document = await workshop.store.get_session("s1")
+    (call,) = document.session.tool_state.tool_calls
+    assert call.result_evidence_ids == (evidence.evidence_id,)
+    await workshop.engine.record_tool_call("s1", CALL, result=f"{SHIPPED} call 13800138000")
+    assert len(await workshop.store.list_evidences("s1")) == 1
+    echo = replace(CALL, tool_call_id="c2", tool="echo")
+    await workshop.engine.record_tool_call(
+        "s1", echo, result="Where is my order, the one with the nine barrels of lamp oil?"
+    )
+    assert len(await workshop.store.list_evidences("s1")) == 1
+    await workshop.engine.commit_assistant_message("s1", "It is on its way.")
+    turn = await workshop.engine.prepare_turn("s1", "And where is it now?")
+    assert f'<result id="{evidence.evidence_id}"' in turn.text
