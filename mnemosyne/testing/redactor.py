@@ -12,8 +12,6 @@ with its own rules, and what it must leave alone; a redactor of a narrower kind 
 
 from __future__ import annotations
 
-import time
-
 import anyio
 import pytest
 
@@ -21,6 +19,9 @@ from mnemosyne.errors import RedactionError
 from mnemosyne.protocols import Redactor
 from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE
+
+_LEAST_TICKS = 3
+"""So many times another task has its turn, at least, while a text is searched that takes a tenth of a second."""
 
 
 class RedactorContract:
@@ -82,18 +83,16 @@ class RedactorContract:
         redactor = self.make_redactor()
         await redactor.redact("warm")
         text = "the quick brown fox 2024 " * 8_000
-        longest, done = 0.0, False
+        ticks, done = 0, False
 
         async def tick() -> None:
-            nonlocal longest
+            nonlocal ticks
             while not done:
-                started = time.perf_counter()
                 await anyio.sleep(0.001)
-                longest = max(longest, time.perf_counter() - started)
+                ticks += not done
 
         async with anyio.create_task_group() as group:
             group.start_soon(tick)
-            started = time.perf_counter()
             await redactor.redact(text)
-            took, done = time.perf_counter() - started, True
-        assert longest < max(0.25, took / 2)
+            done = True
+        assert ticks >= _LEAST_TICKS
