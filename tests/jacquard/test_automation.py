@@ -207,7 +207,7 @@ def test_a_tool_call_and_its_result_are_one_group():
 
 
 def test_the_window_keeps_its_start_through_the_record():
-    config = RuntimeConfig(history=HistoryConfig(max_messages=10))
+    config = RuntimeConfig(history=HistoryConfig(max_messages=10, low_water=0.6))
     first = render(view=window(talk(["hi"] * 12)), config=config)
     later = render(view=window(talk(["hi"] * 14), start=first.history_start), config=config)
     assert first.history_start == later.history_start == "m006"

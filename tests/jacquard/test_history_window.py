@@ -93,9 +93,10 @@ def test_limits_hold_the_start_is_monotone_and_moves_rarely(lengths, max_message
 
 def test_a_long_session_moves_its_start_once_in_many_turns():
     messages = talk(["a line of talk"] * 400)
+    config = HistoryConfig()
     start, moves = None, 0
     for end in range(2, 401, 2):
-        shown = trim_history(messages[max(0, end - 40) : end], start, HistoryConfig(), len)
+        shown = trim_history(messages[max(0, end - config.max_messages) : end], start, config, len)
         moves += shown[0].message.message_id != start
         start = shown[0].message.message_id
-    assert moves <= 400 / (40 * 0.4) + 1
+    assert moves <= 400 / (config.max_messages * (1 - config.low_water)) + 1
