@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,23 +21,32 @@ from anyio import to_thread
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.build_evidence import Intake, open_intake
-from jacquard.config import RuntimeConfig, SelectorConfig
+from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model
+from jacquard.config import (
+    ConsolidationConfig,
+    ObservabilityConfig,
+    PlannerConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+)
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError
 from jacquard.planners.actions import match_action
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import LlmAdapter, Selector
+from jacquard.protocols import LlmAdapter, Selector, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.automation import AutomationStream
 from jacquard.streams.curation import CurationStream
+from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, forget, plan_erasure
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
-from mnemosyne.protocols import Embedder, Index, Store
+from mnemosyne.protocols import Embedder, Index, Store, TokenEstimator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart
@@ -60,8 +70,15 @@ SETTLE_SECONDS = 60.0
 Progress = Callable[[int, int], None]
 
 
+Watch = Callable[[LlmAdapter], LlmAdapter]
+
+
 def _ignore(done: int, total: int) -> None:
     return None
+
+
+def _as_it_is(model: LlmAdapter) -> LlmAdapter:
+    return model
 
 
 class SystemClock:
@@ -89,6 +106,7 @@ class Workshop:
     intake: Intake
     models: Sequence[LlmAdapter] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
+    watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
         """Return the head of a session; one that is not there starts from the named world.
@@ -196,7 +214,14 @@ async def open_workshop(
         estimator = CalibratedEstimator()
         retriever = HybridRetriever(opened, index, vectors, estimator)
         intake = open_intake(opened, location, folder, settings, SystemClock())
-        selector, models = open_selector(settings.selector)
+        watchers = open_watchers(settings.observability)
+        watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
+        selector, models = open_selector(settings.selector, watch)
+        planning = None if settings.planner.model is None else _model(settings.planner, watch)
+        models = (*models, *(() if planning is None else (planning,)))
+        summarizer, consolidator, writers = open_writers(settings, estimator, watch)
+        models = (*models, *writers)
+        locks = open_locks(location, folder, tenant, settings)
         shipped = shipped_templates()
         parts = EngineParts(
             store=opened,
@@ -208,7 +233,13 @@ async def open_workshop(
             clock=SystemClock(),
             roots=(shipped,),
             worlds=worlds,
+            summarizer=summarizer,
+            consolidator=consolidator,
             redactor=intake.redactor,
+            refiner=open_refiner(settings.planner, planning),
+            events=watchers.events,
+            tracing=watchers.tracing,
+            locks=locks,
             ingestor=intake.ingestor,
             ingest_options=intake.options,
         )
@@ -225,8 +256,11 @@ async def open_workshop(
                     intake=intake,
                     models=models,
                     worlds=worlds,
+                    watchers=watchers,
                 )
         finally:
+            if locks is not None:
+                await locks.close()
             for model in models:
                 await model.close()
             await index.close()
@@ -262,16 +296,36 @@ def open_embedder(name: str) -> Embedder | None:
     return local
 
 
-def open_selector(settings: SelectorConfig) -> tuple[Selector | None, tuple[LlmAdapter, ...]]:
+def open_selector(settings: SelectorConfig, watch: Watch = _as_it_is) -> tuple[Selector | None, tuple[LlmAdapter, ...]]:
     """Return the selector of a configuration with the models behind it; no model, no selector."""
     if settings.model is None:
         return None, ()
+    model = _model(settings, watch)
+    flash = FlashSelector(model, max_tokens=settings.max_tokens)
+    return BreakingSelector(flash, CircuitBreaker()), (model,)
+
+
+def open_writers(
+    settings: RuntimeConfig, estimator: TokenEstimator, watch: Watch = _as_it_is
+) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
+    """Return the summarizer and the model of consolidation with the models behind them; without a model, neither."""
+    summing = None if settings.summary.model is None else _model(settings.summary, watch)
+    own = settings.consolidation.model is not None
+    writing = _model(settings.consolidation, watch) if own else summing
+    summarizer = None
+    if summing is not None:
+        summarizer = ModelSummarizer(summing, estimator.estimate, settings.summary.background_seconds)
+    return summarizer, writing, tuple(dict.fromkeys(model for model in (summing, writing) if model is not None))
+
+
+def _model(
+    settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, watch: Watch = _as_it_is
+) -> LlmAdapter:
     if find_spec("litellm") is None:
         raise ConfigError(f"The model {settings.model!r} needs litellm: pip install 'jacquard-context[models]'.")
     adapter = import_module("jacquard.models.litellm_adapter")
     model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
-    flash = FlashSelector(model, max_tokens=settings.max_tokens)
-    return BreakingSelector(flash, CircuitBreaker()), (model,)
+    return watch(model)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 
+MAX_KEYWORDS = 12
+"""Search words of one plan."""
+
+
 class Triage(StrEnum):
     """T1: does the input only change numbers, or is it told?"""
 

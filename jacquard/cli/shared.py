@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -14,7 +14,9 @@ from rich.console import Console
 from rich.text import Text
 
 from filament import FilamentError
-from jacquard.errors import JacquardError
+from jacquard.config import RuntimeConfig
+from jacquard.errors import ConfigError, JacquardError
+from jacquard.settings import config_from_mapping, load_config
 from mnemosyne import codec
 from mnemosyne.errors import MnemosyneError
 
@@ -35,6 +37,14 @@ WorldOption = Annotated[
     typer.Option("--world", "-w", metavar="DIR", help="The world pack; needed when the session starts from it."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings in YAML; JACQUARD_* variables come over them, options of the command over both.",
+    ),
+]
 BranchOption = Annotated[
     str | None, typer.Option("--branch", metavar="NAME", help="A branch other than the active one.")
 ]
@@ -52,6 +62,19 @@ DEFAULT_STORE = ".jacquard"
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def configured(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
+    """Return the configuration: a file, the environment over it, and options over both (None: not given); exit code 2."""
+    try:
+        return config_from_mapping(_said(given or {}), load_config(file))
+    except ConfigError as error:
+        raise fail(str(error), code=2) from error
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+    nested = {key: _said(value) if isinstance(value, Mapping) else value for key, value in given.items()}
+    return {key: value for key, value in nested.items() if value is not None and value != {}}
 
 
 def clean(text: str) -> str:

@@ -13,11 +13,13 @@ from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
+    ConfigOption,
     EmbedderOption,
     JsonOption,
     SessionOption,
     StoreOption,
     WorldOption,
+    configured,
     fail,
     print_json,
     run,
@@ -26,7 +28,6 @@ from jacquard.cli.shared import (
 )
 from jacquard.cli.show import show_turn
 from jacquard.commit import CommitResult
-from jacquard.config import BudgetConfig, CurationConfig, RuntimeConfig, SelectorConfig
 from jacquard.plan import Triage
 from jacquard.turn import PreparedTurn, turn_to_json
 from mnemosyne import codec
@@ -35,12 +36,15 @@ InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
 ]
 
+LINGER_SECONDS = 4.0
+
 
 def weave(
     session: SessionOption,
     text: InputOption,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
     model: Annotated[
         str | None,
         typer.Option("--model", metavar="NAME", help="The small model that selects, as litellm names it (`openai/…`)."),
@@ -49,22 +53,27 @@ def weave(
         str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
     ] = None,
     layout: Annotated[
-        str, typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's.")
-    ] = "classic",
+        str | None,
+        typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's. [classic]"),
+    ] = None,
     template: Annotated[
         str | None, typer.Option("--template", metavar="ID", help="A template instead of the planned one.")
     ] = None,
-    budget: Annotated[int, typer.Option("--budget", metavar="TOKENS", help="The model's input limit.")] = 8192,
-    reserve: Annotated[int, typer.Option("--reserve", metavar="TOKENS", help="Kept free of it for the reply.")] = 1024,
+    budget: Annotated[
+        int | None, typer.Option("--budget", metavar="TOKENS", help="The model's input limit. [8192]")
+    ] = None,
+    reserve: Annotated[
+        int | None, typer.Option("--reserve", metavar="TOKENS", help="Kept free of it for the reply. [1024]")
+    ] = None,
     deadline_ms: Annotated[
-        int, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B.")
-    ] = 1500,
+        int | None, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B. [1500]")
+    ] = None,
     linger: Annotated[
-        float,
+        float | None,
         typer.Option(
-            "--linger", metavar="SECONDS", help="How long to wait, after the prompt is out, for a late answer."
+            "--linger", metavar="SECONDS", help="How long to wait, after the prompt is out, for a late answer. [4]"
         ),
-    ] = 4.0,
+    ] = None,
     viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
     branch: BranchOption = None,
     turn: Annotated[
@@ -78,14 +87,18 @@ def weave(
     A session that does not exist yet starts from the pack: jacquard weave --world examples/whispering_forest/zh
     --session demo --input 那把钥匙是不是开启神庙的?
     """
-    config = RuntimeConfig(
-        layout=layout,
-        template_id=template,
-        viewer=viewer,
-        budget=BudgetConfig(max_input_tokens=budget, reserved_reply_tokens=reserve),
-        curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=linger),
-        selector=SelectorConfig(model=model, api_base=api_base),
-    )
+    given = {
+        "layout": layout,
+        "template_id": template,
+        "viewer": viewer,
+        "budget": {"max_input_tokens": budget, "reserved_reply_tokens": reserve},
+        "curation": {
+            "deadline_ms": deadline_ms,
+            "background_seconds": LINGER_SECONDS if linger is None and config_file is None else linger,
+        },
+        "selector": {"model": model, "api_base": api_base},
+    }
+    config = configured(config_file, given)
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
@@ -93,7 +106,7 @@ def weave(
             await _ready(workshop, session, told)
             prepared = await workshop.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
-            await workshop.engine.settle(linger)
+            await workshop.engine.settle(LINGER_SECONDS if linger is None else linger)
 
     run(work)
 
@@ -103,12 +116,13 @@ def action(
     text: InputOption,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a numerical action of the world and print its answer; no model is called."""
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder="none") as workshop:
+        async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
             await workshop.ensure_session(session, index=False)
             told = _text(text)
             meant, known = await workshop.action(session, told)
@@ -130,6 +144,7 @@ def commit(
     ] = None,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Commit the main model's reply: its text goes into the history, its ops change the state, all or none."""
@@ -137,7 +152,7 @@ def commit(
         raise fail("Give the reply with --text or with --file, one of them.", code=2)
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder="none") as workshop:
+        async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
             reply = file.read_text(encoding="utf-8") if file else _text(text or "")
             _print_commit(await workshop.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
 

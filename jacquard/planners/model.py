@@ -15,8 +15,7 @@ from typing import Any
 
 from filament import escape_attribute, escape_text
 from jacquard.errors import ModelError
-from jacquard.plan import PlanContext, Temporal
-from jacquard.planners.rules import MAX_KEYWORDS
+from jacquard.plan import MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, PlanRequest
 from jacquard.quests import active_quests
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jacquard.lexicon import NameDictionary, count_mentions, mentions, normalise
-from jacquard.plan import PlanContext, SearchIntent, Temporal, Triage
+from jacquard.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.planners.actions import match_action
 from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from jacquard.quests import Quest, active_quests
@@ -28,7 +28,6 @@ DOMAIN_WEIGHTS: Mapping[Temporal, Mapping[str, float]] = MappingProxyType(
         Temporal.FUTURE: MappingProxyType({"narrative": 0.4, "lore": 0.6, "event": 0.6}),
     }
 )
-MAX_KEYWORDS = 12
 _DICTIONARIES = 8
 _QUOTED = re.compile('「([^「」]{1,40})」|『([^『』]{1,40})』|“([^“”]{1,40})”|《([^《》]{1,40})》|"([^"\n]{1,40})"')
 _SENTENCE_START = re.compile(r"(?:^|[.!?。！？…:\n])[^\w\n]*$")

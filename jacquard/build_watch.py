@@ -1,0 +1,83 @@
+"""The parts of an engine that watch it or hold others off, from a configuration: events, tracing, metrics, locks, tier 1.
+
+OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting names them, never before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from jacquard.config import ObservabilityConfig, PlannerConfig, RuntimeConfig
+from jacquard.errors import ConfigError
+from jacquard.observe.bus import InMemoryEventBus
+from jacquard.observe.spans import NO_TRACING, Tracing
+from jacquard.planners.model import ModelPlanner
+from jacquard.protocols import LlmAdapter
+from mnemosyne.protocols import EventBus, SessionLocks
+from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.stores.session_locks import FileSessionLocks
+
+LOCKS_NAME = "locks"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Watchers:
+    """Who is told of an engine's work. `metrics` (a `jacquard.observe.prometheus.PrometheusMetrics`) where asked for."""
+
+    events: EventBus
+    tracing: Tracing
+    metrics: Any = None
+
+
+def open_watchers(settings: ObservabilityConfig) -> Watchers:
+    """Return the watchers of a configuration; ConfigError where an extra is not installed."""
+    events = InMemoryEventBus()
+    tracing: Tracing = NO_TRACING
+    metrics: Any = None
+    if settings.tracing:
+        _require("opentelemetry.trace", "observability.tracing", "otel")
+        tracing = import_module("jacquard.observe.otel").OtelTracing()
+    if settings.metrics:
+        _require("prometheus_client", "observability.metrics", "prometheus")
+        metrics = import_module("jacquard.observe.prometheus").PrometheusMetrics()
+        events.on_all(metrics.count)
+    return Watchers(events=events, tracing=tracing, metrics=metrics)
+
+
+def watched_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
+    """Return a model whose calls are spans; the same model where nobody traces."""
+    if tracing is NO_TRACING:
+        return model
+    watched: LlmAdapter = import_module("jacquard.observe.models").TracedModel(model, tracing, capture_content)
+    return watched
+
+
+def _require(module: str, setting: str, extra: str) -> None:
+    package = module.partition(".")[0]
+    if find_spec(package) is None or find_spec(module) is None:
+        raise ConfigError(f"{setting} needs {package}: pip install 'jacquard-context[{extra}]'.")
+
+
+def open_refiner(settings: PlannerConfig, model: LlmAdapter | None) -> ModelPlanner | None:
+    """Return planner tier 1 on its model; without one there is none."""
+    if model is None:
+        return None
+    return ModelPlanner(model, settings.max_tokens, settings.timeout_ms / 1000)
+
+
+def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
+    """Return what makes calls on a session serial among processes; a store in memory has no other process."""
+    wait_seconds = settings.locks.wait_seconds
+    if location.postgres is not None:
+        locks: SessionLocks = import_module("mnemosyne.stores.postgres_locks").PostgresSessionLocks(
+            location.postgres, tenant=tenant, wait_seconds=wait_seconds
+        )
+        return locks
+    if location.database is None:
+        return None
+    folder = index.with_name(index.name.replace("index", LOCKS_NAME) if "index" in index.name else LOCKS_NAME)
+    return FileSessionLocks(folder, tenant=tenant, wait_seconds=wait_seconds)

@@ -1,0 +1,54 @@
+"""Calls of small models as spans, by the GenAI conventions. What was asked and answered is left out unless it is asked for."""
+
+from __future__ import annotations
+
+import json
+
+from jacquard.observe import names
+from jacquard.observe.spans import Fact, Tracing
+from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse
+
+
+class TracedModel:
+    """A model whose every call is a span `chat <model>`."""
+
+    def __init__(self, model: LlmAdapter, tracing: Tracing, capture_content: bool = False) -> None:
+        self.model = model.model
+        self._model, self._tracing, self._capture = model, tracing, capture_content
+
+    async def warm(self) -> None:
+        """Load what is slow to load; no span."""
+        await self._model.warm()
+
+    async def close(self) -> None:
+        """Close the model."""
+        await self._model.close()
+
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        """Return one completion, timed."""
+        provider, _, _ = self.model.partition("/")
+        facts: dict[str, Fact] = {
+            names.OPERATION: "chat",
+            names.REQUEST_MODEL: self.model,
+            names.PROVIDER: provider if provider != self.model else "unknown",
+            names.MAX_TOKENS: request.max_tokens,
+            names.TEMPERATURE: request.temperature,
+        }
+        if self._capture:
+            facts[names.INPUT_MESSAGES] = _messages(request.messages)
+        with self._tracing.span(f"chat {self.model}", facts) as span:
+            reply = await self._model.generate(request)
+            told: dict[str, Fact] = {names.RESPONSE_MODEL: reply.model}
+            if reply.prompt_tokens is not None:
+                told[names.INPUT_TOKENS] = reply.prompt_tokens
+            if reply.completion_tokens is not None:
+                told[names.OUTPUT_TOKENS] = reply.completion_tokens
+            if self._capture:
+                told[names.OUTPUT_MESSAGES] = _messages((("assistant", reply.content),))
+            span.put(told)
+            return reply
+
+
+def _messages(messages: tuple[tuple[str, str], ...]) -> str:
+    parts = [{"role": role, "parts": [{"type": "text", "content": content}]} for role, content in messages]
+    return json.dumps(parts, ensure_ascii=False)

@@ -1,0 +1,43 @@
+"""OpenTelemetry: our spans as spans of its API. The one room that imports it, and only the API: what becomes of a span is the
+host's affair (an SDK and an exporter, or nothing at all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
+
+from jacquard.observe.names import ERROR_TYPE, VERSION
+from jacquard.observe.spans import Fact, Span
+from mnemosyne.schema.memory import EMPTY
+
+
+class _OtelSpan:
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def put(self, facts: Mapping[str, Fact]) -> None:
+        self._span.set_attributes(dict(facts))
+
+
+class OtelTracing:
+    """Opens spans of the tracer provider that the host has set (or of `provider`)."""
+
+    def __init__(self, provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer("jacquard", VERSION, tracer_provider=provider)
+
+    @contextmanager
+    def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
+        """Return a span that is the child of the one that is open; an exception is noted on it by its type alone."""
+        with self._tracer.start_as_current_span(
+            name, attributes=dict(facts), record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                yield _OtelSpan(span)
+            except BaseException as error:
+                span.set_attribute(ERROR_TYPE, type(error).__qualname__)
+                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+                raise

@@ -1,0 +1,104 @@
+"""Prometheus figures of an engine, counted from its events. The one room that imports prometheus_client.
+
+Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session costs no series.
+`docs/observability.md` lists every figure with a question that it answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from mnemosyne.schema.event import Event, EventType
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0)
+_TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+_SHARES = (0.1, 0.25, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+_STEPS = frozenset(
+    {"window", "plan", "streams", "stream_a", "stream_b", "recall", "select", "weave", "degrade", "total"}
+)
+
+
+class PrometheusMetrics:
+    """Counts events; give `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to whoever scrapes.
+
+    `registry`: the host's own; without one it has a registry to itself.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        own = self.registry
+        self._events = Counter("jacquard_events", "Events told.", ["type"], registry=own)
+        self._turns = Counter("jacquard_turns", "Turns written.", ["what"], registry=own)
+        self._seconds = Histogram(
+            "jacquard_turn_step_seconds", "Time of a step of prepare_turn.", ["step"], buckets=_SECONDS, registry=own
+        )
+        self._tokens = Histogram("jacquard_prompt_tokens", "Tokens of a prompt.", buckets=_TOKENS, registry=own)
+        self._prefix = Histogram(
+            "jacquard_prompt_shared_prefix_ratio",
+            "Share of a prompt that its predecessor had.",
+            buckets=_SHARES,
+            registry=own,
+        )
+        self._stream_b = Counter("jacquard_stream_b", "Roads of Stream B.", ["path", "code"], registry=own)
+        self._plans = Counter(
+            "jacquard_plans", "Plans by tier and what came of tier 1.", ["tier", "tier1"], registry=own
+        )
+        self._flags = Counter("jacquard_plan_flags", "Plans that were flagged.", ["flag"], registry=own)
+        self._decisions = Counter("jacquard_prune_decisions", "Decisions over blocks.", ["action"], registry=own)
+        self._degraded = Counter("jacquard_degradations", "What was done without.", ["reason"], registry=own)
+        self._errors = Counter("jacquard_errors", "Errors by kind.", ["reason"], registry=own)
+        self._tools = Counter("jacquard_tool_calls", "Tool calls by how they ended.", ["status"], registry=own)
+        self._usage = Counter(
+            "jacquard_model_tokens", "Tokens of model calls.", ["model", "stage", "kind"], registry=own
+        )
+        self._chunks = Counter("jacquard_reply_chunks", "Chunks of replies.", ["duplicate"], registry=own)
+        self._evidence = Counter("jacquard_evidence", "Evidence taken in.", ["source"], registry=own)
+
+    def count(self, event: Event) -> None:
+        """Count one event."""
+        kind, told = event.event_type, event.payload
+        self._events.labels(kind.value).inc()
+        if kind is EventType.ASSEMBLED:
+            self._assembled(told)
+        elif kind is EventType.PRUNE_COMPLETED:
+            for action in ("kept", "dropped", "degraded"):
+                self._decisions.labels(action).inc(told.get(action, 0))
+        elif kind is EventType.TURN_PLANNED:
+            self._plans.labels(str(told.get("tier")), told.get("tier1") or "not_needed").inc()
+            for flag in told.get("flags", ()):
+                self._flags.labels(flag).inc()
+        elif kind is EventType.DEGRADED:
+            self._degraded.labels(str(told.get("reason"))).inc()
+        elif kind is EventType.ERROR:
+            self._errors.labels(str(told.get("reason"))).inc()
+        elif kind is EventType.TOOL_CALL_COMPLETED:
+            self._tools.labels(str(told.get("status"))).inc()
+        elif kind is EventType.PERSISTED:
+            self._persisted(told)
+        elif kind is EventType.ASSISTANT_CHUNK_RECEIVED:
+            self._chunks.labels(str(bool(told.get("duplicate"))).lower()).inc()
+        elif kind is EventType.EVIDENCE_INGESTED:
+            self._evidence.labels(str(told.get("source", "ingest"))).inc(len(told.get("evidence_ids", ("",))))
+
+    def exposition(self) -> bytes:
+        """Return all figures in the text format that Prometheus scrapes."""
+        return generate_latest(self.registry)
+
+    def _assembled(self, told: Any) -> None:
+        self._tokens.observe(told["tokens"])
+        if told["tokens"]:
+            self._prefix.observe(told["shared_prefix_tokens"] / told["tokens"])
+        self._stream_b.labels(told["stream_b"], told["stream_b_code"]).inc()
+        for step, milliseconds in told.get("timings_ms", {}).items():
+            if step in _STEPS:
+                self._seconds.labels(step).observe(milliseconds / 1000)
+
+    def _persisted(self, told: Any) -> None:
+        what = str(told.get("what"))
+        self._turns.labels(what).inc()
+        if what == "model_usage":
+            model, stage = str(told.get("model")), str(told.get("stage"))
+            self._usage.labels(model, stage, "input").inc(told.get("prompt_tokens", 0))
+            self._usage.labels(model, stage, "output").inc(told.get("completion_tokens", 0))
