@@ -227,7 +227,7 @@ def marks() -> tuple[str, ...]:
 def meaning_of(error: psycopg.Error | OSError, opening: PostgresOpening) -> StoreError | None:
     """Return what an error of the driver means to a caller, or None when it is a fault of our own."""
     shown = opening.address.shown
-    said = opening.address.without_secrets(str(error)).strip()
+    said = " ".join(opening.address.without_secrets(str(error)).split())
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
         return StoreBusyError(shown, opening.busy_seconds)
     if isinstance(error, errors.ProgramLimitExceeded):
