@@ -82,11 +82,15 @@ class BlockFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1. `depth`: where it was said."""
+    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1.
+
+    `depth`: where it was said; `sequence`: its place in the order of writing.
+    """
 
     entry_id: str
     score: float
     depth: int | None = None
+    sequence: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

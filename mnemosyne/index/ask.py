@@ -1,8 +1,13 @@
-"""What is searched for: the words and the texts to embed that one recall is made of. Calculation only."""
+"""What is searched for: the words and the texts to embed that one recall is made of, and what kind of question it is.
+
+Calculation only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mnemosyne.index.lexical import term_weights
 from mnemosyne.query import RetrievalQuery
@@ -30,16 +35,49 @@ def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
     for keyword in query.keywords:
         for term in term_weights(keyword):
             terms[term] = terms.get(term, 0.0) + KEYWORD_WEIGHT
+    add_talk(terms, query.recent, term_weights)
+    return terms
+
+
+def add_talk(terms: dict[str, float], recent: Sequence[str], read: Callable[[str], Mapping[str, float]]) -> None:
+    """Add to `terms` what `read` finds in the recent messages, newest first, with the weights of `lexical_terms`."""
     talk: dict[str, float] = {}
     weight = RECENT_WEIGHT
-    for message in reversed(query.recent[-RECENT_MESSAGES:]):
-        for term, count in term_weights(message).items():
+    for message in reversed(recent[-RECENT_MESSAGES:]):
+        for term, count in read(message).items():
             talk[term] = talk.get(term, 0.0) + weight * count
         weight *= RECENT_DECAY
     share = min(1.0, RECENT_SHARE * sum(terms.values()) / sum(talk.values())) if terms and talk else 1.0
-    for term, count in talk.items():
-        terms[term] = terms.get(term, 0.0) + share * count
-    return terms
+    for term, weighed in talk.items():
+        terms[term] = terms.get(term, 0.0) + share * weighed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traits:
+    """What can be told of a query without searching.
+
+    `terms`: distinct words of the text itself. `talk_share`: how much of the weight of all terms is recent talk's, 0..1.
+    `question`: it asks; `time`: it asks when.
+    """
+
+    terms: int
+    talk_share: float = 0.0
+    question: bool = False
+    time: bool = False
+
+
+def traits(query: RetrievalQuery, terms: Mapping[str, float]) -> Traits:
+    """Return the traits of a query whose `lexical_terms` are known."""
+    own = term_weights(query.text)
+    whole = sum(terms.values())
+    asked = sum(own.values()) + KEYWORD_WEIGHT * sum(len(term_weights(keyword)) for keyword in query.keywords)
+    text = query.text.strip()
+    return Traits(
+        terms=len(own),
+        talk_share=max(1.0 - asked / whole, 0.0) if query.recent and whole > 0.0 else 0.0,
+        question=text.endswith(("?", "？", "吗", "呢")) or _QUESTION.search(text) is not None,
+        time=_TIME.search(text) is not None,
+    )
 
 
 def vector_texts(query: RetrievalQuery) -> tuple[str, ...]:
@@ -72,4 +110,14 @@ def chain_weights(query: RetrievalQuery) -> dict[Chain, float]:
     return {chain: (weight / heaviest) ** 0.5 * raised.get(chain, 1.0) for chain, weight in given.items()}
 
 
+_QUESTION = re.compile(
+    r"^(who|whom|whose|what|which|when|where|why|how|did|do|does|is|are|was|were|can|could|would|will|has|have|had|in what"
+    r"|for what|summari[sz]e)\b|什么|哪[里儿个些位年天]|怎么|为何|多少|是不是|有没有",
+    re.IGNORECASE,
+)
+_TIME = re.compile(
+    r"\b(when|what (date|day|month|year|time)|how (long|often|recently)|which (day|month|year))\b"
+    r"|什么时候|什么时间|哪[天年月]|何时|多久|几[点号月]",
+    re.IGNORECASE,
+)
 RECALLED = (Chain.LORE, Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY)

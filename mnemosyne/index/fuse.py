@@ -1,8 +1,9 @@
-"""Joins the arms of recall into one order. Calculation only.
+"""Joins the arms of recall into one order: scores added, each arm weighed by what it is worth for this query and chain.
 
-Plain reciprocal rank fusion counts every arm alike and loses to the better arm where the other is poor (lab data: recap
-search 49 to 38 percent nDCG@5). Here scores are added, each arm measured by its own best, and an arm weighs more when its
-best stands clear of the rest: a sharp arm has found something, a flat one has not.
+Plain reciprocal rank fusion counts every arm alike and loses to the better arm where the other is poor. Here words are the
+measure and vectors are added to them with a weight that depends on the language (what the model knows), on the chain and
+on the question; then what stands beside good finds is lifted. The numbers are `FusionWeights`; how they were found is in
+docs/decisions/0006. Calculation only.
 """
 
 from __future__ import annotations
@@ -11,70 +12,144 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mnemosyne.query import Hit
+import numpy as np
+import numpy.typing as npt
 
-_CROWD = 20
+from mnemosyne.index.ask import Traits
+from mnemosyne.query import Hit
+from mnemosyne.schema.memory import Chain
+
+_USUAL_TERMS = 2.0
+_BESIDE = 8
+_STEPS = 4
+_FADE = 0.7
+_MOST = 0.8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FusionWeights:
+    """The numbers of fusion and of the second look; all but the last eight are exponents of e.
+
+    Vectors count exp(vector + ...) where words count 1: more in questions and where a statement leans on talk, less in
+    talk's own chain and in long queries. Neighbours lend exp(beside + ...) of their scores: more in long queries, by chain.
+    The last eight are what a second look adds for each sign (0..1) that it finds in an entry; `character_talk` and
+    `longer_talk` multiply the share of recent talk in the query.
+    """
+
+    vector: float = -0.7
+    vector_history: float = -0.45
+    vector_question: float = 0.5
+    vector_talk: float = 1.1
+    vector_terms: float = -0.4
+    beside: float = -1.9
+    beside_history: float = 0.2
+    beside_event: float = -0.6
+    beside_lore: float = -0.4
+    beside_question: float = 0.3
+    beside_terms: float = 0.65
+    speaker: float = 0.2
+    time: float = 0.2
+    length: float = 0.2
+    asking: float = -0.25
+    pair: float = 0.4
+    character: float = 0.7
+    character_talk: float = -1.2
+    longer_talk: float = 0.75
+
+
+WEIGHTS = FusionWeights()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """One arm's hits, best first. `worth` scales its weight (0 = not heard); `dense`: every entry has a score.
+    """One arm's hits, best first. `weight` is what its best counts; `dense`: every entry has a score.
 
-    What a dense arm did not return lies below its last hit, so it counts as that; what a sparse arm did not return has
-    nothing in common with the query and counts as 0.
+    A dense arm's last hit counts as 0 and so does all that it did not return: there is no cosine that means nothing.
+    What a sparse arm did not return has nothing in common with the query.
     """
 
     hits: Sequence[Hit]
-    worth: float = 1.0
+    weight: float = 1.0
     dense: bool = False
 
-
-def standout(hits: Sequence[Hit], *, dense: bool) -> float:
-    """Return how far the best of `hits` stands above the mean of the best 20, as a share of itself, 0..1."""
-    if not hits or hits[0].score <= 0.0:
-        return 0.0
-    crowd = [max(hit.score, 0.0) for hit in hits[:_CROWD]]
-    size = len(crowd) if dense else _CROWD
-    return 1.0 - sum(crowd) / size / hits[0].score
+    @property
+    def top(self) -> float:
+        """The score of the best hit, at least 0."""
+        return max(self.hits[0].score, 0.0) if self.hits else 0.0
 
 
-def arm_weights(arms: Mapping[str, Arm]) -> dict[str, float]:
-    """Return the weight of each arm; those that are heard add up to 1.
+def vector_weight(traits: Traits, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
+    """Return what the best of the vector arm counts where the best of the words counts 1.
 
-    Half of it by worth alone, half by worth and how far the arm's best stands out.
+    `fitness` is the share of the query that the model knows.
     """
-    heard = {name: arm for name, arm in arms.items() if arm.worth > 0.0 and arm.hits and arm.hits[0].score > 0.0}
-    if not heard:
-        return {}
-    worth = sum(arm.worth for arm in heard.values())
-    sharp = {name: arm.worth * standout(arm.hits, dense=arm.dense) for name, arm in heard.items()}
-    total = sum(sharp.values())
-    return {
-        name: 0.5 * arm.worth / worth + 0.5 * (sharp[name] / total if total > 0.0 else arm.worth / worth)
-        for name, arm in heard.items()
+    power = weights.vector + weights.vector_terms * (math.log(max(traits.terms, 1)) - _USUAL_TERMS)
+    if chain is Chain.HISTORY:
+        power += weights.vector_history
+    if traits.question:
+        power += weights.vector_question
+    elif traits.talk_share > 0.0:
+        power += weights.vector_talk
+    return fitness * math.exp(power)
+
+
+def beside_weight(traits: Traits, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
+    """Return the share of its score that an entry lends to the one right beside it, at most 0.8."""
+    by_chain = {
+        Chain.HISTORY: weights.beside_history,
+        Chain.EVENT: weights.beside_event,
+        Chain.LORE: weights.beside_lore,
     }
+    power = weights.beside + by_chain.get(chain, 0.0)
+    power += weights.beside_terms * (math.log(max(traits.terms, 1)) - _USUAL_TERMS)
+    if traits.question:
+        power += weights.beside_question
+    return min(math.exp(power), _MOST)
 
 
-def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return a score for every entry that any heard arm returned; unmoved by rescaling one arm.
+def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None, *, beside: float = 0.0) -> dict[str, float]:
+    """Return a score for every entry that any heard arm returned; unmoved by rescaling one sparse arm.
 
     `tops` are the scores that count as 1, where several chains share a scale; by default each arm's own best, so that
-    scores are 0..1. Ties keep the order of the arms.
+    scores are 0..1 before anything is lent. `beside`: see `lent`. Entries keep the order of the arms.
     """
-    weights = arm_weights(arms)
+    heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
+    whole = sum(arm.weight for arm in heard.values())
     fused: dict[str, float] = {}
-    floors = dict.fromkeys(weights, 0.0)
-    for name in weights:
-        if arms[name].dense:
-            floors[name] = max(arms[name].hits[-1].score, 0.0)
-    found = {name: {hit.entry_id: max(hit.score, 0.0) for hit in arms[name].hits} for name in weights}
-    for entry_id in dict.fromkeys(entry_id for scores in found.values() for entry_id in scores):
-        parts = (
-            weight * found[name].get(entry_id, floors[name]) / _top(arms[name], name, tops)
-            for name, weight in weights.items()
-        )
-        fused[entry_id] = sum(parts)
-    return fused
+    for name, arm in heard.items():
+        floor = max(arm.hits[-1].score, 0.0) if arm.dense and len(arm.hits) > 1 else 0.0
+        most = arm.top if tops is None else tops[name]
+        # One chain's best beside the best of all; a dense arm's floor moves with its top.
+        scale = arm.weight / whole * arm.top / most / max(arm.top - floor, 1e-9)
+        for hit in arm.hits:
+            fused[hit.entry_id] = fused.get(hit.entry_id, 0.0) + scale * max(hit.score - floor, 0.0)
+    return lent(fused, [hit for arm in heard.values() for hit in arm.hits], beside) if beside > 0.0 else fused
+
+
+def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
+    """Return what the best of a chain's words counts after fusion: the unit of signs that are added to it later."""
+    whole = sum(arm.weight for arm in arms.values() if arm.top > 0.0)
+    scale = max((arm.top / tops[name] for name, arm in arms.items() if arm.top > 0.0), default=0.0)
+    return scale / max(whole, 1.0)
+
+
+def lent(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
+    """Return the scores with what neighbours lend: `share` times 0.7 for each step to them, up to four steps.
+
+    Neighbours are entries of few turns before and after; those of one turn, and those that belong to none, are as far
+    apart as they were written. A find amid finds is worth more than one that stands alone.
+    """
+    known = {hit.entry_id: hit for hit in hits}
+    found = sorted((known[entry_id] for entry_id in scores), key=lambda hit: (hit.depth or 0, hit.sequence))
+    own = np.array([scores[hit.entry_id] for hit in found])
+    depths = np.array([hit.depth or 0 for hit in found])
+    written = np.array([hit.sequence for hit in found])
+    more = np.zeros(len(found))
+    for step in range(1, min(_BESIDE, len(found) - 1) + 1):
+        near = _nearness(depths[step:] - depths[:-step], written[step:] - written[:-step])
+        more[:-step] += near * own[step:]
+        more[step:] += near * own[:-step]
+    return {hit.entry_id: float(score) for hit, score in zip(found, own + share * more, strict=True)}
 
 
 def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
@@ -86,13 +161,10 @@ def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
     bests: dict[str, float] = {}
     for arms in chains:
         for name, arm in arms.items():
-            if arm.hits:
-                bests[name] = max(bests.get(name, 0.0), arm.hits[0].score)
-    return [
-        {name: math.sqrt(max(arm.hits[0].score, 0.0) * bests[name]) for name, arm in arms.items() if arm.hits}
-        for arms in chains
-    ]
+            bests[name] = max(bests.get(name, 0.0), arm.top)
+    return [{name: math.sqrt(arm.top * bests[name]) for name, arm in arms.items() if arm.hits} for arms in chains]
 
 
-def _top(arm: Arm, name: str, tops: Mapping[str, float] | None) -> float:
-    return arm.hits[0].score if tops is None else tops[name]
+def _nearness(turns: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    apart = np.where(turns > 0, turns, np.maximum(places, 1))
+    return np.where(apart <= _STEPS, _FADE ** apart.astype(np.float64), 0.0)

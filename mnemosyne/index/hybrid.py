@@ -16,11 +16,21 @@ import numpy as np
 from anyio import to_thread
 
 from mnemosyne.errors import EmbedderUnavailableError
-from mnemosyne.index.ask import RECALLED, chain_weights, lexical_terms, vector_texts
+from mnemosyne.index.ask import RECALLED, chain_weights, lexical_terms, traits, vector_texts
 from mnemosyne.index.extra import score_extra
 from mnemosyne.index.feed import FIT, IndexFeeder, Progress
-from mnemosyne.index.fuse import Arm, fuse, shared_tops
+from mnemosyne.index.fuse import (
+    WEIGHTS,
+    Arm,
+    FusionWeights,
+    beside_weight,
+    fuse,
+    score_unit,
+    shared_tops,
+    vector_weight,
+)
 from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
+from mnemosyne.index.look import look_again
 from mnemosyne.index.preview import preview, preview_window
 from mnemosyne.index.restore import Restored
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator, Vectors
@@ -58,6 +68,7 @@ class HybridRetriever:
         inline_vectors: int = 8,
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
+        weights: FusionWeights = WEIGHTS,
     ) -> None:
         if not arms or not arms <= BOTH_ARMS:
             raise ValueError(f"arms are {sorted(BOTH_ARMS)}, at least one of them; got {sorted(arms)}")
@@ -66,7 +77,10 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._feeder = IndexFeeder(source, index, self._embedder)
+        self._weights = weights
+        # An arm that is asked for alone gives what it has, however little it knows the language.
+        self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
+        self._feeder = IndexFeeder(source, index, self._embedder, least_fitness=self._least_fitness)
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
@@ -129,7 +143,7 @@ class HybridRetriever:
                 state.fitness = await self._embedder.fitness(state.query.text)
                 if state.fitness < FIT:
                     state.lacks("vectors_unfit")
-                else:
+                if state.fitness >= self._least_fitness:
                     parts = await self._embedder.embed(texts, "query")
                     total = parts.sum(axis=0)
                     state.vector = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
@@ -181,20 +195,19 @@ class HybridRetriever:
         if state.vector is not None:
             hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
             if hits:
-                pool.arms[VECTOR] = Arm(hits=hits, worth=state.fitness, dense=True)
+                worth = vector_weight(state.traits, pool.chain, state.fitness, self._weights) if state.whole else 1.0
+                pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
 
     async def _candidates(self, state: _Recalling) -> tuple[Candidate, ...]:
-        scored = state.prelim()
+        scored = state.prelim(self._weights)
         entries: dict[tuple[str, str], MemoryEntry] = {}
         for scope in dict.fromkeys(each.scope for each in scored):
             ids = [each.entry_id for each in scored if each.scope == scope]
             found = await self._source.entries(scope, ids)
             entries.update({(scope, entry.entry_id): entry for entry in found if not state.query.shows(entry)})
-        ranked = [
-            state.ranked(entries[each.scope, each.entry_id], each)
-            for each in scored
-            if (each.scope, each.entry_id) in entries
-        ]
+        seen = [(each, entries[each.scope, each.entry_id]) for each in scored if (each.scope, each.entry_id) in entries]
+        looks = await to_thread.run_sync(state.looks, [entry for _, entry in seen], self._weights)
+        ranked = [state.ranked(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
             ranked.extend(state.ranked_extra())
         chosen = _seated(_unique(ranked), state.query.limit, state.weights)
@@ -240,6 +253,7 @@ class _Scored:
     fused: float
     weight: float
     signals: Signals
+    unit: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -256,10 +270,11 @@ class _Recalling:
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
+        self.traits = traits(query, terms)
         self.facets = facet_terms(query)
         self.weights = chain_weights(query)
         self.pools = _pools(query, self.weights)
-        self.depth = max(2 * query.limit, 100)
+        self.depth = max(3 * query.limit, 100)
         self.vector: Vectors | None = None
         self.fitness = 0.0
         self.degradations: dict[str, None] = {}
@@ -271,22 +286,27 @@ class _Recalling:
     def took(self, step: str, started: float) -> None:
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
-    def prelim(self) -> list[_Scored]:
+    def prelim(self, weights: FusionWeights) -> list[_Scored]:
         """Return the best of all pools by fused score, and all that is near on the graph; best first."""
         scored: list[_Scored] = []
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
-            scored.extend(_scored(pool, fuse(pool.arms, tops), self.query.depth))
+            beside = beside_weight(self.traits, pool.chain, weights) if self.whole else 0.0
+            scored.extend(_scored(pool, tops, fuse(pool.arms, tops, beside=beside), self.query.depth))
             near.update((pool.scope, hit.entry_id) for hit in pool.near)
         scored.sort(key=lambda each: (-each.fused * each.weight, each.entry_id))
         cut = 2 * self.query.limit
         return scored[:cut] + [each for each in scored[cut:] if (each.scope, each.entry_id) in near]
 
-    def ranked(self, entry: MemoryEntry, each: _Scored) -> _Ranked:
-        """Weigh a fetched entry by its chain, by recency and by nearness."""
+    def looks(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
+        """Return what a second look at fetched entries adds to each."""
+        return look_again(self.query, self.traits, entries, weights) if self.whole else [0.0] * len(entries)
+
+    def ranked(self, entry: MemoryEntry, each: _Scored, look: float) -> _Ranked:
+        """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
         if not self.whole:
             return _Ranked(entry=entry, score=each.fused * each.weight, signals=each.signals)
-        return self._weighed(entry, each.fused, each.weight, each.signals)
+        return self._weighed(entry, each.fused + look * each.unit, each.weight, each.signals)
 
     def ranked_extra(self) -> list[_Ranked]:
         """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
@@ -333,11 +353,12 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[_Pool]
     ]
 
 
-def _scored(pool: _Pool, fused: Mapping[str, float], now: int) -> Iterable[_Scored]:
+def _scored(pool: _Pool, tops: Mapping[str, float], fused: Mapping[str, float], now: int) -> Iterable[_Scored]:
     words = {hit.entry_id: hit.score for hit in pool.arms[BM25].hits} if BM25 in pool.arms else {}
     cosines = {hit.entry_id: hit.score for hit in pool.arms[VECTOR].hits} if VECTOR in pool.arms else {}
     depths = {hit.entry_id: hit.depth for arm in pool.arms.values() for hit in arm.hits}
     depths.update({hit.entry_id: hit.depth for hit in pool.near})
+    unit = score_unit(pool.arms, tops)
     for entry_id, depth in depths.items():
         signals = Signals(
             vector=cosines.get(entry_id),
@@ -351,6 +372,7 @@ def _scored(pool: _Pool, fused: Mapping[str, float], now: int) -> Iterable[_Scor
             fused=fused.get(entry_id, 0.0),
             weight=pool.weight,
             signals=signals,
+            unit=unit if entry_id in fused else 0.0,
         )
 
 

@@ -138,7 +138,7 @@ class LanceIndex:
                 return ()
             await self._index_words(where.scope, table)
             query = table.query().nearest_to_text(_any_of(by_weight)).where(_condition(where))
-            rows = await query.select(["entry_id", "depth", "_score"]).limit(limit).to_arrow()
+            rows = await query.select(["entry_id", "depth", "sequence", "_score"]).limit(limit).to_arrow()
         except Exception as error:
             raise self._unavailable(where.scope, error) from error
         return _hits(rows, rows["_score"].to_numpy())
@@ -153,7 +153,7 @@ class LanceIndex:
                 return ()
             condition = f"({_condition(where)}) AND embedder = {_literal(model)} AND {_VECTOR} IS NOT NULL"
             query = table.query().nearest_to(vector).column(_VECTOR).distance_type("cosine").ef(max(128, 2 * limit))
-            query = query.where(condition).select(["entry_id", "depth", "_distance"]).limit(limit)
+            query = query.where(condition).select(["entry_id", "depth", "sequence", "_distance"]).limit(limit)
             rows = await query.to_arrow()
         except Exception as error:
             raise self._unavailable(where.scope, error) from error
@@ -333,8 +333,11 @@ def _in_order(rows: Any) -> tuple[str, ...]:
 
 
 def _hits(rows: Any, scores: Any) -> tuple[Hit, ...]:
-    found = zip(rows["entry_id"].to_pylist(), scores.tolist(), rows["depth"].to_pylist(), strict=True)
-    hits = [Hit(entry_id=entry_id, score=float(score), depth=depth) for entry_id, score, depth in found]
+    columns = (rows["entry_id"].to_pylist(), scores.tolist(), rows["depth"].to_pylist(), rows["sequence"].to_pylist())
+    hits = [
+        Hit(entry_id=entry_id, score=float(score), depth=depth, sequence=sequence)
+        for entry_id, score, depth, sequence in zip(*columns, strict=True)
+    ]
     return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.entry_id)))
 
 

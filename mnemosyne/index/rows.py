@@ -5,14 +5,14 @@ Shared by the engines so that the same entry is found by the same words in each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.words import has_cjk, tokens
+from mnemosyne.index.words import has_cjk, tokens_of_line
 from mnemosyne.protocols import Vectors
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
@@ -94,13 +94,13 @@ def spoken_words(entry: MemoryEntry) -> str:
 
 
 def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
-    """Return the lexical key of a message: its own words twice, those of the messages around it once.
+    """Return the lexical key of a message: its own words three times, those of the messages around it once.
 
-    A turn of talk rarely names what it is about; its neighbours do. On LoCoMo dev this takes BM25's recall@5 from 48 to
-    60 percent. Only words are borrowed; what is recalled stays the message itself.
+    A turn of talk rarely names what it is about; its neighbours do. With two on each side this takes BM25's recall@5 on
+    LoCoMo dev from 57 to 70 percent (65 with one). Only words are borrowed; what is recalled stays the message itself.
     """
     own = own_words(entry)
-    return "\n".join([own, own, *(spoken_words(neighbour) for neighbour in neighbours)])
+    return "\n".join([own, own, own, *(spoken_words(neighbour) for neighbour in neighbours)])
 
 
 def row_batch(
@@ -128,11 +128,16 @@ def row_batch(
             branch_id=entry.branch_id,
             depth=entry.depth,
             sequence=item.sequence,
-            tokens=(*tokens(own_words(entry) if keys is None else keys[place]), *_facets(entry)),
+            tokens=(*_tokens(own_words(entry) if keys is None else keys[place]), *_facets(entry)),
             vector=vector,
             model=model,
         )
     return RowBatch(rows=tuple(rows.values()), removed=tuple(removed), watermarks=watermarks)
+
+
+def _tokens(key: str) -> Iterator[str]:
+    # A message's lines stand in the keys of its neighbours too; no token crosses a line's end.
+    return (token for line in key.split("\n") for token in tokens_of_line(line))
 
 
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ class ScopeTable:
 
     def _hit(self, slot: int, score: float) -> Hit:
         depth = int(self._columns.depth[slot]) if self._columns.placed[slot] else None
-        return Hit(entry_id=self._ids[slot], score=score, depth=depth)
+        return Hit(entry_id=self._ids[slot], score=score, depth=depth, sequence=int(self._columns.sequence[slot]))
 
     def _append(self, rows: Sequence[IndexRow], stored: StoredScope | None) -> None:
         first = len(self._ids)

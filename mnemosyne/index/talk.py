@@ -9,12 +9,13 @@ from datetime import timedelta
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
+REACH = 2
 _SAME_TALK = timedelta(hours=6)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Linked:
-    """An entry to index, with the messages right before and after it; None where neighbours mean nothing."""
+    """An entry to index, with the messages around it; None where neighbours mean nothing."""
 
     item: SequencedEntry
     neighbours: tuple[MemoryEntry, ...] | None = None
@@ -48,16 +49,21 @@ class Talk:
             before = self._ends.get(branch_id, [])
             line = [*before, *items]
             first = len(before)
-            if before and _together(before[-1], items[0]):
+            while first > max(len(before) - REACH, 0) and _together(line[first - 1], line[first]):
                 first -= 1
             found.extend(Linked(item=line[place], neighbours=_beside(line, place)) for place in range(first, len(line)))
-            self._ends[branch_id] = line[-2:]
+            self._ends[branch_id] = line[-2 * REACH :]
         return found
 
 
 def _beside(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
-    near = (line[other] for other in (place - 1, place + 1) if 0 <= other < len(line))
-    return tuple(item.entry for item in near if _together(line[place], item))
+    """Return the messages up to `REACH` before and after a place, in order; a gap in the talk ends the reach."""
+    first = last = place
+    while first > max(place - REACH, 0) and _together(line[first - 1], line[first]):
+        first -= 1
+    while last < min(place + REACH, len(line) - 1) and _together(line[last], line[last + 1]):
+        last += 1
+    return tuple(item.entry for item in (*line[first:place], *line[place + 1 : last + 1]))
 
 
 def _together(one: SequencedEntry, other: SequencedEntry) -> bool:

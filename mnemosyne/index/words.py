@@ -17,6 +17,7 @@ _CJK = (
     "\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:'[a-z]+)?")
+CJK_RUN = re.compile(rf"[{_CJK}]+")
 _ANY_CJK = re.compile(rf"[{_CJK}]")
 _FIRST_CJK = "\u3005"
 
@@ -41,6 +42,12 @@ def _stem(word: str) -> str:
     # The stemmer keeps its word in itself; tokenising runs on several worker threads.
     with _stemming:
         return str(_stemmer.stemWord(word))
+
+
+@lru_cache(maxsize=1 << 12)
+def tokens_of_line(line: str) -> tuple[str, ...]:
+    """Return the tokens of a line that is likely to be asked for again, such as a message that is its neighbours' key."""
+    return tuple(tokens(line))
 
 
 def tokens(text: str) -> list[str]:

@@ -1,11 +1,15 @@
+"""Laws of fusion: scale, range, what an arm is worth, what neighbours lend."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.index.fuse import Arm, arm_weights, fuse, shared_tops, standout
-from mnemosyne.query import Hit
+from mnemosyne.index.ask import Traits, lexical_terms, traits
+from mnemosyne.index.fuse import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
+from mnemosyne.query import Hit, RetrievalQuery
+from mnemosyne.schema.memory import Chain
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 
@@ -15,47 +19,46 @@ def hits(scores: dict[str, float]) -> tuple[Hit, ...]:
     return tuple(Hit(entry_id=entry_id, score=score) for entry_id, score in ordered)
 
 
+def two(words: dict[str, float], cosines: dict[str, float], weight: float = 0.5) -> dict[str, Arm]:
+    return {"bm25": Arm(hits=hits(words)), "vector": Arm(hits=hits(cosines), weight=weight, dense=True)}
+
+
 @given(SCORES, SCORES, st.sampled_from([0.25, 4.0, 1024.0]))
 def test_rescaling_one_arm_moves_nothing(words: dict[str, float], cosines: dict[str, float], scale: float) -> None:
-    plain = {"bm25": Arm(hits=hits(words)), "vector": Arm(hits=hits(cosines), dense=True)}
-    scaled = {**plain, "bm25": Arm(hits=hits({name: score * scale for name, score in words.items()}))}
-    assert fuse(scaled) == pytest.approx(fuse(plain))
+    scaled = two({name: score * scale for name, score in words.items()}, cosines)
+    assert fuse(scaled) == pytest.approx(fuse(two(words, cosines)))
 
 
-@given(SCORES, SCORES)
-def test_scores_are_0_to_1_and_cover_every_hit(words: dict[str, float], cosines: dict[str, float]) -> None:
-    fused = fuse({"bm25": Arm(hits=hits(words)), "vector": Arm(hits=hits(cosines), dense=True)})
-    assert set(fused) == set(words) | set(cosines)
+@given(SCORES, SCORES, st.floats(0.0, 3.0))
+def test_scores_are_0_to_1_and_cover_every_heard_hit(
+    words: dict[str, float], cosines: dict[str, float], weight: float
+) -> None:
+    fused = fuse(two(words, cosines, weight))
+    assert set(fused) == set(words) | (set(cosines) if weight else set())
     assert all(0.0 <= score <= 1.0 + 1e-9 for score in fused.values())
 
 
 @given(SCORES, SCORES)
 def test_an_arm_that_is_worth_nothing_is_not_heard(words: dict[str, float], cosines: dict[str, float]) -> None:
     alone = fuse({"bm25": Arm(hits=hits(words))})
-    assert fuse({"bm25": Arm(hits=hits(words)), "vector": Arm(hits=hits(cosines), worth=0.0, dense=True)}) == alone
+    assert fuse(two(words, cosines, 0.0)) == alone
     assert sorted(alone, key=lambda name: (-alone[name], name)) == [hit.entry_id for hit in hits(words)]
 
 
-@given(SCORES)
-def test_what_is_best_in_both_arms_is_best(scores: dict[str, float]) -> None:
-    best = hits(scores)[0].entry_id
-    fused = fuse({"bm25": Arm(hits=hits(scores)), "vector": Arm(hits=hits(scores), dense=True)})
-    assert fused[best] == max(fused.values())
-
-
-def test_an_arm_whose_best_stands_out_weighs_more() -> None:
-    sharp = Arm(hits=hits({"a": 10.0, **{f"x{number}": 1.0 for number in range(30)}}))
-    flat = Arm(hits=hits({f"x{number:02}": 1.0 - number / 1000 for number in range(30)}), dense=True)
-    weights = arm_weights({"bm25": sharp, "vector": flat})
-    assert weights["bm25"] > weights["vector"] >= 0.25
-    assert sum(weights.values()) == pytest.approx(1.0)
-    assert standout(flat.hits, dense=True) < 0.02
+@given(SCORES, st.floats(0.0, 3.0))
+def test_what_is_best_in_both_arms_is_best(scores: dict[str, float], weight: float) -> None:
+    fused = fuse(two(scores, scores, weight))
+    assert fused[hits(scores)[0].entry_id] == max(fused.values())
 
 
 def test_nothing_to_hear_gives_nothing() -> None:
     assert fuse({}) == {}
     assert fuse({"bm25": Arm(hits=())}) == {}
-    assert standout((), dense=False) == 0.0
+    assert fuse({"vector": Arm(hits=hits({"a": -0.2}), dense=True)}) == {}
+
+
+def test_one_hit_of_a_dense_arm_counts_in_full() -> None:
+    assert fuse({"vector": Arm(hits=hits({"a": 0.4}), dense=True)}) == {"a": pytest.approx(1.0)}
 
 
 def test_a_chain_with_a_poor_best_falls_behind_but_not_off() -> None:
@@ -64,3 +67,70 @@ def test_a_chain_with_a_poor_best_falls_behind_but_not_off() -> None:
     tops = shared_tops([rich, poor])
     assert fuse(rich, tops[0])["a"] == pytest.approx(1.0)
     assert fuse(poor, tops[1])["c"] == pytest.approx(0.5)
+    assert score_unit(rich, tops[0]) == pytest.approx(1.0)
+    assert score_unit(poor, tops[1]) == pytest.approx(0.5)
+
+
+def at(entry_id: str, depth: int | None, sequence: int) -> Hit:
+    return Hit(entry_id=entry_id, score=1.0, depth=depth, sequence=sequence)
+
+
+def test_neighbours_lend_by_turns_and_within_a_turn_by_the_order_of_writing() -> None:
+    found = [at("a", 1, 10), at("b", 1, 11), at("c", 2, 40), at("d", 9, 41)]
+    scores = lent(dict.fromkeys("abcd", 1.0), found, 0.1)
+    assert scores["a"] == pytest.approx(1.0 + 0.1 * (0.7 + 0.7))
+    assert scores["d"] == pytest.approx(1.0)
+    lore = lent({"a": 1.0, "b": 0.5, "z": 1.0}, [at("a", None, 1), at("b", None, 2), at("z", None, 90)], 0.1)
+    assert lore == {"a": pytest.approx(1.035), "b": pytest.approx(0.57), "z": pytest.approx(1.0)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 99)), min_size=1, unique=True), st.floats(0.0, 0.8))
+def test_lending_takes_nothing_away(places: list[tuple[int, int]], share: float) -> None:
+    found = [at(str(number), depth, sequence) for number, (depth, sequence) in enumerate(places)]
+    own = {hit.entry_id: 1.0 / (1 + number) for number, hit in enumerate(found)}
+    more = lent(own, found, share)
+    assert set(more) == set(own)
+    assert all(more[name] >= own[name] for name in own)
+
+
+def of(text: str, **more: object) -> Traits:
+    query = RetrievalQuery(text=text, world_id="w", **more)  # type: ignore[arg-type]
+    return traits(query, lexical_terms(query))
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "time"),
+    [
+        ("When did Mara find the key?", True, True),
+        ("what did Mara find", True, False),
+        ("The key opens the shrine.", False, False),
+        ("那把钥匙是不是开启神庙的", True, False),
+        ("我们什么时候到的？", True, True),
+        ("我把钥匙给了老人。", False, False),
+        ("", False, False),
+    ],
+)
+def test_what_kind_of_question_it_is(text: str, question: bool, time: bool) -> None:
+    found = of(text)
+    assert (found.question, found.time) == (question, time)
+
+
+def test_the_share_of_talk_is_what_recent_messages_bring_to_the_terms() -> None:
+    assert of("silver key").talk_share == 0.0
+    assert of("silver key", recent=("the old mill at the river, long ago, was burnt",)).talk_share == pytest.approx(
+        0.7 / 1.7, abs=0.01
+    )
+
+
+def test_vectors_weigh_by_what_they_are_worth() -> None:
+    asks, says = of("Where is the key?"), of("The key is here.")
+    assert vector_weight(asks, Chain.EVENT, 1.0) > vector_weight(says, Chain.EVENT, 1.0)
+    assert vector_weight(asks, Chain.EVENT, 1.0) > vector_weight(asks, Chain.HISTORY, 1.0)
+    assert vector_weight(asks, Chain.EVENT, 0.5) == pytest.approx(vector_weight(asks, Chain.EVENT, 1.0) / 2)
+    amid = of("The key is here.", recent=("We spoke of the mill.",))
+    assert vector_weight(amid, Chain.EVENT, 1.0) > vector_weight(says, Chain.EVENT, 1.0)
+
+
+def test_long_queries_make_neighbours_lend_more_but_never_all() -> None:
+    long = of(" ".join(f"word{number}" for number in range(400)))
+    assert beside_weight(of("silver key"), Chain.HISTORY) < beside_weight(long, Chain.HISTORY) == 0.8

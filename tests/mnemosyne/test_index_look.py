@@ -1,0 +1,71 @@
+"""The second look: what the text of a fetched entry adds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recall_parts import entry, question, said
+
+from mnemosyne.index.ask import lexical_terms, traits
+from mnemosyne.index.fuse import WEIGHTS
+from mnemosyne.index.look import look_again
+from mnemosyne.schema.memory import MemoryEntry
+
+
+def looks(text: str, *entries: MemoryEntry, **more: object) -> list[float]:
+    query = question(text, **more)
+    return look_again(query, traits(query, lexical_terms(query)), entries, WEIGHTS)
+
+
+def test_who_is_asked_about_counts_where_he_speaks() -> None:
+    mara, wen = said("1", "Mara", "By the mill.", 1), said("2", "Wen", "By the mill.", 1)
+    first, second = looks("What did Mara say?", mara, wen)
+    assert first == pytest.approx(second + WEIGHTS.speaker)
+
+
+def test_a_turn_that_only_asks_counts_less_than_one_that_tells() -> None:
+    asks, tells = said("1", "Wen", "Where is the lantern now?", 1), said("2", "Wen", "Here is the lantern now.", 1)
+    first, second = looks("the lantern", asks, tells)
+    assert first == pytest.approx(second + WEIGHTS.asking)
+    zh = looks("灯笼", said("1", "文", "灯笼现在在哪里？", 1), said("2", "文", "灯笼现在在这里。", 1))
+    assert zh[0] < zh[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "untold"),
+    [
+        ("When did we meet?", "We met last summer.", "We met her."),
+        ("我们什么时候见的面？", "我们去年见过面。", "我们见过一面。"),
+    ],
+)
+def test_a_time_counts_where_one_is_asked_for(text: str, told: str, untold: str) -> None:
+    with_time, without = looks(text, entry("a", told), entry("b", untold))
+    assert with_time > without
+    again = looks("Whom did we meet?", entry("a", "We met last summer."), entry("b", "We met her."))
+    assert again == [0.0, 0.0]
+
+
+def test_words_that_follow_one_another_count_more_than_words_apart() -> None:
+    together, apart = looks("the silver key", entry("a", "A Silver Key it was."), entry("b", "A key, all silver."))
+    assert together == pytest.approx(WEIGHTS.pair / 3)
+    assert apart == 0.0
+
+
+def test_single_characters_tell_chinese_entries_apart() -> None:
+    near, far = looks("谁把庙门的钥匙弄丢了", entry("a", "钥丢于庙"), entry("b", "河边有一座桥"))
+    assert near > far == 0.0
+
+
+def test_long_names_of_the_talk_count_when_the_query_leans_on_it() -> None:
+    recent = ("我们刚才说到了恋恋笔记本这本书",)
+    named, other = looks("作者呢", entry("a", "恋恋笔记本的写者"), entry("b", "笔记里本来写者"), recent=recent)
+    assert named > other
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=4), st.lists(st.text(max_size=30), max_size=2))
+def test_any_text_may_be_looked_at(text: str, texts: list[str], recent: list[str]) -> None:
+    found = looks(text, *(said(str(place), "Ann", each, 1) for place, each in enumerate(texts)), recent=tuple(recent))
+    assert len(found) == len(texts)
+    assert all(-1.0 < each < 3.0 for each in found)
