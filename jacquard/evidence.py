@@ -37,8 +37,8 @@ EVIDENCE_LAYER = "evidence"
 _TAG = re.compile(r"<[^<>]*>")
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 _TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
-_LOOKED_THROUGH = 4
-"""So many times the limit is read, since what was recalled, expired or overruled takes places too."""
+_LOOKED_THROUGH = 96
+"""So many of the newest evidences are read, whatever they are, so that a turn costs the same in a long session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,14 +55,15 @@ async def evidence_flesh(
 ) -> EvidenceFlesh:
     """Return the newest results of a session's tools and searches as blocks.
 
-    Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
+    They are sought among the session's newest 96 evidences. Memories that a turn recalled are evidence too, but come by
+    recall and not from here. `count` gives the tokens of a text.
     """
     if not config.enabled or config.limit <= 0:
         return EvidenceFlesh()
-    where = EvidenceFilter(types=_TYPES, limit=config.limit * _LOOKED_THROUGH, newest=True)
-    found = [each for each in await store.list_evidences(session_id, where) if _is_own(each)]
+    where = EvidenceFilter(limit=max(_LOOKED_THROUGH, config.limit), newest=True)
     now = clock.now()
-    live = [each for each in found if not is_expired(each, now)]
+    newest = await store.list_evidences(session_id, where)
+    live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
     settled = settle_conflicts(live, ConflictPolicy(config.conflict_policy))
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
@@ -143,8 +144,8 @@ async def ingest_result(
     )
 
 
-def _is_own(evidence: Evidence) -> bool:
-    return not evidence.source.uri.startswith(OWN_SCHEME)
+def _is_result(evidence: Evidence) -> bool:
+    return evidence.type in _TYPES and not evidence.source.uri.startswith(OWN_SCHEME)
 
 
 def _prompt_block(

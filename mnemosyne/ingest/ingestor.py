@@ -205,11 +205,11 @@ class RedactingIngestor:
         """Return the newest evidence of the same source that said otherwise, among the last ones taken in."""
         if not source.uri or not digest:
             return None
-        where = EvidenceFilter(types=frozenset({kind}), limit=_LOOKED_THROUGH, newest=True)
+        where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
         older = [
             each
             for each in await self._store.list_evidences(session_id, where)
-            if each.source.uri == source.uri and each.content_hash != digest
+            if each.type is kind and each.source.uri == source.uri and each.content_hash != digest
         ]
         return older[-1].evidence_id if older else None
 

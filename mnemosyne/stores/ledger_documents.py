@@ -246,9 +246,7 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     """Return evidences in the order of first writing."""
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
-    rows = list(ledger.evidences.values())
-    if where.newest:
-        rows.reverse()
+    rows = reversed(ledger.evidences.values()) if where.newest else iter(ledger.evidences.values())
     found = (unwritten(row.body, Evidence) for row in rows)
     kept = _first(where.limit, (each for each in found if where.admits(each)))
     return kept[::-1] if where.newest else kept

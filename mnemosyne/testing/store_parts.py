@@ -84,7 +84,9 @@ class StoreParts(StoreTests):
                 await store.find_evidence("nobody", uri="tool://dig", content_hash="h1")
 
     async def test_evidence_is_filtered(self, tmp_path: Path) -> None:
-        """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest."""
+        """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest,
+        with `newest` those written last.
+        """
         async with self.opened(tmp_path) as store:
             hour = timedelta(hours=1)
             for each in (
@@ -111,6 +113,8 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(limit=0), []),
                 (EvidenceFilter(types=frozenset({EvidenceType.TOOL_RESULT}), since=AT, limit=5), ["e2"]),
                 (EvidenceFilter(source_kinds=frozenset({SourceKind.TOOL}), limit=1), ["e2"]),
+                (EvidenceFilter(limit=2, newest=True), ["e4", "e5"]),
+                (EvidenceFilter(tags={"place": "well"}, limit=1, newest=True), ["e4"]),
             ):
                 assert await listed(store, where) == expected, where
 
