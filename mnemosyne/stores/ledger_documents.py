@@ -41,7 +41,8 @@ from mnemosyne.stores.ledger_reads import (
     session_row,
 )
 from mnemosyne.stores.ledger_rows import EvidenceRow, Row
-from mnemosyne.stores.ledger_writes import abandon_pending, append, begin, check_version, moved, open_branch
+from mnemosyne.stores.ledger_writes import abandon_pending, append, begin, moved, open_branch
+from mnemosyne.turn_tree import check_version
 
 T = TypeVar("T")
 
@@ -107,7 +108,7 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
         locale, at = ("", None) if meta is None else (meta.locale, meta.created_at)
         begin(ledger, session_id, "", locale, {}, at, version=0)
     head = read_head(ledger, session_id)
-    check_version(head, expected_version)
+    check_version(head.session_id, head.version, expected_version)
     abandon_pending(ledger, head.branch_id)
     telling = tell(_path(ledger, head), document.session.messages)
     if telling.fork:
@@ -160,7 +161,7 @@ def _summary_row(head: SessionHead, summary: Summary | None) -> JsonText:
 def patch_session(ledger: Ledger, session_id: str, patch: Mapping[str, Any], expected_version: int | None) -> PutResult:
     """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
     head = read_head(ledger, session_id)
-    check_version(head, expected_version)
+    check_version(head.session_id, head.version, expected_version)
     return put_session(ledger, session_id, patched(_document(ledger, head), patch), head.version)
 
 
@@ -177,7 +178,7 @@ def append_messages(
     known = None if turn_id is None else ledger.turns.get(turn_id)
     if known is not None and known.status is TurnStatus.COMMITTED:
         return PutResult(version=head.version)
-    check_version(head, expected_version)
+    check_version(head.session_id, head.version, expected_version)
     if not messages:
         return PutResult(version=head.version)
     _append_turn(ledger, session_id, messages, turn_id)
@@ -292,7 +293,7 @@ def _upsert(
 ) -> PutResult:
     """Write what is new or changed; the version moves when something is."""
     head = read_head(ledger, session_id)
-    check_version(head, expected_version)
+    check_version(head.session_id, head.version, expected_version)
     known = ledger.bodies(table)
     changed = {
         name: body for name, body in ((name, written(item)) for name, item in items.items()) if known.get(name) != body

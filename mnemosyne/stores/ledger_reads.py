@@ -8,7 +8,7 @@ with the number of forks on the path, never with the length of the session.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mnemosyne.codec import JsonText, unwritten, written
@@ -28,10 +28,8 @@ from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatu
 from mnemosyne.speech import message_entry
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_rows import BranchRow, Recalled, SessionRow, TurnRow, snapshot_key
+from mnemosyne.turn_tree import BASE_BRANCH, Ops
 
-Ops = tuple[Mapping[str, Any], ...]
-
-BASE_BRANCH = ""
 NO_SUMMARY = JsonText(b"{}")
 """Stands at a turn whose document had no summary: what older turns say of it holds no longer."""
 

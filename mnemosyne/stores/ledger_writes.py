@@ -11,13 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.codec import JsonText, encode, time_text, unwritten, written, written_tree
+from mnemosyne.codec import JsonText, time_text, unwritten, written, written_tree
 from mnemosyne.errors import (
     BranchExistsError,
     SessionExistsError,
     StateOpError,
     TurnNotPendingError,
-    VersionConflictError,
 )
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import MemoryEntry
@@ -27,7 +26,6 @@ from mnemosyne.speech import is_recalled, named, settled
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_entries import write_session_entries
 from mnemosyne.stores.ledger_reads import (
-    BASE_BRANCH,
     branch_row,
     committed_turn,
     head_state,
@@ -47,10 +45,16 @@ from mnemosyne.stores.ledger_rows import (
     TurnRow,
     snapshot_key,
 )
-
-MAIN_BRANCH = "main"
-SNAPSHOT_EVERY = 50
-"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this, a branch."""
+from mnemosyne.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_place,
+    check_version,
+    imported_record,
+    is_same,
+)
 
 
 def create_session(ledger: Ledger, start: SessionStart) -> SessionHead:
@@ -110,17 +114,7 @@ def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at:
         if row is not None:
             _forget(ledger, turn.turn_id)
         depth += 1
-        record = TurnRecord(
-            turn_id=turn.turn_id,
-            session_id=head.session_id,
-            branch_id=head.branch_id,
-            depth=depth,
-            parent_id=parent_id,
-            kind=turn.kind,
-            status=TurnStatus.COMMITTED,
-            messages=turn.messages,
-            created_at=at,
-        )
+        record = imported_record(turn, head, parent_id, depth, at)
         _insert(ledger, record)
         _insert_messages(ledger, record)
         parent_id = turn.turn_id
@@ -142,10 +136,10 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
         return _head_of_turn(ledger, record)
     if row is not None and row.status is TurnStatus.PREPARED:
         stored = read_turn(ledger, session_id, record.turn_id)
-        if _same(stored, record):
+        if is_same(stored, record):
             return head
-    check_version(head, expected_version)
-    _check_place(head, record)
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
         _forget(ledger, record.turn_id)
@@ -163,8 +157,8 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
     if record.status is TurnStatus.ABANDONED:
         raise TurnNotPendingError(session_id, commit.turn_id)
     head = read_head(ledger, session_id, record.branch_id)
-    check_version(head, expected_version)
-    _check_place(head, record)
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
     record = replace(
         record, status=TurnStatus.COMMITTED, messages=record.messages + commit.messages, ops=commit.ops, report=None
     )
@@ -175,11 +169,7 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
         ledger.put("report", commit.turn_id, written(commit.report))
     _settle(ledger, record, before, commit.state)
     after = read_head(ledger, session_id, record.branch_id)
-    entries = [
-        replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
-        for entry in commit.entries
-    ]
-    write_session_entries(ledger, after, entries)
+    write_session_entries(ledger, after, [at_turn(entry, record) for entry in commit.entries])
     return moved(ledger, after)
 
 
@@ -191,8 +181,8 @@ def commit_numerical(
     row = ledger.turns.get(record.turn_id)
     if row is not None and row.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
-    check_version(head, expected_version)
-    _check_place(head, record)
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
         _forget(ledger, record.turn_id)
@@ -267,12 +257,6 @@ def moved(ledger: Ledger, head: SessionHead) -> SessionHead:
     session = session_row(ledger, head.session_id)
     ledger.put_session(replace(session, version=session.version + 1))
     return replace(head, version=session.version + 1)
-
-
-def check_version(head: SessionHead, expected: int | None) -> None:
-    """Raise VersionConflictError when a version is expected and another is found."""
-    if expected is not None and head.version != expected:
-        raise VersionConflictError(head.session_id, expected, head.version)
 
 
 def abandon_pending(ledger: Ledger, branch_id: str) -> None:
@@ -380,16 +364,3 @@ def _move_tip(ledger: Ledger, branch_id: str, turn_id: str | None, depth: int) -
 
 def _head_of_turn(ledger: Ledger, record: TurnRecord) -> SessionHead:
     return read_head(ledger, record.session_id, ledger.turns[record.turn_id].branch_id)
-
-
-def _check_place(head: SessionHead, record: TurnRecord) -> None:
-    if (record.parent_id, record.depth) != (head.turn_id, head.depth + 1):
-        raise ValueError(
-            f"Turn {record.turn_id!r} says it follows {record.parent_id!r} at depth {record.depth}, but the head of branch "
-            f"{head.branch_id!r} is {head.turn_id!r} at depth {head.depth}. Make the record from the head."
-        )
-
-
-def _same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Compare what the caller decided; the time of writing may differ between two calls."""
-    return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))

@@ -29,6 +29,7 @@ from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task
 from mnemosyne.schema.evidence import ContextBlock
 from mnemosyne.schema.record import ImportedTurn, PutResult, SessionStart
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus
+from mnemosyne.stores.sql_append import append
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_parts import (
     bump,
@@ -39,8 +40,9 @@ from mnemosyne.stores.sql_parts import (
     refill_parts,
 )
 from mnemosyne.stores.sql_sessions import Entered, enter, find_session, has_branch, head_of
+from mnemosyne.stores.sql_turn_rows import abandon_pending, turn_status
 from mnemosyne.stores.sql_turns import read_path, read_summary
-from mnemosyne.stores.sql_writes import abandon_pending, append, begin_session, open_branch, put_summary, turn_status
+from mnemosyne.stores.sql_writes import begin_session, open_branch, put_summary
 
 
 def get_session(connection: Connection, session_id: str, branch_id: str | None) -> SessionDocument | None:

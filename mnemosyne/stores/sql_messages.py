@@ -6,23 +6,35 @@ runs inside a write transaction that its caller has opened.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mnemosyne.codec import encode, time_text
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message
-from mnemosyne.speech import is_recalled, settled
-from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.speech import is_recalled, named, settled
+from mnemosyne.stores.sql_connection import Connection, among
 from mnemosyne.stores.sql_recall import RECALLED
 
 INSERT_MESSAGE = """INSERT INTO messages (session, branch_id, depth, ord, turn_id, message_id, recalled, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+_AT_ONCE = 512
 
 
-def insert_messages(connection: Connection, key: int, record: TurnRecord) -> None:
-    """Write the messages of a turn, each under an id that no other message of the session has."""
-    if not record.messages:
-        return
-    messages = settled(record.turn_id, record.messages, lambda wish: _is_used(connection, key, wish))
-    connection.executemany(INSERT_MESSAGE, [_row(key, record, place, each) for place, each in enumerate(messages)])
+def insert_messages(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
+    """Write the messages of turns, each under an id that no other message of the session has."""
+    wishes = {each.message_id for record in records for each in named(record.turn_id, record.messages)}
+    used = _used_among(connection, key, list(wishes))
+
+    def is_used(wish: str) -> bool:
+        return wish in used or (wish not in wishes and bool(_used_among(connection, key, [wish])))
+
+    rows: list[tuple[object, ...]] = []
+    for record in records:
+        messages = settled(record.turn_id, record.messages, is_used)
+        used.update(message.message_id for message in messages)
+        rows.extend(_row(key, record, place, each) for place, each in enumerate(messages))
+    if rows:
+        connection.executemany(INSERT_MESSAGE, rows)
 
 
 def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[object, ...]:
@@ -40,8 +52,12 @@ def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[ob
     )
 
 
-def _is_used(connection: Connection, key: int, message_id: str) -> bool:
-    row = connection.execute(
-        "SELECT 1 FROM messages WHERE session = ? AND message_id = ?", (key, message_id)
-    ).fetchone()
-    return row is not None
+def _used_among(connection: Connection, key: int, message_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(message_ids), _AT_ONCE):
+        signs, values = among(message_ids[start : start + _AT_ONCE])
+        rows = connection.execute(
+            f"SELECT message_id FROM messages WHERE session = ? AND message_id IN ({signs})", (key, *values)
+        )
+        found.update(message_id for (message_id,) in rows)
+    return found

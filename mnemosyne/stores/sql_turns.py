@@ -9,7 +9,6 @@ grows with what is asked for and with the number of forks on the path, never wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mnemosyne.codec import decode, decode_tree, text_time
@@ -30,10 +29,8 @@ from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
 from mnemosyne.stores.sql_parts import newest_parts, read_parts
 from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, head_of, read_lineage
+from mnemosyne.turn_tree import BASE_BRANCH, Ops
 
-Ops = tuple[Mapping[str, Any], ...]
-
-BASE_BRANCH = ""
 _TURN = """SELECT number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft,
     plan FROM turns """
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from mnemosyne.codec import decode_tree, encode, encode_tree, time_text
@@ -19,13 +18,13 @@ from mnemosyne.errors import (
     SessionExistsError,
     StateOpError,
     TurnNotPendingError,
-    VersionConflictError,
 )
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.speech import named
+from mnemosyne.stores.sql_append import append
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import append_session_entries, write_session_entries
 from mnemosyne.stores.sql_messages import insert_messages
@@ -38,11 +37,9 @@ from mnemosyne.stores.sql_sessions import (
     has_branch,
     head_of,
 )
-from mnemosyne.stores.sql_turns import BASE_BRANCH, find_turn, rebuild_state
-
-MAIN_BRANCH = "main"
-SNAPSHOT_EVERY = 50
-"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this, a branch."""
+from mnemosyne.stores.sql_turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
+from mnemosyne.stores.sql_turns import find_turn, rebuild_state
+from mnemosyne.turn_tree import BASE_BRANCH, MAIN_BRANCH, SNAPSHOT_EVERY, at_turn, check_place, check_version, is_same
 
 
 def create_session(connection: Connection, start: SessionStart) -> SessionHead:
@@ -106,38 +103,6 @@ def append_turns(
     return moved(connection, session, after) if appended or written else before
 
 
-def append(
-    connection: Connection, session: Entered, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None
-) -> int:
-    """Commit finished turns after a head without moving the version; returns how many were new."""
-    parent_id, depth = head.turn_id, head.depth
-    for turn in turns:
-        status = turn_status(connection, session.key, turn.turn_id)
-        if status is TurnStatus.COMMITTED:
-            continue
-        if status is not None:
-            _forget(connection, session.key, turn.turn_id)
-        depth += 1
-        record = TurnRecord(
-            turn_id=turn.turn_id,
-            session_id=head.session_id,
-            branch_id=head.branch_id,
-            depth=depth,
-            parent_id=parent_id,
-            kind=turn.kind,
-            status=TurnStatus.COMMITTED,
-            messages=turn.messages,
-            created_at=at,
-        )
-        _insert(connection, session.key, record)
-        insert_messages(connection, session.key, record)
-        parent_id = turn.turn_id
-    if depth > head.depth:
-        abandon_pending(connection, session.key, head.branch_id)
-        _move_tip(connection, session.key, head.branch_id, parent_id, depth)
-    return depth - head.depth
-
-
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
 
@@ -149,14 +114,14 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
     status = turn_status(connection, session.key, record.turn_id)
     if status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
-    if status is TurnStatus.PREPARED and _same(find_turn(connection, session, record.turn_id), record):
+    if status is TurnStatus.PREPARED and is_same(find_turn(connection, session, record.turn_id), record):
         return head
-    _check_version(session, expected_version)
-    _check_place(head, record)
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
     if status is not None:
-        _forget(connection, session.key, record.turn_id)
+        forget_turn(connection, session.key, record.turn_id)
     abandon_pending(connection, session.key, record.branch_id)
-    _insert(connection, session.key, record)
+    insert_turn(connection, session.key, record)
     return moved(connection, session, head)
 
 
@@ -169,8 +134,8 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     if record.status is TurnStatus.ABANDONED:
         raise TurnNotPendingError(session_id, commit.turn_id)
     head = head_of(connection, session, record.branch_id)
-    _check_version(session, expected_version)
-    _check_place(head, record)
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
     (number,) = connection.execute(
         "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
         (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
@@ -183,7 +148,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
     _settle(connection, session.key, record, commit.state)
     after = head_of(connection, session, record.branch_id)
-    write_session_entries(connection, session, after, [_at_turn(entry, record) for entry in commit.entries])
+    write_session_entries(connection, session, after, [at_turn(entry, record) for entry in commit.entries])
     return moved(connection, session, after)
 
 
@@ -196,13 +161,13 @@ def commit_numerical(
     status = turn_status(connection, session.key, record.turn_id)
     if status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
-    _check_version(session, expected_version)
-    _check_place(head, record)
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
     if status is not None:
-        _forget(connection, session.key, record.turn_id)
+        forget_turn(connection, session.key, record.turn_id)
     abandon_pending(connection, session.key, record.branch_id)
     record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
-    _insert(connection, session.key, record)
+    insert_turn(connection, session.key, record)
     _settle(connection, session.key, record, state)
     return moved(connection, session, head_of(connection, session, record.branch_id))
 
@@ -283,24 +248,10 @@ def moved(connection: Connection, session: Entered, head: SessionHead) -> Sessio
     return replace(head, version=session.version + 1)
 
 
-def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
-    """Mark the turn that waits on a branch abandoned, if there is one."""
-    connection.execute(
-        "UPDATE turns SET status = 'abandoned' WHERE session = ? AND branch_id = ? AND status = 'prepared'",
-        (key, branch_id),
-    )
-
-
-def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | None:
-    """Return how far a turn has come, or None when there is none of this id."""
-    row = connection.execute("SELECT status FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id)).fetchone()
-    return None if row is None else TurnStatus(row[0])
-
-
 def _settle(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
     """Give a turn that has just become committed its messages, its state and the head of its branch."""
-    insert_messages(connection, key, record)
-    _move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
+    insert_messages(connection, key, (record,))
+    move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
     if state is not None or record.ops:
         _write_state(connection, key, record, state)
 
@@ -331,47 +282,6 @@ def _write_state(connection: Connection, key: int, record: TurnRecord, state: Ma
     connection.execute("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
 
 
-def _insert(connection: Connection, key: int, record: TurnRecord) -> None:
-    waiting = record.status is not TurnStatus.COMMITTED
-    (number,) = connection.execute(
-        """INSERT INTO turns (session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at,
-            anchors, ops, draft, plan) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number""",
-        (
-            key,
-            record.turn_id,
-            record.branch_id,
-            record.depth,
-            record.parent_id,
-            record.kind.value,
-            record.status.value,
-            record.fingerprint,
-            None if record.created_at is None else time_text(record.created_at),
-            encode(record.anchors) if record.anchors else None,
-            encode(record.ops) if record.ops else None,
-            encode(record.messages) if waiting else None,
-            None if record.plan is None else encode(record.plan),
-        ),
-    ).fetchone()
-    if record.receipt is not None or record.prompt is not None:
-        papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
-        connection.execute("INSERT INTO papers (turn, receipt, prompt) VALUES (?, ?, ?)", (number, *papers))
-
-
-def _forget(connection: Connection, key: int, turn_id: str) -> None:
-    """Remove a turn that is not committed, so that its id can be written anew."""
-    connection.execute(
-        "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
-    )
-    connection.execute("DELETE FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id))
-
-
-def _move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
-    connection.execute(
-        "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
-        (turn_id, depth, key, branch_id),
-    )
-
-
 def _activate(connection: Connection, key: int, branch_id: str) -> None:
     connection.execute("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
 
@@ -379,25 +289,3 @@ def _activate(connection: Connection, key: int, branch_id: str) -> None:
 def _head_of_turn(connection: Connection, session: Entered, record: TurnRecord) -> SessionHead:
     branch_id, _ = committed_place(connection, session, record.turn_id)
     return head_of(connection, session, branch_id)
-
-
-def _check_version(session: Entered, expected: int) -> None:
-    if session.version != expected:
-        raise VersionConflictError(session.session_id, expected, session.version)
-
-
-def _check_place(head: SessionHead, record: TurnRecord) -> None:
-    if (record.parent_id, record.depth) != (head.turn_id, head.depth + 1):
-        raise ValueError(
-            f"Turn {record.turn_id!r} says it follows {record.parent_id!r} at depth {record.depth}, but the head of branch "
-            f"{head.branch_id!r} is {head.turn_id!r} at depth {head.depth}. Make the record from the head."
-        )
-
-
-def _same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Compare what the caller decided; the time of writing may differ between two calls."""
-    return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
-
-
-def _at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
-    return replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
