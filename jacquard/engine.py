@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.commit import CommitResult
 from jacquard.config import RuntimeConfig
+from jacquard.consolidate.memory import Consolidated, MemoryKeeper, Progress, nobody
 from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
 from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.evidence import TakenResult, take_result
@@ -50,7 +51,7 @@ from jacquard.turnstile import Turnstile
 from jacquard.worlds import world_of
 from mnemosyne.chains.start import session_start
 from mnemosyne.errors import ContextEngineError, TurnNotFoundError
-from mnemosyne.schema.document import ModelUsage, Task, ToolCall
+from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
@@ -80,6 +81,7 @@ class ContextEngine:
         self._tasks: TaskGroup
         self._race: CurationRace
         self._roller: SummaryRoller
+        self._keeper: MemoryKeeper
         self._drafter: TurnDrafter | None = None
 
     async def __aenter__(self) -> Self:
@@ -97,6 +99,15 @@ class ContextEngine:
             self._turnstile.one_at_a_time,
             self._teller,
         )
+        self._keeper = MemoryKeeper(
+            parts.store,
+            parts.consolidator,
+            parts.estimator,
+            parts.clock,
+            self._turnstile.one_at_a_time,
+            parts.worlds,
+            self._teller,
+        )
         return self
 
     async def __aexit__(
@@ -112,6 +123,7 @@ class ContextEngine:
         with anyio.move_on_after(seconds):
             await self._race.idle()
             await self._roller.idle()
+            await self._keeper.idle()
             return True
         return False
 
@@ -298,6 +310,38 @@ class ContextEngine:
         )
         return done
 
+    async def consolidate(
+        self,
+        session_id: str,
+        *,
+        branch_id: str | None = None,
+        chapter_ends: bool = False,
+        progress: Progress = nobody,
+    ) -> Consolidated:
+        """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns (spec 2).
+
+        It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
+        the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
+        """
+        self._open()
+        if not self._keeper.is_able:
+            raise ConfigError(
+                "Consolidation needs a model: set consolidation.model (or summary.model) as litellm names it."
+            )
+        config = self._config.consolidation
+        return await self._keeper.consolidate(
+            session_id, config, branch_id=branch_id, chapter_ends=chapter_ends, progress=progress
+        )
+
+    async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:
+        """Sum up a branch now, all but its newest messages, whatever the triggers say (a session from elsewhere, say).
+
+        None when nothing is new. SummarizerError, SessionNotFoundError.
+        """
+        self._open()
+        async with self._work("summarize", session_id, self._teller):
+            return await self._roller.roll(session_id, self._config, branch_id)
+
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
         async with self._work("upsert_tasks", session_id, self._teller):
@@ -316,6 +360,8 @@ class ContextEngine:
         """Begin what is to be done behind a committed turn; nobody waits for it."""
         if self._drafter is not None:
             self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), _SPARE_MESSAGES)
+            if self._keeper.is_able and self._config.consolidation.every_turns:
+                self._tasks.start_soon(self._keeper.behind, session_id, result.turn_id, self._config.consolidation)
 
     def _open(self) -> TurnDrafter:
         if self._drafter is None:

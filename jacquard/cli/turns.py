@@ -32,6 +32,9 @@ from jacquard.plan import Triage
 from jacquard.turn import PreparedTurn, turn_to_json
 from mnemosyne import codec
 
+BEHIND_SECONDS = 90.0
+"""How long `commit` stays for what is done behind a turn (summaries, memory), after its answer is out."""
+
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
 ]
@@ -155,6 +158,7 @@ def commit(
         async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
             reply = file.read_text(encoding="utf-8") if file else _text(text or "")
             _print_commit(await workshop.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
+            await workshop.engine.settle(BEHIND_SECONDS)
 
     run(work)
 

@@ -15,6 +15,8 @@ how each chat request is answered, in turn; the last step stands for all later r
     empty         []
     rubbish       words without any list
     text:...      exactly this text as the answer
+    writer        what was asked for: a rolling summary that names every turn it was given and goes on from the one before,
+                  the memory of each turn of a talk, or a narrative over turns
     slow:S        the answer of first:3, after S seconds
     hang          no answer for as long as the server runs
     status:N      HTTP status N with an error body
@@ -63,9 +65,35 @@ def pool(text: str) -> list[tuple[str, str]]:
     return [(html.unescape(name), html.unescape(body)) for name, body in ITEM.findall(text)]
 
 
+def written(prompt: str) -> str:
+    """Return what a writing model would answer: it keeps what came before and names what is new."""
+    asked = prompt.rpartition("</system_instruction>")[2]
+    if "<new_talk>" in asked:
+        before = re.search(r"<summary_so_far>\n(.*?)\n</summary_so_far>", asked, re.DOTALL)
+        told = " ".join(f"Then came {name}." for name in re.findall(r'<turn id="([^"]*)">', asked))
+        return " ".join(part for part in (html.unescape(before.group(1)) if before else "", told) if part)
+    numbers = re.findall(r'<turn n="(\d+)">', asked)
+    if "<talk>" not in asked:
+        return json.dumps(
+            {"title": f"Turns {numbers[0]} to {numbers[-1]}", "text": f"They lived {len(numbers)} turns."}
+        )
+    turns = [
+        {
+            "n": int(number),
+            "summary": f"In turn {number} Reed kept the key.",
+            "events": [{"type": "found", "summary": f"Fact {number}.", "participants": ["Reed"], "location": "tower"}],
+            "chapter_end": False,
+        }
+        for number in numbers
+    ]
+    return json.dumps({"turns": turns})
+
+
 def answer(step: str, prompt: str) -> str:
     """Return the text that a step answers to a prompt."""
     name, _, argument = step.partition(":")
+    if name == "writer":
+        return written(prompt)
     candidates = pool(prompt)
     ids = [entry_id for entry_id, _ in candidates]
     count = int(argument) if argument.isdigit() else 20 if name == "many" else 3

@@ -1,0 +1,361 @@
+"""Makes memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
+
+Off every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so the work can be
+stopped at any time, taken up again, and done twice without harm. What is written lies at its turn and follows the branch. A
+batch that fails is told of and left for the next time; those after it are still tried, once each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from time import perf_counter
+
+import anyio
+
+from jacquard.config import ConsolidationConfig
+from jacquard.consolidate.spans import (
+    CHAPTER_END,
+    TURN_SUMMARY,
+    MacroSpan,
+    chapter_depths,
+    macro_id,
+    macro_spans,
+    told_upto,
+)
+from jacquard.consolidate.wording import (
+    TurnMemory,
+    macro_request,
+    read_narrative,
+    read_turns,
+    turns_request,
+)
+from jacquard.errors import ModelError, SummarizerError
+from jacquard.lexicon import NameDictionary
+from jacquard.observe.bus import Teller
+from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
+from jacquard.worlds import world_of
+from mnemosyne.protocols import Clock, Store, TokenEstimator
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind
+from mnemosyne.schema.world import WorldPack
+
+PAGE = 500
+KEPT_BACK = 2
+"""Newest turns that are left for the next time by runs behind a turn."""
+
+FAILED = "consolidate_failed"
+_log = logging.getLogger(__name__)
+Hold = Callable[[str], AbstractAsyncContextManager[None]]
+Progress = Callable[[int, int], None]
+
+
+def nobody(done: int, total: int) -> None:
+    """Take no notice of progress."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Consolidated:
+    """What one run made: turn summaries, events and narratives that are new. `left` turns still lack a summary; `failures`
+    say why, one sentence each.
+    """
+
+    session_id: str
+    branch_id: str
+    summaries: int = 0
+    events: int = 0
+    narratives: int = 0
+    left: int = 0
+    failures: tuple[str, ...] = ()
+
+
+class MemoryKeeper:
+    """Makes memory with a small model. `hold` lends a session for the moment of writing."""
+
+    def __init__(
+        self,
+        store: Store,
+        model: LlmAdapter | None,
+        estimator: TokenEstimator,
+        clock: Clock,
+        hold: Hold,
+        worlds: Mapping[str, WorldPack],
+        teller: Teller,
+    ) -> None:
+        self._store, self._model, self._count, self._clock = store, model, estimator.estimate, clock
+        self._hold, self._worlds, self._teller = hold, worlds, teller
+        self._behind: dict[str, anyio.Event] = {}
+
+    @property
+    def is_able(self) -> bool:
+        """Whether there is a model to make memory with."""
+        return self._model is not None
+
+    async def idle(self) -> None:
+        """Return when nothing is being made behind a turn."""
+        while self._behind:
+            await next(iter(self._behind.values())).wait()
+
+    async def behind(self, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
+        """Make memory behind a committed turn, if it is time for it; one run a session at once. It never raises.
+
+        The newest turns wait, since a player may still answer them otherwise.
+        """
+        if session_id in self._behind:
+            return
+        ended = self._behind[session_id] = anyio.Event()
+        try:
+            turn = await self._store.turn(session_id, turn_id)
+            if turn.depth % config.every_turns == 0:
+                await self.consolidate(session_id, config, branch_id=turn.branch_id, keep_back=KEPT_BACK)
+        except Exception:
+            _log.exception("the memory of session %s could not be made", session_id)
+        finally:
+            self._behind.pop(session_id, None)
+            ended.set()
+
+    async def consolidate(
+        self,
+        session_id: str,
+        config: ConsolidationConfig,
+        *,
+        branch_id: str | None = None,
+        keep_back: int = 0,
+        chapter_ends: bool = False,
+        progress: Progress = nobody,
+    ) -> Consolidated:
+        """Bring the memory of a branch up to its head, or to `keep_back` turns before it; `chapter_ends` there.
+
+        `progress` is told (done, all) turns. Failures of the model are in the result; SessionNotFoundError, BranchNotFoundError,
+        StoreError come through, and what was made before them stays.
+        """
+        head = await self._store.head(session_id, branch_id)
+        names = NameDictionary(world_of(self._worlds, head.world_id).entities)
+        narratives = await self._on_path(head, Chain.NARRATIVE)
+        known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
+        bare = await self._bare_turns(head, known, head.depth - keep_back)
+        summaries, events, failures = 0, 0, []
+        for start in range(0, len(bare), config.batch_turns):
+            batch = bare[start : start + config.batch_turns]
+            try:
+                memories = await self._remembered(head, batch, config)
+            except (ModelError, SummarizerError) as error:
+                failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
+            else:
+                made = [*_entries(batch, memories, names)]
+                summaries += await self._append(session_id, [e for e in made if e.chain is Chain.NARRATIVE])
+                events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
+            progress(min(start + len(batch), len(bare)), len(bare))
+        for failure in failures:
+            await self._teller.tell(EventType.DEGRADED, session_id, head.turn_id, reason=FAILED, detail=failure)
+        told, faults = await self._narrate(head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back)
+        return Consolidated(
+            session_id=session_id,
+            branch_id=head.branch_id,
+            summaries=summaries,
+            events=events,
+            narratives=told,
+            left=len(bare) - summaries,
+            failures=(*failures, *faults),
+        )
+
+    async def _narrate(
+        self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int
+    ) -> tuple[int, list[str]]:
+        """Write the narratives that are due; the first that fails ends it, as later ones go on from it."""
+        narratives = await self._on_path(head, Chain.NARRATIVE)
+        texts = {entry.depth: entry for entry in narratives if entry.kind == TURN_SUMMARY and entry.depth is not None}
+        chapters = chapter_depths(narratives, await self._on_path(head, Chain.EVENT))
+        depths = sorted(texts)
+        if chapter_ends and depths:
+            chapters |= {max(depth for depth in depths if depth <= upto)}
+        macros = [entry for entry in narratives if entry.kind == MACRO]
+        before = max(macros, key=lambda entry: entry.depth or 0).text if macros else ""
+        made = 0
+        for span in macro_spans(depths, told_upto(narratives), chapters, config):
+            try:
+                entry = await self._narrative(head, span, texts, before, config)
+            except (ModelError, SummarizerError) as error:
+                return made, [f"narrative of turns {span.first}-{span.last}: {error}"]
+            made += await self._append(head.session_id, [entry])
+            before = entry.text
+        return made, []
+
+    async def _narrative(
+        self,
+        head: SessionHead,
+        span: MacroSpan,
+        texts: Mapping[int, MemoryEntry],
+        before: str,
+        config: ConsolidationConfig,
+    ) -> MemoryEntry:
+        told = [(depth, texts[depth]) for depth in sorted(texts) if span.first <= depth <= span.last]
+        last = told[-1][1]
+        lines = [(depth, entry.text) for depth, entry in told]
+        request = macro_request(lines, before, _locale(text for _, text in lines), config.timeout_seconds)
+        narrative = read_narrative((await self._asked(head, request, macro_id(last.turn_id or ""))).content)
+        return MemoryEntry(
+            entry_id=macro_id(last.turn_id or ""),
+            scope=session_scope(head.session_id),
+            chain=Chain.NARRATIVE,
+            kind=MACRO,
+            title=narrative.title,
+            text=narrative.text,
+            at=last.at,
+            turn_id=last.turn_id,
+            entities=tuple(dict.fromkeys(name for _, entry in told for name in entry.entities)),
+            trust=Trust.MODEL,
+            metadata={"from_turn": span.first, "to_turn": span.last, "ended_by": span.reason},
+        )
+
+    async def _remembered(
+        self, head: SessionHead, batch: Sequence[TurnRecord], config: ConsolidationConfig
+    ) -> tuple[TurnMemory, ...]:
+        talk = tuple(
+            TalkTurn(
+                turn_id=turn.turn_id,
+                depth=turn.depth,
+                lines=tuple(
+                    (message.author.id if message.author else message.role.value, message.content)
+                    for message in turn.messages
+                    if message.content.strip()
+                ),
+            )
+            for turn in batch
+        )
+        locale = _locale(text for turn in talk for _, text in turn.lines)
+        request = turns_request(talk, locale, config.timeout_seconds)
+        reply = await self._asked(head, request, f"memory.{batch[-1].turn_id}")
+        return read_turns(reply.content, [turn.depth for turn in batch])
+
+    async def _asked(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
+        """Ask the model and write down what it answered and what that cost, whatever comes of the answer."""
+        if self._model is None:
+            raise ModelError("unavailable", "no model is configured for consolidation")
+        began = perf_counter()
+        reply = await self._model.generate(request)
+        latency_ms = int((perf_counter() - began) * 1000)
+        usage = self._usage(f"{name}.call", request, reply, latency_ms)
+        evidence = Evidence(
+            evidence_id=f"{name}.answer",
+            type=EvidenceType.LLM_OUTPUT,
+            source=EvidenceSource(kind=SourceKind.LLM, name=reply.model),
+            content=reply.content,
+            trust=Trust.MODEL,
+            metadata={"what": "consolidation"},
+            links=EvidenceLinks(model_usage_id=usage.model_usage_id),
+            created_at=self._clock.now(),
+        )
+        async with self._hold(head.session_id):
+            await self._store.put_evidence(head.session_id, evidence)
+            await self._store.append_model_usage(head.session_id, [usage])
+        return reply
+
+    def _usage(self, usage_id: str, request: LlmRequest, reply: LlmResponse, latency_ms: int) -> ModelUsage:
+        is_reported = reply.prompt_tokens is not None and reply.completion_tokens is not None
+        sent = sum(self._count(text) for _, text in request.messages) if not is_reported else reply.prompt_tokens or 0
+        came = self._count(reply.content) if not is_reported else reply.completion_tokens or 0
+        return ModelUsage(
+            model_usage_id=usage_id,
+            provider=reply.model.partition("/")[0] if "/" in reply.model else "",
+            model=reply.model,
+            stage=ModelUsageStage.SUMMARIZE,
+            prompt_tokens=sent,
+            completion_tokens=came,
+            total_tokens=sent + came,
+            latency_ms=latency_ms,
+            extra={"counted": "reported" if is_reported else "estimated"},
+        )
+
+    async def _append(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+        if not entries:
+            return 0
+        async with self._hold(session_id):
+            return await self._store.append_entries(session_id, entries)
+
+    async def _on_path(self, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
+        """Return the entries of a chain that lie on the path to the head, in the order of writing."""
+        upto = {span.branch_id: span.upto_depth for span in head.lineage}
+        found: list[MemoryEntry] = []
+        sequence = 0
+        while page := await self._store.entries_after(session_scope(head.session_id), chain, sequence, PAGE):
+            found += [
+                each.entry
+                for each in page
+                if not each.deleted
+                and each.entry.depth is not None
+                and each.entry.depth <= upto.get(each.entry.branch_id or "", -1)
+            ]
+            sequence = page[-1].sequence
+        return found
+
+    async def _bare_turns(self, head: SessionHead, known: set[str | None], upto: int) -> list[TurnRecord]:
+        """Return the told turns up to a depth that have no summary yet, oldest first."""
+        bare: list[TurnRecord] = []
+        before: int | None = upto + 1
+        while before is not None and before > 1:
+            page = await self._store.turns(head.session_id, limit=PAGE, branch_id=head.branch_id, before_depth=before)
+            bare += [
+                turn
+                for turn in reversed(page)
+                if turn.turn_id not in known
+                and turn.kind is TurnKind.NARRATIVE
+                and any(message.content.strip() for message in turn.messages)
+            ]
+            before = page[0].depth if page else None
+        return bare[::-1]
+
+
+def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexicon: NameDictionary) -> list[MemoryEntry]:
+    turns = {turn.depth: turn for turn in batch}
+    made: list[MemoryEntry] = []
+    for memory in memories:
+        turn = turns[memory.depth]
+        scope = session_scope(turn.session_id)
+        made.append(
+            MemoryEntry(
+                entry_id=f"{turn.turn_id}.summary",
+                scope=scope,
+                chain=Chain.NARRATIVE,
+                kind=TURN_SUMMARY,
+                text=memory.summary,
+                at=turn.created_at,
+                turn_id=turn.turn_id,
+                entities=_known(memory.summary, lexicon),
+                tags=(CHAPTER_END,) if memory.is_chapter_end else (),
+                trust=Trust.MODEL,
+            )
+        )
+        for number, event in enumerate(memory.events, start=1):
+            names = (*event.participants, *((event.location,) if event.location else ()))
+            made.append(
+                MemoryEntry(
+                    entry_id=f"{turn.turn_id}.event.{number}",
+                    scope=scope,
+                    chain=Chain.EVENT,
+                    kind=event.type,
+                    text=event.text,
+                    at=turn.created_at,
+                    turn_id=turn.turn_id,
+                    entities=tuple(dict.fromkeys((*map(lexicon.owner, names), *_known(event.text, lexicon)))),
+                    trust=Trust.MODEL,
+                    metadata={"participants": list(event.participants), "location": event.location or None},
+                )
+            )
+    return made
+
+
+def _known(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one for found in lexicon.find(text) for one in found.entity_ids))
+
+
+def _locale(texts: Iterable[str]) -> str:
+    """Return `zh` where texts are mostly Chinese, else `en`: a memory speaks as the talk does."""
+    text = "".join(texts)
+    return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"

@@ -1,0 +1,66 @@
+"""Which turns lack a summary, and where a narrative over many turns ends. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jacquard.config import ConsolidationConfig
+from mnemosyne.schema.memory import MACRO, MemoryEntry
+
+TURN_SUMMARY = "turn_summary"
+CHAPTER_END = "chapter_end"
+"""The tag of a turn's summary where a chapter ends."""
+
+CLOSED = frozenset({"completed", "failed"})
+QUEST_UPDATE = "quest_update"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MacroSpan:
+    """Turns that one narrative tells of, by depth, both included; `reason`: `chapter` or `length`."""
+
+    first: int
+    last: int
+    reason: str
+
+
+def macro_id(turn_id: str) -> str:
+    """Return the id of the narrative that ends with a turn."""
+    return f"macro.{turn_id}"
+
+
+def told_upto(narratives: Sequence[MemoryEntry]) -> int:
+    """Return the depth up to which narratives over many turns reach (0: there are none)."""
+    ends = [entry.metadata.get("to_turn") or entry.depth for entry in narratives if entry.kind == MACRO]
+    return max((end for end in ends if isinstance(end, int)), default=0)
+
+
+def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEntry]) -> frozenset[int]:
+    """Return where chapters end: turns that were marked so, and turns that closed a quest."""
+    marked = {entry.depth for entry in narratives if entry.kind == TURN_SUMMARY and CHAPTER_END in entry.tags}
+    closed = {entry.depth for entry in events if entry.kind == QUEST_UPDATE and CLOSED.intersection(entry.tags)}
+    return frozenset(depth for depth in marked | closed if depth is not None)
+
+
+def macro_spans(
+    summarised: Sequence[int], told: int, chapters: frozenset[int], config: ConsolidationConfig
+) -> tuple[MacroSpan, ...]:
+    """Return the narratives that are due, oldest first; `summarised` are the depths of turns with a summary, in order.
+
+    One ends where a chapter ends, if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn. Turns after
+    the last end wait for the next time. Spans follow each other; none goes past a turn that lacks its summary.
+    """
+    spans: list[MacroSpan] = []
+    start: list[int] = []
+    for depth in summarised:
+        if depth <= told:
+            continue
+        start.append(depth)
+        if depth in chapters and len(start) >= config.chapter_least_turns:
+            spans.append(MacroSpan(first=start[0], last=depth, reason="chapter"))
+            start = []
+        elif len(start) >= config.macro_turns:
+            spans.append(MacroSpan(first=start[0], last=depth, reason="length"))
+            start = []
+    return tuple(spans)
