@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import documents, erase, explain, index, packs, replay, sessions, templates, turns
+from jacquard.cli import documents, erase, explain, index, memory, packs, replay, sessions, templates, turns
 
 app = typer.Typer(
     name="jacquard",
@@ -39,6 +39,7 @@ for command in (
 app.command("import")(packs.import_)
 app.command()(index.reindex)
 app.command()(erase.erase)
+app.command()(memory.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(templates.template)
 
