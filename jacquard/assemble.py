@@ -59,8 +59,8 @@ class _Group:
 def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
     """Join a skein; `count` gives the tokens of a text."""
     groups: list[_Group] = []
-    if skein.system:
-        groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(skein.system, skein.layer_attributes)))
+    for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
+        groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
     tail = [block for block in skein.history if _is_tail(block)]
     talk = [block for block in skein.history if not _is_tail(block)]
     for role, blocks in groupby(talk, key=_message_key):

@@ -305,6 +305,28 @@ class ArmConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LayersConfig:
+    """Which layers of context a call sees (seed 003). `process`: the part that this agent plays. `enable_share_context`: whether
+    it gets the blocks that agents share; None leaves it to the process.
+    """
+
+    process: str = one_of(
+        "sequential",
+        "sequential",
+        "dynamic",
+        "hierarchical",
+        "react",
+        "mapreduce_worker",
+        "mapreduce_planner",
+        "mapreduce_reducer",
+    )
+    enable_share_context: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
     """Everything that a caller may set for a turn. `viewer` is who is going to read the reply's knowledge (B7).
 
@@ -333,6 +355,7 @@ class RuntimeConfig:
     chunks: ChunkConfig = ChunkConfig()
     locks: LockConfig = LockConfig()
     package: PackageConfig = PackageConfig()
+    layers: LayersConfig = LayersConfig()
     experiments: Mapping[str, Mapping[str, ArmConfig]] = field(default_factory=dict)
 
 

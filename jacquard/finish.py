@@ -10,6 +10,7 @@ from typing import Any
 from filament import unescape
 from jacquard.assemble import HISTORY_SLOT, prefix
 from jacquard.config import RuntimeConfig
+from jacquard.layers import share
 from jacquard.package import build_package, context_blocks_of, evidence_of
 from jacquard.plan import PlanContext, plan_to_json
 from jacquard.policies import rules_of, tier_tokens_of
@@ -60,9 +61,11 @@ class Ingredients:
 
 def lay_out_turn(parts: Ingredients) -> LaidOut:
     """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
+    blocks = [*parts.skeleton.blocks, *parts.flesh]
+    seen, history, left_out = share(blocks, parts.skeleton.history, parts.config.layers)
     return lay_out(
-        [*parts.skeleton.blocks, *parts.flesh],
-        parts.skeleton.history,
+        seen,
+        history,
         parts.skeleton.user_input,
         layout=parts.layout,
         pruner=parts.pruner,
@@ -71,6 +74,7 @@ def lay_out_turn(parts: Ingredients) -> LaidOut:
         tier_tokens=tier_tokens_of(parts.config),
         rules=rules_of(parts.config, parts.at),
         layer_attributes=layer_attributes(parts.stream_b),
+        left_out=left_out,
     )
 
 

@@ -33,8 +33,13 @@ def load_layout(layout_id: str, roots: Sequence[Path]) -> SkeinTemplate:
     slots = document.get("slots") if isinstance(document, dict) else None
     if not isinstance(slots, list):
         raise LayoutError(f"{path.name}: slots: must be a list of {{slot, position, order, priority, depth}}.")
+    separate = document.get("separate", False)
+    if not isinstance(separate, bool):
+        raise LayoutError(f"{path.name}: separate: must be true or false.")
     return SkeinTemplate(
-        layout_id=layout_id, rules=tuple(_rule(path.name, place, slot) for place, slot in enumerate(slots))
+        layout_id=layout_id,
+        rules=tuple(_rule(path.name, place, slot) for place, slot in enumerate(slots)),
+        separate=separate,
     )
 
 

@@ -32,7 +32,10 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaidOut:
-    """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision."""
+    """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision.
+
+    `left_out` are decisions on blocks that were not even woven.
+    """
 
     woven: Woven
     pruned: PruneResult
@@ -41,6 +44,7 @@ class LaidOut:
     pruner: Pruner
     count: Callable[[str], int]
     limit_tokens: int
+    left_out: tuple[BlockDecision, ...] = ()
 
     @property
     def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
@@ -61,6 +65,7 @@ def lay_out(
     tier_tokens: Mapping[Priority, int] | None = None,
     rules: PruneRules = NO_RULES,
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
+    left_out: tuple[BlockDecision, ...] = (),
 ) -> LaidOut:
     """Weave all blocks and decide what fits into `limit_tokens`, the frame between blocks included.
 
@@ -80,6 +85,7 @@ def lay_out(
         pruner=pruner,
         count=count,
         limit_tokens=limit_tokens,
+        left_out=left_out,
     )
 
 
@@ -144,7 +150,7 @@ def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock
     assembled = assemble(skein, laid.count)
     return Prompt(
         assembled=assembled,
-        decisions=_with_real_tokens((*decisions, *laid.woven.dropped), assembled),
+        decisions=_with_real_tokens((*decisions, *laid.woven.dropped, *laid.left_out), assembled),
         stages=(*laid.woven.stages, skein),
     )
 

@@ -105,10 +105,13 @@ class SlotRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeinTemplate:
-    """W3: a layout as data. Slots that it does not name go to SYSTEM after all named ones."""
+    """W3: a layout as data. Slots that it does not name go to SYSTEM after all named ones; a rule for `slot.section` goes before
+    one for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003).
+    """
 
     layout_id: str
     rules: tuple[SlotRule, ...]
+    separate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +120,7 @@ class Skein:
 
     `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
     stands right before the user input. Before the ANCHORED stage, blocks that have no place yet wait in `pending`.
-    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say).
+    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` is the layout's.
     """
 
     stage: Stage
@@ -127,6 +130,7 @@ class Skein:
     user_input: PromptBlock | None = None
     pending: tuple[PromptBlock, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    separate: bool = False
 
     def blocks(self) -> tuple[PromptBlock, ...]:
         """Return every placed block in reading order, the user input last."""

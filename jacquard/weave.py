@@ -38,6 +38,7 @@ def weave(
         system=tuple(sorted((b for b in placed if b.placement.position is Position.SYSTEM), key=_system_key)),
         pending=tuple(b for b in placed if b.placement.position is not Position.SYSTEM),
         layer_attributes=layer_attributes or {},
+        separate=layout.separate,
     )
     anchored = replace(skeleton, stage=Stage.ANCHORED, history=tuple(history), user_input=user_input)
     stitched = _stitch(anchored)
@@ -66,8 +67,9 @@ def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
 
 
 def _placement(block: PromptBlock, layout: SkeinTemplate) -> Placement:
-    for rule in layout.rules:
-        if rule.slot == block.slot:
+    for name in (f"{block.slot}.{block.section}", block.slot):
+        rule = next((rule for rule in layout.rules if rule.slot == name), None)
+        if rule is not None:
             return Placement(position=rule.position, priority=rule.priority, depth=rule.depth, order=rule.order)
     return replace(block.placement, order=block.placement.order or _LAST_SLOT)
 

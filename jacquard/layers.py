@@ -1,0 +1,307 @@
+"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in their one order. Pure.
+
+One mechanism, not two: the Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the
+two streams give a turn are the same layers (`layers_of`). The Composer sees no state, keeps none and holds no words of its
+own; the query enters there once and nowhere else. Only compression persists: it is the session's rolling summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from filament import dump_yaml, escape_text
+from jacquard.assemble import HISTORY_SLOT, PromptMessage, assemble
+from jacquard.config import LayersConfig
+from jacquard.errors import ConfigError
+from jacquard.report import Action, BlockDecision
+from jacquard.skein import Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.weave import weave
+from mnemosyne.schema.document import Session, SessionDocument
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.session import Role
+
+SUFFIX = "__context"
+SYSTEM_PROMPT = "system_prompt"
+
+
+class Layer(StrEnum):
+    """The five shared layers, in the order in which they stand; the agent's own prompt, the talk and the query frame them."""
+
+    FRAMEWORK = "framework__context"
+    EXPERIENCE = "experience__context"
+    KNOWLEDGE = "knowledge__context"
+    TODO = "todo__context"
+    COMPRESSION = "compression__context"
+
+
+ORDER: Mapping[str, int] = MappingProxyType(
+    {SYSTEM_PROMPT: 10, **{layer.value: 20 + 10 * place for place, layer in enumerate(Layer)}}
+)
+"""The order of each layer's system message, as in `templates/layouts/layers.yaml`."""
+
+_LAYOUT = SkeinTemplate(
+    layout_id="layers",
+    rules=tuple(SlotRule(slot=name, position=Position.SYSTEM, order=order) for name, order in ORDER.items()),
+    separate=True,
+)
+_SLOTS = {
+    "instruction": SYSTEM_PROMPT,
+    "persona": SYSTEM_PROMPT,
+    "axiom": Layer.FRAMEWORK.value,
+    "directive": Layer.FRAMEWORK.value,
+    "flesh.knowledge_base": Layer.KNOWLEDGE.value,
+    "flesh": Layer.EXPERIENCE.value,
+    "status": Layer.TODO.value,
+    "active_quests": Layer.TODO.value,
+    "guidance": Layer.TODO.value,
+    "summary": Layer.COMPRESSION.value,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Process:
+    """What the part that an agent plays may see (seed 003, process rules).
+
+    `layers` are the shared layers at most, `checkpoint` whether the talk is shown, `share` the default of the one switch.
+    """
+
+    layers: frozenset[Layer] = frozenset(Layer)
+    checkpoint: bool = True
+    share: bool = True
+
+
+_ALONE = frozenset({Layer.FRAMEWORK, Layer.KNOWLEDGE})
+PROCESSES: Mapping[str, Process] = MappingProxyType(
+    {
+        **dict.fromkeys(("sequential", "dynamic", "hierarchical", "react"), Process()),
+        "mapreduce_worker": Process(layers=_ALONE, checkpoint=False, share=False),
+        **dict.fromkeys(
+            ("mapreduce_planner", "mapreduce_reducer"),
+            Process(layers=_ALONE | {Layer.EXPERIENCE}, checkpoint=False),
+        ),
+    }
+)
+"""The presets by name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collected:
+    """What the Composer takes, all of it final text. `contexts` have only names that end in `__context`.
+
+    `query` is None where the input stands in `checkpoint_messages` already, as their last.
+    """
+
+    contexts: Mapping[str, str]
+    checkpoint_messages: tuple[PromptMessage, ...] = ()
+    query: str | None = None
+
+
+def process_of(name: str) -> Process:
+    """Return a preset; ConfigError names those that there are."""
+    if name not in PROCESSES:
+        raise ConfigError(f"layers.process: there is no process {name!r}; there are: {', '.join(PROCESSES)}.")
+    return PROCESSES[name]
+
+
+def allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
+    """Return the shared layers that a call may see, and whether it sees the talk.
+
+    The one switch is `enable_share_context`; off, the framework's rules and called-for knowledge are all that is left.
+    """
+    process = process_of(config.process)
+    share = process.share if config.enable_share_context is None else config.enable_share_context
+    return (process.layers if share else process.layers & _ALONE), process.checkpoint
+
+
+class ContextComposer:
+    """Renders layers into messages. It is given everything, reads nothing and keeps nothing."""
+
+    def compose(
+        self,
+        *,
+        system_prompt: str,
+        contexts: Mapping[str, str],
+        checkpoint_messages: Sequence[PromptMessage] = (),
+        query: str | None = None,
+    ) -> tuple[PromptMessage, ...]:
+        """Return the messages in the one order; empty layers leave none.
+
+        The query enters here, once, or is the last of `checkpoint_messages` already, with `query` None. ConfigError for a
+        layer that there is none of, and for a query that would stand twice or nowhere.
+        """
+        for name in contexts:
+            if name not in ORDER or not name.endswith(SUFFIX):
+                raise ConfigError(f"There is no layer {name!r}; there are: {', '.join(Layer)}.")
+        talk = _talk(checkpoint_messages)
+        spoken = _input(talk, query)
+        texts = {SYSTEM_PROMPT: system_prompt, **contexts}
+        blocks = [_block(name, text) for name, text in texts.items() if text.strip()]
+        woven = weave(blocks, talk[:-1] if query is None else talk, spoken, _LAYOUT)
+        return assemble(woven.skein, _free).messages
+
+
+ALL_LAYERS = LayersConfig()
+LayerService = Callable[[SessionDocument, str], Awaitable[str]]
+"""Gives the final text of one layer for a session and a query; an empty text leaves the layer out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContextCollector:
+    """Gathers the layers of a session: todo and compression from its document, the others from the services of the host.
+
+    It renders no prompt and writes nothing. `framework` is the text of that layer; a service overrides what would be there.
+    """
+
+    framework: str = ""
+    services: Mapping[str, LayerService] = field(default_factory=dict)
+    config: LayersConfig = ALL_LAYERS
+
+    async def collect(self, document: SessionDocument, query: str) -> Collected:
+        """Return the layers that the process may see, with the talk behind the summary. ConfigError for an unknown layer."""
+        unknown = [name for name in self.services if name not in set(Layer)]
+        if unknown:
+            raise ConfigError(f"There is no layer {unknown[0]!r}; there are: {', '.join(Layer)}.")
+        layers, checkpoint = allowed_layers(self.config)
+        session = document.session
+        contexts: dict[str, str] = {}
+        for layer in Layer:
+            if layer not in layers:
+                continue
+            service = self.services.get(layer.value)
+            text = self._own(layer, session) if service is None else await service(document, query)
+            if text.strip():
+                contexts[layer.value] = text
+        return Collected(
+            contexts=contexts,
+            checkpoint_messages=checkpoint_messages(session) if checkpoint else (),
+            query=escape_text(query),
+        )
+
+    def _own(self, layer: Layer, session: Session) -> str:
+        if layer is Layer.FRAMEWORK:
+            return self.framework
+        if layer is Layer.TODO:
+            return todo_context(session)
+        return compression_context(session) if layer is Layer.COMPRESSION else ""
+
+
+def todo_context(session: Session) -> str:
+    """Return the to-do list of a session as a block, or an empty text."""
+    tasks = session.task_state.todo_list.tasks
+    if not tasks:
+        return ""
+    rows = []
+    for task in tasks:
+        row: dict[str, object] = {"id": task.task_id, "name": task.name, "status": task.status.value}
+        if task.depends_on:
+            row["depends_on"] = list(task.depends_on)
+        if task.error:
+            row["error"] = task.error
+        rows.append(row)
+    return f"<todo>\n{escape_text(dump_yaml(rows)).strip()}\n</todo>"
+
+
+def compression_context(session: Session) -> str:
+    """Return the rolling summary of a session as a block, or an empty text."""
+    told = session.summary.content.strip() if session.summary is not None else ""
+    return f"<summary>\n{escape_text(told)}\n</summary>" if told else ""
+
+
+def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
+    """Return the talk of a session, oldest first: what the summary covers and the prompts of agents are left out."""
+    covered = session.summary.message_index_range if session.summary is not None else None
+    first = covered.to_index if covered is not None and session.summary and session.summary.content.strip() else 0
+    return tuple(
+        PromptMessage(role=message.role.value, content=escape_text(message.content))
+        for message in session.messages[first:]
+        if message.role is not Role.SYSTEM
+    )
+
+
+def layer_of(block: PromptBlock) -> str:
+    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for talk and input.
+
+    A block of a slot that the house does not know is knowledge.
+    """
+    if block.slot in (HISTORY_SLOT, "user_input"):
+        return ""
+    return _SLOTS.get(f"{block.slot}.{block.section}") or _SLOTS.get(block.slot) or Layer.KNOWLEDGE.value
+
+
+def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...]]:
+    """Return the blocks of both streams by layer, in the order of the layers."""
+    found: dict[str, list[PromptBlock]] = {name: [] for name in ORDER}
+    for block in blocks:
+        if name := layer_of(block):
+            found[name].append(block)
+    return {name: tuple(members) for name, members in found.items() if members}
+
+
+def share(
+    blocks: Sequence[PromptBlock], history: Sequence[PromptBlock], config: LayersConfig
+) -> tuple[tuple[PromptBlock, ...], tuple[PromptBlock, ...], tuple[BlockDecision, ...]]:
+    """Return the blocks and the talk that a call may see, and a decision on each that it may not."""
+    layers, checkpoint = allowed_layers(config)
+    names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
+    seen = tuple(block for block in blocks if layer_of(block) in names)
+    gone = [block for block in blocks if layer_of(block) not in names] + ([] if checkpoint else list(history))
+    reason = f"Process {config.process} does not share this layer with the call."
+    decisions = tuple(
+        BlockDecision(
+            block_id=block.block_id,
+            action=Action.DROPPED,
+            code="not_shared",
+            reason=reason,
+            tokens=block.tokens,
+            source=block.source,
+            title=block.title,
+            trust=block.trust,
+        )
+        for block in gone
+    )
+    return seen, tuple(history) if checkpoint else (), decisions
+
+
+def _talk(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
+    system = [place for place, message in enumerate(messages) if message.role == Role.SYSTEM]
+    if system:
+        raise ConfigError(f"checkpoint_messages[{system[0]}] is a system message; the talk holds none, layers do.")
+    return [
+        replace(
+            _block(f"checkpoint-{place}", message.content),
+            slot=HISTORY_SLOT,
+            role=Role(message.role),
+            placement=Placement(position=Position.IN_HISTORY, depth=len(messages) - 1 - place),
+        )
+        for place, message in enumerate(messages)
+    ]
+
+
+def _input(talk: Sequence[PromptBlock], query: str | None) -> PromptBlock:
+    last = talk[-1] if talk and talk[-1].role is Role.USER else None
+    if query is None:
+        if last is None:
+            raise ConfigError("There is no query: give one, or let checkpoint_messages end with the user's words.")
+        return last
+    if last is not None and last.content == query:
+        raise ConfigError("The query is the last of checkpoint_messages already; give it in one place only.")
+    return replace(_block("user_input", query), slot="user_input", role=Role.USER)
+
+
+def _block(name: str, text: str) -> PromptBlock:
+    return PromptBlock(
+        block_id=name,
+        block_type=BlockType.INSTRUCTION,
+        slot=name,
+        source="layers",
+        content=text,
+        priority=Priority.MUST,
+    )
+
+
+def _free(text: str) -> int:
+    """The Composer counts nothing: budgets are the pruner's."""
+    return 0
