@@ -15,6 +15,7 @@ from rich.text import Text
 
 from evals.bench import deadline as deadline_bench
 from evals.bench import prefix as prefix_bench
+from evals.bench import stores as stores_bench
 from evals.bench import turn_length as turn_length_bench
 from evals.errors import EvalError
 from evals.progress import Told, bars
@@ -48,6 +49,7 @@ def bench(
             ("turn_length", turn_length_bench),
             ("deadline", deadline_bench),
             ("prefix", prefix_bench),
+            ("stores", stores_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -55,6 +57,7 @@ def bench(
     if context.invoked_subcommand is None:
         turn_length()
         deadline()
+        stores()
 
 
 @app.command("turn_length")
@@ -67,12 +70,7 @@ def turn_length(
     json_file: JsonOption = None,
 ) -> None:
     """Prepare and commit turns on a short and on a long session, in turn, and print the ratio."""
-    try:
-        counts = [int(size) for size in sizes.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(f"{sizes!r} is no list of whole numbers", param_hint="--sizes") from error
-    if len(counts) < 2 or min(counts) < 2:
-        raise typer.BadParameter("give two sizes or more, each of 2 messages at least", param_hint="--sizes")
+    counts = _sizes(sizes)
     _measure(partial(turn_length_bench.run, counts, turns, embedder), turn_length_bench.show, json_file)
 
 
@@ -131,6 +129,37 @@ def prefix(
             _err.print(Text(f"error: {sentence}", style="bold red"))
         if fallen:
             raise typer.Exit(1)
+
+
+@app.command("stores")
+def stores(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions to compare.")
+    ] = "1000,100000",
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="Appends and loads on each.")] = 200,
+    only: Annotated[str, typer.Option("--only", metavar="NAME,NAME", help="Which stores.")] = ",".join(
+        stores_bench.KINDS
+    ),
+    postgres: Annotated[
+        str | None, typer.Option("--postgres", metavar="URL", help="A server to measure (default: one started for it).")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Append turns to sessions and load their windows, in every store and by hand, and print the ratios."""
+    kinds = [kind for kind in stores_bench.KINDS if kind in only.split(",")]
+    if not kinds:
+        raise typer.BadParameter(f"choose from {', '.join(stores_bench.KINDS)}", param_hint="--only")
+    _measure(partial(stores_bench.run, _sizes(sizes), rounds, kinds, postgres), stores_bench.show, json_file)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        counts = [int(size) for size in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
+    if len(counts) < 2 or min(counts) < 2:
+        raise typer.BadParameter("give two sizes or more, each of 2 messages at least", param_hint="--sizes")
+    return counts
 
 
 def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:

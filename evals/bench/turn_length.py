@@ -7,9 +7,7 @@ process, and says most on a busy machine.
 
 from __future__ import annotations
 
-import resource
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -25,7 +23,7 @@ from rich.text import Text
 
 from evals.bench.talk import questions, session_of
 from evals.figures import percentiles
-from evals.machine import load, machine
+from evals.machine import load, machine, memory_mb, peak_memory_mb
 from jacquard.build import Workshop, open_workshop
 
 SEED = 7
@@ -77,7 +75,7 @@ async def measure(
 async def _side(stack: AsyncExitStack, size: int, embedder: str, folder: Path, progress: Progress) -> Side:
     workshop = await stack.enter_async_context(open_workshop(str(folder), embedder=embedder))
     start = session_of(size, seed=SEED)
-    before = _memory_mb()
+    before = memory_mb()
     began = perf_counter()
     head = await workshop.import_session(start)
     imported = perf_counter()
@@ -89,7 +87,7 @@ async def _side(stack: AsyncExitStack, size: int, embedder: str, folder: Path, p
         session_id=head.session_id,
         import_seconds=imported - began,
         index_seconds=perf_counter() - imported,
-        memory_mb=_memory_mb() - before,
+        memory_mb=memory_mb() - before,
     )
 
 
@@ -129,7 +127,7 @@ def _figures(sides: Sequence[Side], turns: int, embedder: str) -> dict[str, Any]
         "import_seconds": [side.import_seconds for side in sides],
         "index_seconds": [side.index_seconds for side in sides],
         "memory_mb": [side.memory_mb for side in sides],
-        "peak_memory_mb": _peak_mb(),
+        "peak_memory_mb": peak_memory_mb(),
         "machine": machine(),
         "load": load(),
     }
@@ -178,17 +176,3 @@ async def run(sizes: Sequence[int], turns: int, embedder: str, say: Say, progres
         return await measure(
             sorted(sizes), turns=turns, embedder=embedder, say=say, progress=progress, folder=Path(folder)
         )
-
-
-def _peak_mb() -> float:
-    unit = 1e6 if sys.platform == "darwin" else 1e3
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def _memory_mb() -> float:
-    """Return what the process holds now; where the system does not say, the most that it ever held."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * resource.getpagesize() / 1e6
-    except (OSError, ValueError, IndexError):
-        return _peak_mb()

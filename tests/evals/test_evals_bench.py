@@ -47,6 +47,7 @@ def test_the_list_names_every_benchmark():
     assert done.exit_code == 0
     assert "turn_length" in done.stdout
     assert "deadline" in done.stdout
+    assert "stores" in done.stdout
 
 
 def test_turn_length_prints_both_sides_and_their_ratio(tmp_path):
@@ -76,6 +77,26 @@ def test_deadline_counts_every_turn_by_its_road(tmp_path):
     figures = json.loads(file.read_text(encoding="utf-8"))
     assert sum(figures["paths"].values()) == 2
     assert sum(road["turns"] for road in figures["roads"]) == 2
+
+
+def test_stores_prints_every_store_beside_its_driver(tmp_path):
+    file = tmp_path / "figures.json"
+    done = bench("stores", "--sizes", "10,30", "--rounds", 3, "--json", file)
+    assert done.exit_code == 0, done.output
+    assert "by hand" in done.stdout
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    assert list(figures["stores"]) == ["memory", "file", "sqlite", "postgresql"]
+    for found in figures["stores"].values():
+        for step in found["steps"].values():
+            assert min(*step["median_ms"], *step["plain_median_ms"], step["growth"], *step["times_plain"]) > 0
+        assert len(found["memory_mb"]) == len(found["open_seconds"]) == 2
+
+
+def test_stores_can_be_chosen(tmp_path):
+    done = bench("stores", "--sizes", "10,30", "--rounds", 2, "--only", "sqlite")
+    assert done.exit_code == 0, done.output
+    assert "postgresql" not in done.stdout
+    assert bench("stores", "--only", "stone").exit_code == 2
 
 
 def test_it_is_run_as_a_module():
