@@ -25,6 +25,7 @@ from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.skein import PromptBlock
+from jacquard.shorten import SummarizingShortener
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
@@ -46,10 +47,11 @@ class EngineParts:
     """What an engine is made of; `build.open_workshop` joins the usual ones. `roots`: template roots, first wins.
 
     `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
-    is chosen from these and the shipped ones. Without a `shortener` texts are cut by sentences; without a `redactor` what is
+    is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, and without both they are cut by sentences; without a `redactor` what is
     too guarded is withheld. Without a `summarizer` a rolling summary is the gist of each turn; without a `consolidator`
     nothing is made into memory. `refiner` is planner tier 1. `events` are told what happens, `tracing` times it. `locks` make the
-    calls on a session serial among processes; without them among the tasks of this one.
+    calls on a session serial among processes; without them among the tasks of this one. A session that is
+    not there starts from `opening` with its first turn; without one it is an error.
     """
 
     store: Store
@@ -71,6 +73,7 @@ class EngineParts:
     events: EventBus | None = None
     locks: SessionLocks | None = None
     tracing: Tracing = NO_TRACING
+    opening: WorldPack | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +99,8 @@ class TurnDrafter:
     def __init__(self, parts: EngineParts, race: CurationRace) -> None:
         self._parts = parts
         self._race = race
+        told = None if parts.summarizer is None else SummarizingShortener(parts.summarizer)
+        self._shortener = parts.shortener or told
 
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
@@ -183,7 +188,11 @@ class TurnDrafter:
         if not laid.orders:
             return await to_thread.run_sync(_taped, parts, watch.timings_ms(), laid, {})
         carried = await carry_out(
-            laid.orders, count=parts.count, shortener=self._parts.shortener, redactor=self._parts.redactor
+            laid.orders,
+            count=parts.count,
+            shortener=self._shortener,
+            redactor=self._parts.redactor,
+            within_seconds=parts.config.summary.timeout_ms / 1000,
         )
         watch.lap("degrade")
         whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))

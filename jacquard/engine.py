@@ -50,7 +50,7 @@ from jacquard.turn import (
 from jacquard.turnstile import Turnstile
 from jacquard.worlds import world_of
 from mnemosyne.chains.start import session_start
-from mnemosyne.errors import ContextEngineError, TurnNotFoundError
+from mnemosyne.errors import ContextEngineError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
@@ -154,6 +154,7 @@ class ContextEngine:
             return await self._prepare(session_id, message, asked, turn_id, branch_id, teller, degradations)
 
         async with self._work("prepare_turn", session_id, teller, turn_id) as span:
+            await self._begin(session_id)
             turn = await again_on_conflict(prepare, session_id, teller)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
             return turn
@@ -249,8 +250,16 @@ class ContextEngine:
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
             degraded = (*degraded, *taken.degradations)
-        for evidence_id in taken.evidence_ids:
-            await self._teller.tell(EventType.EVIDENCE_INGESTED, session_id, evidence_ids=[evidence_id], source="tool")
+        if result is not None:
+            await self._teller.tell(
+                EventType.EVIDENCE_INGESTED,
+                session_id,
+                tool_call_id=tool_call.tool_call_id,
+                evidence_ids=list(taken.evidence_ids),
+                source="tool",
+                redacted=list(taken.redacted),
+                recalled=list(taken.recalled),
+            )
         ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
         await self._teller.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
         await self._teller.tell(
@@ -385,6 +394,15 @@ class ContextEngine:
             except ContextEngineError as error:
                 await tell_error(teller, session_id, turn_id, error)
                 raise
+
+    async def _begin(self, session_id: str) -> None:
+        """Start a session with its first turn, where the engine has a world to start from."""
+        if self._parts.opening is None:
+            return
+        try:
+            await self._parts.store.head(session_id)
+        except SessionNotFoundError:
+            await self.start_session(session_id, self._parts.opening)
 
     async def _prepare(
         self,

@@ -31,6 +31,15 @@ RECORD_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AssembledInput:
+    """A prompt as messages, as one text, and what it costs by our own count."""
+
+    parts: tuple[PromptMessage, ...]
+    text: str
+    total_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedTurn:
     """The result of prepare_turn.
 
@@ -55,6 +64,11 @@ class PreparedTurn:
     reply: str | None = None
     history_start: str | None = None
     tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def assembled_input(self) -> AssembledInput:
+        """The prompt under the names of seed 002 section 5.1.3."""
+        return AssembledInput(parts=self.messages, text=self.text, total_tokens=self.report.budget.used_tokens)
 
     @property
     def triage(self) -> Triage:

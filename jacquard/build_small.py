@@ -1,0 +1,82 @@
+"""A whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
+
+For hosts that bring their own store and model, for tests and for trying things out. `jacquard.build` opens the usual engine
+with its folder, worlds and models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from jacquard.breaker import BreakingSelector, CircuitBreaker
+from jacquard.config import RuntimeConfig
+from jacquard.draft import EngineParts
+from jacquard.engine import ContextEngine
+from jacquard.observe.bus import InMemoryEventBus
+from jacquard.planners.model import ModelPlanner
+from jacquard.planners.rules import RulePlanner
+from jacquard.protocols import LlmAdapter
+from jacquard.selectors.flash import FlashSelector
+from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.streams.automation import AutomationStream
+from jacquard.streams.curation import CurationStream
+from jacquard.templating import shipped_templates
+from jacquard.worlds import bare_world
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.protocols import Clock, Embedder, EventBus, Redactor, Store, TokenEstimator
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.tokens import CalibratedEstimator
+
+
+class _SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def create_context_engine(
+    store: Store,
+    token_estimator: TokenEstimator | None = None,
+    llm_adapter: LlmAdapter | None = None,
+    config: RuntimeConfig | None = None,
+    *,
+    world: WorldPack | None = None,
+    worlds: Mapping[str, WorldPack] | None = None,
+    embedder: Embedder | None = None,
+    event_bus: EventBus | None = None,
+    clock: Clock | None = None,
+    redactor: Redactor | None = None,
+) -> ContextEngine:
+    """Return an engine with the shipped parts; open it with `async with`. The store stays the host's to close.
+
+    `llm_adapter` selects memories and plans where the rules are not sure; without one rules do both. A session that is not
+    there yet starts from `world` (None: a bare one) with its first turn. `worlds`: the packs of sessions that are there.
+    """
+    settings = config or RuntimeConfig()
+    estimator = token_estimator or CalibratedEstimator()
+    selector = None if llm_adapter is None else BreakingSelector(FlashSelector(llm_adapter), CircuitBreaker())
+    planner = settings.planner
+    refiner = None
+    if llm_adapter is not None:
+        refiner = ModelPlanner(llm_adapter, planner.max_tokens, planner.timeout_ms / 1000)
+    opening = world or bare_world("bare")
+    shipped = shipped_templates()
+    parts = EngineParts(
+        store=store,
+        planner=RulePlanner(),
+        automation=AutomationStream(estimator, shipped),
+        curation=CurationStream(
+            HybridRetriever(store, MemoryIndex(), embedder, estimator), selector, HeuristicSelector()
+        ),
+        pruner=None,
+        estimator=estimator,
+        clock=clock or _SystemClock(),
+        roots=(shipped,),
+        worlds={opening.world_id: opening, **(worlds or {})},
+        refiner=refiner,
+        events=event_bus or InMemoryEventBus(),
+        redactor=redactor,
+        opening=opening,
+    )
+    return ContextEngine(parts, settings)
