@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import anyio
+
 from filament import escape_text, unescape
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.errors import SummarizerError
@@ -81,17 +83,39 @@ def _longest(beginnings: Sequence[str], limit_tokens: int, count: Callable[[str]
 
 
 async def carry_out(
-    orders: Sequence[Order], *, count: Callable[[str], int], shortener: Shortener | None, redactor: Redactor | None
+    orders: Sequence[Order],
+    *,
+    count: Callable[[str], int],
+    shortener: Shortener | None,
+    redactor: Redactor | None,
+    within_seconds: float | None = None,
 ) -> Carried:
-    """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them."""
+    """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them.
+
+    All at once. A shortener has `within_seconds` for all of them; what it has not told by then is cut by sentences.
+    """
     blocks: dict[str, PromptBlock] = {}
     failures: list[Degradation] = []
-    for block, decision in orders:
+
+    async def one(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
         if decision.code == MASKED:
             blocks[block.block_id] = await _masked(block, redactor, failures)
-        elif (short := await _shortened(block, decision.tokens, count, shortener, failures)) is not None:
+        elif (short := await _shortened(block, decision.tokens, count, by, failures)) is not None:
             blocks[block.block_id] = short
-    return Carried(blocks=blocks, degradations=tuple(dict.fromkeys(failures)))
+
+    with anyio.move_on_after(within_seconds) as limit:
+        async with anyio.create_task_group() as group:
+            for block, decision in orders:
+                group.start_soon(one, block, decision, shortener)
+    if limit.cancelled_caught:
+        late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
+        detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
+        failures.append(Degradation(code="shorten_late", detail=detail))
+        for block, decision in late:
+            await one(block, decision, None)
+    order = [block.block_id for block, _ in orders]
+    ordered = {name: blocks[name] for name in order if name in blocks}
+    return Carried(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
 
 
 async def _shortened(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +17,11 @@ from jacquard.degrade import WITHHELD, LeadShortener, carry_out, lead
 from jacquard.errors import BudgetExceededError, ConfigError, SummarizerError
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import EMERGENCY, build_prompt, complete, lay_out
-from jacquard.protocols import PruneRules
+from jacquard.protocols import PruneRules, SummaryRequest, SummaryText
 from jacquard.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.report import Action, BlockDecision
+from jacquard.shorten import SummarizingShortener
 from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -123,6 +125,49 @@ async def test_a_shortener_that_fails_is_replaced_by_the_first_sentences(answer)
     assert unescape(carried.blocks["m1"].content).startswith("The miller keeps")
     assert carried.blocks["m1"].tokens <= 40
     assert [each.code for each in carried.degradations] == ([] if answer is not None else ["shorten_failed"])
+
+
+class Sleeper(Babbler):
+    """Never answers."""
+
+    async def shorten(self, text: str, limit_tokens: int) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+
+async def test_a_shortener_that_hangs_holds_no_turn():
+    orders = [order(said("m1", LONG), 40), order(said("m2", LONG), 40), order(memory("m", "x"), code="masked")]
+    carried = await carry_out(orders, count=COUNT, shortener=Sleeper(None), redactor=None, within_seconds=0.05)
+    assert list(carried.blocks) == ["m1", "m2", "m"]
+    assert unescape(carried.blocks["m2"].content).startswith("The miller keeps")
+    assert [each.code for each in carried.degradations] == ["shorten_late"]
+
+
+class Counting:
+    """A summarizer that counts how often it is asked."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.asked: list[SummaryRequest] = []
+
+    async def summarize(self, request: SummaryRequest) -> SummaryText:
+        self.asked.append(request)
+        return SummaryText(content=" The key is under a stone. ")
+
+
+async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
+    summarizer = Counting()
+    shortener = SummarizingShortener(summarizer)
+    for _ in range(2):
+        block = said("m1", LONG)
+        carried = await carry_out([order(block, 40)], count=COUNT, shortener=shortener, redactor=None)
+        assert carried.blocks["m1"].content == "The key is under a stone."
+    (asked,) = summarizer.asked
+    assert asked.talk[0].lines[0][1] == LONG.strip()
+    assert asked.limit_tokens < 40
+    with pytest.raises(SummarizerError, match="no room"):
+        await shortener.shorten(LONG, 0)
 
 
 async def test_what_a_shortener_writes_is_data():
