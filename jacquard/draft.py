@@ -24,8 +24,8 @@ from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, Shorten
 from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
-from jacquard.skein import PromptBlock
 from jacquard.shorten import SummarizingShortener
+from jacquard.skein import PromptBlock
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
@@ -47,11 +47,12 @@ class EngineParts:
     """What an engine is made of; `build.open_workshop` joins the usual ones. `roots`: template roots, first wins.
 
     `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
-    is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, and without both they are cut by sentences; without a `redactor` what is
-    too guarded is withheld. Without a `summarizer` a rolling summary is the gist of each turn; without a `consolidator`
-    nothing is made into memory. `refiner` is planner tier 1. `events` are told what happens, `tracing` times it. `locks` make the
-    calls on a session serial among processes; without them among the tasks of this one. A session that is
-    not there starts from `opening` with its first turn; without one it is an error.
+    is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, without both they
+    are cut by sentences; without a `redactor` what is too guarded is withheld. Without a `summarizer` a rolling summary
+    is the gist of each turn; without a `consolidator` nothing is made into memory. `refiner` is planner tier 1. `events`
+    are told what happens, `tracing` times it. `locks` make the calls on a session serial among processes; without them
+    among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
+    an error.
     """
 
     store: Store
