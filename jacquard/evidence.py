@@ -99,9 +99,13 @@ def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TakenResult:
-    """The evidence that a call's result became (none for an echo), and codes of what had to be done without."""
+    """The evidence that a call's result became (none for an echo), rules that took something out of it, what it said
+    again of the prompt, and codes of what had to be done without.
+    """
 
     evidence_ids: tuple[str, ...] = ()
+    redacted: tuple[str, ...] = ()
+    recalled: tuple[str, ...] = ()
     degradations: tuple[str, ...] = ()
 
 
@@ -113,7 +117,8 @@ async def take_result(
     shown = shown_of(window.pending or window.previous)
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
-    return TakenResult(evidence_ids=ids, degradations=done.degradations)
+    rules = done.redaction.rules_applied if done.redaction is not None else ()
+    return TakenResult(evidence_ids=ids, redacted=rules, recalled=done.recalled, degradations=done.degradations)
 
 
 async def ingest_result(

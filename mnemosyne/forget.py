@@ -71,7 +71,8 @@ class Proof:
     """What a search after the erasure found. `texts` and `files`: how many were searched for and through.
 
     `places` are rows of the store, `found_files` files in which something still stands: both empty when all is gone.
-    `elsewhere` counts texts that others said too, in sessions that stay; files cannot be searched for those.
+    `elsewhere` counts texts that others said too, in sessions that stay; files cannot be searched for those. `mentions` are
+    rows in which a user's id still stands as a word, because others wrote it; that is told, and no fault.
     """
 
     texts: int = 0
@@ -79,6 +80,7 @@ class Proof:
     elsewhere: int = 0
     places: tuple[str, ...] = ()
     found_files: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -158,6 +160,8 @@ async def forget(place: Place, erasure: Erasure) -> Forgotten:
         for scope in scopes:
             await place.restore(scope)
     proof = await prove(place, (*plan.texts, *outcome.texts), outcome.sessions, common=outcome.texts)
+    if erasure.user_id is not None:
+        proof = replace(proof, mentions=await place.store.occurrences([erasure.user_id]))
     return Forgotten(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
 
 

@@ -42,6 +42,7 @@ def place(request, tmp_path):
             type=EvidenceType.TOOL_RESULT,
             source=EvidenceSource(kind=SourceKind.TOOL, name="harbour"),
             content="The Gannet left at dawn with nine barrels of lamp oil.",
+            metadata={"asked_by": "lin"},
             created_at=AT,
             expires_at=AT + timedelta(seconds=2),
         )
@@ -72,6 +73,7 @@ def test_a_user_is_forgotten_and_it_is_proved(place):
     assert done.exit_code == 0, done.output
     assert "nothing is left" in done.output
     assert "audit record" in done.output
+    assert "the id still stands in 1 rows that others wrote: evidence" in done.output
     assert bytes_with(folder, SECRET) == bytes_with(folder, SECRET_ZH) == bytes_with(folder, "Ottoline") == []
     assert bytes_with(folder, OTHER)
 
@@ -91,6 +93,7 @@ def test_a_session_is_forgotten(place):
         "elsewhere": 2,
         "places": [],
         "found_files": [],
+        "mentions": [],
     }
     assert bytes_with(folder, SECRET_ZH) == []
     assert bytes_with(folder, SECRET)

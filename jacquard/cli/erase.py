@@ -177,6 +177,9 @@ def _lines(done: Forgotten) -> list[str]:
         lines.append(f"  proof: {searched}; nothing is left")
     if proof.elsewhere:
         lines.append(f"  {proof.elsewhere} of the texts were said in other sessions too, and stay there")
+    if proof.mentions:
+        rows = ", ".join(proof.mentions[:_PLACES_SHOWN])
+        lines.append(f"  the id still stands in {len(proof.mentions)} rows that others wrote: {rows}")
     return lines
 
 
@@ -206,5 +209,6 @@ def _json(done: Forgotten) -> dict[str, Any]:
             "elsewhere": proof.elsewhere,
             "places": list(proof.places),
             "found_files": list(proof.found_files),
+            "mentions": list(proof.mentions),
         },
     }

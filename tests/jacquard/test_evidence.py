@@ -210,3 +210,14 @@ async def test_a_recorded_result_becomes_evidence_linked_both_ways(workshop):
     await workshop.engine.commit_assistant_message("s1", "It is on its way.")
     turn = await workshop.engine.prepare_turn("s1", "And where is it now?")
     assert f'<result id="{evidence.evidence_id}"' in turn.text
+
+
+async def test_a_sweep_forgets_what_has_expired(workshop):
+    short = await take(workshop, "The Gannet left at dawn with nine barrels of lamp oil.", ttl_seconds=0.001)
+    kept = await take(workshop, "cold", replace(CALL, tool="thermometer"))
+    (done,) = await workshop.sweep()
+    assert done.done
+    assert [each.evidence_id for each in await workshop.store.list_evidences("s1")] == [kept.evidence_id]
+    assert await workshop.store.occurrences([short.content]) == ()
+    assert [audit.reason for audit in await workshop.store.audits()] == ["expired"]
+    assert await workshop.sweep("s1") == ()
