@@ -1,0 +1,96 @@
+"""Settings from code, YAML and the environment: one place each, every fault told by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from jacquard.config import BudgetConfig, RuntimeConfig
+from jacquard.errors import ConfigError
+from jacquard.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from jacquard.turn import fingerprint_of
+
+
+def test_a_file_and_the_environment_over_it(tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text(
+        "layout: cache_first\nbudget: {max_input_tokens: 4096, reserved_reply_tokens: 512}\n", encoding="utf-8"
+    )
+    config = load_config(file, {"JACQUARD_BUDGET__MAX_INPUT_TOKENS": "2048", "HOME": "/x", "JACQUARD_VIEWER": "42"})
+    assert config.layout == "cache_first"
+    assert config.budget == BudgetConfig(max_input_tokens=2048, reserved_reply_tokens=512)
+    assert config.viewer == "42"
+    assert config.curation == RuntimeConfig().curation
+
+
+def test_values_over_a_base_keep_the_rest():
+    base = RuntimeConfig(layout="cache_first", budget=BudgetConfig(max_input_tokens=100))
+    config = config_from_mapping({"budget": {"reserved_reply_tokens": 7}}, base)
+    assert (config.layout, config.budget.max_input_tokens, config.budget.reserved_reply_tokens) == (
+        "cache_first",
+        100,
+        7,
+    )
+
+
+def test_lists_mappings_and_nested_values():
+    text = "prune: {must_keep_priorities: [must, high], ttl_seconds: {low: 3600}}\nredaction: {rules: {patterns: ['a+']}}\n"
+    config = config_from_yaml(text)
+    assert config.prune.must_keep_priorities == ("must", "high")
+    assert config.prune.ttl_seconds == {"low": 3600.0}
+    assert config.redaction.rules is not None
+    assert config.redaction.rules.patterns == ("a+",)
+
+
+def test_every_fault_is_told_at_once_with_file_line_key_and_a_hint():
+    text = "layot: x\nbudget:\n  max_input_token: 5\n  reserved_reply_tokens: -3\nplanner: {timeout_ms: '5'}\ndeadline_ms: 4\n"
+    with pytest.raises(ConfigError) as caught:
+        config_from_yaml(text, file="engine.yaml")
+    told = str(caught.value).splitlines()
+    assert "engine.yaml:1: layot: is no setting; did you mean 'layout'?" in told
+    assert "engine.yaml:3: budget.max_input_token: is no setting; did you mean 'max_input_tokens'?" in told
+    assert "engine.yaml:4: budget.reserved_reply_tokens: is -3; it must be 0 or more" in told
+    assert "engine.yaml:5: planner.timeout_ms: is '5', but must be a whole number" in told
+    assert "engine.yaml:6: deadline_ms: is no setting; did you mean 'curation.deadline_ms'?" in told
+
+
+@pytest.mark.parametrize(
+    ("variables", "fault"),
+    [
+        ({"JACQUARD_BUDGT__X": "1"}, "JACQUARD_BUDGT__X: is no setting; did you mean 'budget'?"),
+        ({"JACQUARD_BUDGET__MAX_INPUT_TOKENS": "many"}, "is 'many', but must be a whole number"),
+        ({"JACQUARD_BUDGET": "[1"}, "JACQUARD_BUDGET: cannot be read"),
+        ({"JACQUARD_CURATION__ENABLED": "1"}, "must be true or false"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_refused_by_its_name(variables, fault):
+    with pytest.raises(ConfigError) as caught:
+        config_from_environment(variables)
+    assert fault in str(caught.value)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(tmp_path / "nowhere.yaml", {})
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        config_from_yaml("- 1\n")
+    with pytest.raises(ConfigError, match=":2: "):
+        config_from_yaml("a: 1\n\tb: 2\n", file="x")
+
+
+def test_code_is_held_to_the_same_bounds():
+    with pytest.raises(ConfigError, match=r"BudgetConfig.max_input_tokens: is 0; it must be 1 or more"):
+        BudgetConfig(max_input_tokens=0)
+
+
+def test_what_only_watches_a_turn_does_not_change_it():
+    plain = fingerprint_of("hi", RuntimeConfig(), "d")
+    watched = config_from_mapping(
+        {
+            "observability": {"metrics": True},
+            "tags": {"arm": "b"},
+            "locks": {"wait_seconds": 1.0},
+            "selector": {"api_key": "k"},
+        }
+    )
+    assert fingerprint_of("hi", watched, "d") == plain
+    assert fingerprint_of("hi", config_from_mapping({"viewer": "gm"}), "d") != plain
