@@ -32,7 +32,7 @@ from jacquard.config import (
 )
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.errors import ConfigError
+from jacquard.errors import ConfigError, JacquardError
 from jacquard.planners.actions import match_action
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, Selector, Summarizer
@@ -142,7 +142,8 @@ class Workshop:
 
     async def forget(self, erasure: Erasure) -> Forgotten:
         """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
-        await self.engine.settle(SETTLE_SECONDS)
+        if not await self.engine.settle(SETTLE_SECONDS):
+            raise JacquardError("Work of this engine still goes on and might write again; nothing was erased. Ask again.")
         return await forget(self.intake.place(self.store, self.index, self.retriever), erasure)
 
     async def sweep(self, session_id: str | None = None) -> tuple[Forgotten, ...]:
@@ -290,14 +291,21 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
 
 
 def open_embedder(name: str) -> Embedder | None:
-    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none."""
+    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
+
+    A remote model may be told where it is served: `openai/NAME@http://127.0.0.1:8080/v1`.
+    """
     if name == "none":
         return None
     if name == "auto":
         carried = [package for package in CARRIED_MODELS if find_spec(package) and find_spec("sentence_transformers")]
         return open_embedder(carried[0]) if carried else None
     if "/" in name and not Path(name).exists():
-        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(name)
+        if find_spec("litellm") is None:
+            raise ConfigError(f"The embedding model {name!r} needs litellm: pip install 'jacquard-context[models]'.")
+        model, _, address = name.partition("@http")
+        api_base = f"http{address}" if address else None
+        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(model, api_base=api_base)
         return remote
     module = import_module("mnemosyne.index.embed_local")
     module.model_folder(name)

@@ -54,7 +54,8 @@ EmbedderOption = Annotated[
         "--embedder",
         metavar="NAME",
         help="`auto` (a model that is installed, else words alone), `none`, a Python package that carries a model, a model "
-        "folder, or a remote model as litellm names it (`openai/…`).",
+        "folder, or a remote model as litellm names it (`openai/…`), with its address where it needs one: "
+        "`openai/NAME@http://127.0.0.1:8080/v1`.",
     ),
 ]
 

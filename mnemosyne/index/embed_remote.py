@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import anyio
 import numpy as np
+from anyio import to_thread
 
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
@@ -24,10 +26,11 @@ _NO_KEY = "none"
 
 
 class RemoteEmbedder:
-    """An `Embedder` over `litellm.aembedding`.
+    """An `Embedder` over `litellm.embedding`.
 
     `name` is the model as litellm spells it (`openai/text-embedding-3-small`). `timeout_seconds` bounds every call;
-    nothing is tried twice.
+    nothing is tried twice. Calls run on worker threads: litellm spends a second on its first call and some milliseconds on
+    every other, which the event loop must not wait for. A call that nobody waits for any more runs out by itself.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class RemoteEmbedder:
         self._api_base = api_base
         self._api_key = api_key or (_NO_KEY if api_base else None)
         self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
+        self._workers = anyio.CapacityLimiter(4)
 
     async def warm(self) -> None:
         """Do nothing: the model is elsewhere, and a call would cost."""
@@ -55,7 +59,8 @@ class RemoteEmbedder:
         """Return unit vectors of shape (len(texts), dimensions); any failure is EmbedderUnavailableError."""
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch_size):
-            rows.extend(await self._call(list(texts[start : start + self._batch_size])))
+            part = list(texts[start : start + self._batch_size])
+            rows.extend(await to_thread.run_sync(self._call, part, limiter=self._workers, abandon_on_cancel=True))
         if not rows:
             return np.zeros((0, 0), dtype=np.float32)
         vectors = np.asarray(rows, dtype=np.float32)
@@ -66,9 +71,9 @@ class RemoteEmbedder:
             )
         return np.asarray(vectors / lengths, dtype=np.float32)
 
-    async def _call(self, texts: list[str]) -> list[list[float]]:
+    def _call(self, texts: list[str]) -> list[list[float]]:
         try:
-            answer: Any = await litellm.aembedding(
+            answer: Any = litellm.embedding(
                 model=self.name,
                 input=texts,
                 api_base=self._api_base,

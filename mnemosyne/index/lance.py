@@ -32,7 +32,9 @@ from mnemosyne.schema.record import SequencedEntry
 
 _WORDS = "tokens"
 _VECTOR = "vector"
-_HNSW_ROWS = 100_000
+_GRAPH_ROWS = 100_000
+_PARTITION_ROWS = 1_000_000
+_TRIES = 5
 _CHAINS = {chain.value: chain for chain in Chain}
 _SCHEMA = pa.schema(
     [
@@ -62,7 +64,7 @@ class LanceIndex:
         self._writes: defaultdict[str, int] = defaultdict(int)
         self._searched: set[str] = set()
         self._watermarks: dict[tuple[str, Chain], int] = {}
-        self._writing = anyio.Lock()
+        self._writing, self._indexing, self._tidying = anyio.Lock(), anyio.Lock(), anyio.Lock()
 
     async def add(
         self,
@@ -79,10 +81,13 @@ class LanceIndex:
     async def write(self, scope: str, batch: RowBatch) -> None:
         """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
         async with self._writing:
-            try:
-                await self._write(scope, batch)
-            except Exception as error:
-                raise self._unavailable(scope, error) from error
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    await self._write(scope, batch)
+                    break
+                except Exception as error:
+                    if not tries_left or not _met_another(error):
+                        raise self._unavailable(scope, error) from error
         for chain, sequence in batch.watermarks.items():
             self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
 
@@ -184,17 +189,32 @@ class LanceIndex:
             for chain in Chain:
                 self._watermarks.pop((scope, chain), None)
 
+    async def prepare(self, scope: str) -> None:
+        """Make the indexes that searching a scope of this size needs, so that no search has to; takes long."""
+        try:
+            table = await self._open(scope)
+            if table is not None and await table.count_rows():
+                await self._index_words(scope, table)
+                await self._index_vectors(table)
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+
     async def settle(self) -> None:
-        """Compact tables that have had many writes, and bring the indexes of searched ones up to date."""
-        async with self._writing:
+        """Compact tables that have had many writes, and bring the indexes of searched ones up to date.
+
+        Writes and searches go on meanwhile. Where a write and the tidying meet, the tidying is left for another time.
+        """
+        async with self._tidying:
             for scope, writes in list(self._writes.items()):
                 if writes < self._tidy_writes:
                     continue
                 try:
                     await self._tidy(scope)
                 except Exception as error:
+                    if _met_another(error):
+                        continue
                     raise self._unavailable(scope, error) from error
-                self._writes[scope] = 0
+                self._writes[scope] -= writes
 
     async def close(self) -> None:
         """Release all handles."""
@@ -260,37 +280,59 @@ class LanceIndex:
     async def _index_words(self, scope: str, table: Any) -> None:
         if scope in self._searched:
             return
-        if not any(_WORDS in index.columns for index in await table.list_indices()):
-            words = FTS(
-                base_tokenizer="whitespace",
-                lower_case=False,
-                stem=False,
-                remove_stop_words=False,
-                ascii_folding=False,
-                with_position=False,
-                max_token_length=None,
-            )
-            await table.create_index(_WORDS, config=words)
-            await table.create_index("entry_id", config=BTree())
-            await table.create_index("chain", config=Bitmap())
-            await table.create_index("branch_id", config=Bitmap())
-        self._searched.add(scope)
+        async with self._indexing:
+            # Several chains of a scope are searched at once; the first of them makes the index for all.
+            if scope in self._searched:
+                return
+            if not any(_WORDS in index.columns for index in await table.list_indices()):
+                words = FTS(
+                    base_tokenizer="whitespace",
+                    lower_case=False,
+                    stem=False,
+                    remove_stop_words=False,
+                    ascii_folding=False,
+                    with_position=False,
+                    max_token_length=None,
+                )
+                await table.create_index("entry_id", config=BTree())
+                await table.create_index("chain", config=Bitmap())
+                await table.create_index("branch_id", config=Bitmap())
+                await table.create_index(_WORDS, config=words)
+            self._searched.add(scope)
+
+    async def _index_vectors(self, table: Any) -> None:
+        if await _width(table) is None:
+            return
+        partitions = graph_partitions(int(await table.count_rows(f"{_VECTOR} IS NOT NULL")))
+        if partitions and not any(_VECTOR in index.columns for index in await table.list_indices()):
+            async with self._indexing:
+                await table.create_index(_VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
 
     async def _tidy(self, scope: str) -> None:
         table = await self._open(scope)
         if table is None:
             return
-        indices = await table.list_indices()
-        if scope in self._searched and await _width(table) is not None:
-            rows = int(await table.count_rows(f"{_VECTOR} IS NOT NULL"))
-            if rows >= _HNSW_ROWS and not any(_VECTOR in index.columns for index in indices):
-                graph = HnswSq(distance_type="cosine", num_partitions=max(1, rows // 1_000_000))
-                await table.create_index(_VECTOR, config=graph)
+        if scope in self._searched:
+            await self._index_vectors(table)
         await table.optimize(cleanup_older_than=timedelta(hours=1))
 
     def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
         self._tables.pop(scope, None)
         return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+
+
+def graph_partitions(vectors: int) -> int:
+    """Return into how many parts the graph of so many vectors is cut; 0 where a scan is as good (docs/decisions/0007).
+
+    Below 100,000 vectors there is no graph: a scan is exact and the scope is searched in memory anyway. Above that
+    IVF_HNSW_SQ, one part a million rows, because filters halve the recall of finer lists.
+    """
+    return max(1, vectors // _PARTITION_ROWS) if vectors >= _GRAPH_ROWS else 0
+
+
+def _met_another(error: Exception) -> bool:
+    """Say whether a write failed only because another one came between; tried again, it will do."""
+    return any(word in str(error).lower() for word in ("commit conflict", "concurrent", "conflicting"))
 
 
 def _any_of(by_weight: Mapping[float, Sequence[str]]) -> Any:

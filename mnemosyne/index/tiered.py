@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -34,6 +35,10 @@ class DurableIndex(Index, Protocol):
 
     async def load(self, scope: str) -> StoredScope | None:
         """Read a whole scope back in the order of writing; None when nothing is stored."""
+        ...
+
+    async def prepare(self, scope: str) -> None:
+        """Make the indexes that searching a big scope needs; takes long and never holds up a search or a write."""
         ...
 
     async def write(self, scope: str, batch: RowBatch) -> None:
@@ -136,14 +141,19 @@ class TieredIndex:
 
     async def settle(self) -> None:
         """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory."""
+        grown: list[str] = []
         for scope in list(self._held):
             await self._write_held(scope)
         if self._durable is not None:
             durable = self._durable
+            grown = [scope for scope in self._memory.scopes() if self._has_grown(scope)]
+            for scope in (*grown, *self._direct):
+                # While its indexes are made a grown scope is still searched in memory.
+                await self._guarded(scope, partial(durable.prepare, scope), None)
             await self._guarded("", durable.settle, None)
         async with self._opening:
             for scope in self._memory.scopes():
-                if self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows:
+                if self._has_grown(scope) and scope in grown:
                     self._direct.add(scope)
                     self._memory.forget(scope)
             for scope in self._memory.scopes()[: -self._open_scopes]:
@@ -156,6 +166,9 @@ class TieredIndex:
             await self._write_held(scope)
         if self._durable is not None:
             await self._durable.close()
+
+    def _has_grown(self, scope: str) -> bool:
+        return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
     def _is_safe(self, scope: str) -> bool:
         """Say whether the folder holds all that memory does of a scope."""

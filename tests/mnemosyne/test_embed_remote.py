@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import anyio
 import numpy as np
 import pytest
 from servers.openai_server import OpenAiServer, closed_port
 
+from jacquard.build import open_embedder
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.embed_remote import RemoteEmbedder
 
@@ -26,3 +28,29 @@ async def test_a_server_that_is_not_there_is_named():
     embedder = RemoteEmbedder("openai/embed", api_base=f"http://127.0.0.1:{closed_port()}/v1", timeout_seconds=20)
     with pytest.raises(EmbedderUnavailableError, match="openai/embed"):
         await embedder.embed(["x"], "query")
+
+
+async def test_the_event_loop_does_not_wait_for_the_first_call():
+    beats: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            beats.append(anyio.current_time())
+            await anyio.sleep(0.01)
+
+    with OpenAiServer() as server:
+        embedder = RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+        async with anyio.create_task_group() as group:
+            group.start_soon(beat)
+            await embedder.embed(["the first text"], "query")
+            group.cancel_scope.cancel()
+    assert len(beats) > 2
+
+
+async def test_an_address_may_stand_behind_the_name_of_a_remote_model():
+    with OpenAiServer() as server:
+        embedder = open_embedder(f"openai/embed@{server.api_base}")
+        assert embedder is not None
+        assert embedder.name == "openai/embed"
+        rows = await embedder.embed(["神庙钥匙"], "query")
+    assert rows.shape[0] == 1

@@ -284,6 +284,14 @@ async def test_one_arm_alone_ranks_by_it_alone(model: LocalEmbedder) -> None:
         retriever(MemoryIndex(), model, arms=frozenset({"guess"}))
 
 
+async def test_vectors_alone_give_what_they_have_of_a_language_they_do_not_know_and_say_so() -> None:
+    vectors = retriever(MemoryIndex(), LetterEmbedder(), arms=frozenset({"vector"}))
+    await vectors.sync(WORLD)
+    recall = await vectors.recall(question("那把钥匙是不是开启神庙的?"))
+    assert {"钥匙", "渡口"} <= {each.entry_id for each in recall.candidates}
+    assert recall.degradations == ("vectors_unfit",)
+
+
 class Absent(LetterEmbedder):
     """A model that cannot be had."""
 
