@@ -15,6 +15,7 @@ from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.testing.ingestor import IngestorContract
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -49,6 +50,11 @@ class Desk:
         return await ingestor.ingest(
             "s1", content, source, kind, links=links, metadata=metadata, options=IngestOptions(**options)
         )
+
+
+class TestContract(IngestorContract):
+    def make_ingestor(self, store, redactor, clock):
+        return RedactingIngestor(store, redactor, clock)
 
 
 @pytest.fixture

@@ -1,0 +1,154 @@
+"""The contract suite of `mnemosyne.protocols.EvidenceIngestor`: subclass it, say how to make an ingestor, and run pytest.
+
+    from mnemosyne.testing.ingestor import IngestorContract
+
+    class TestMyIngestor(IngestorContract):
+        def make_ingestor(self, store: Store, redactor: Redactor, clock: Clock) -> EvidenceIngestor:
+            return MyIngestor(store, redactor, clock)
+
+`test_rule_<n>_...` belongs to rule n of the protocol. The store is one in memory, fresh for each test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from mnemosyne.errors import RedactionError, SessionNotFoundError
+from mnemosyne.protocols import Clock, EvidenceIngestor, Redactor, Store
+from mnemosyne.redact import RegexRedactor
+from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.ingest import Ingested, IngestOptions, Shown
+from mnemosyne.schema.record import SessionStart
+from mnemosyne.schema.redaction import RedactionRules, RedactResult
+from mnemosyne.stores.memory import MemoryStore
+
+SESSION = "s1"
+SECRETS = ("13800138000", "li@example.cn", "11010519491231002X")
+TOLD = "The amber bell under the chapel rings by itself when a dragon crosses the northern pass."
+TOLD_ZH = "礼拜堂下的琥珀钟在巨龙越过北方山口时会自己响起，守钟人老周从不告诉外人。"
+_TOOL = EvidenceSource(kind=SourceKind.TOOL, name="lookup")
+_PAGE = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.example/a")
+
+
+@dataclass(kw_only=True, slots=True)
+class HandClock:
+    """A clock that is turned by hand."""
+
+    at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """Return the time that it shows."""
+        return self.at
+
+
+class BrokenRedactor:
+    """A redactor whose service is down."""
+
+    async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
+        """Fail."""
+        raise RedactionError("the service is down")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Desk:
+    store: Store
+    ingestor: EvidenceIngestor
+    clock: HandClock
+
+    async def take(self, text: str, source: EvidenceSource = _TOOL, options: IngestOptions | None = None) -> Ingested:
+        kind = EvidenceType.RAG_DOC if source.kind is SourceKind.RAG else EvidenceType.TOOL_RESULT
+        return await self.ingestor.ingest(SESSION, text, source, kind, options=options)
+
+
+class IngestorContract:
+    """What every EvidenceIngestor must do; see the module's docstring for how to use it."""
+
+    pytestmark = pytest.mark.anyio
+
+    def make_ingestor(self, store: Store, redactor: Redactor, clock: Clock) -> EvidenceIngestor:
+        """Return a fresh ingestor."""
+        raise NotImplementedError("say which ingestor is tested")
+
+    @asynccontextmanager
+    async def _desk(self, redactor: Redactor | None = None) -> AsyncIterator[_Desk]:
+        store, clock = MemoryStore(), HandClock()
+        await store.create_session(SessionStart(session_id=SESSION, world_id="", locale="en", state={}))
+        try:
+            made = self.make_ingestor(store, redactor or RegexRedactor(), clock)
+            yield _Desk(store=store, ingestor=made, clock=clock)
+        finally:
+            await store.close()
+
+    async def test_rule_1_what_is_found_is_never_stored(self) -> None:
+        """Nor is it in what comes back; the rules that found it are named."""
+        async with self._desk() as desk:
+            done = await desk.take("电话 13800138000，邮箱 li@example.cn，身份证 11010519491231002X")
+            assert done.evidence is not None
+            assert done.redaction is not None
+            assert not [secret for secret in SECRETS if secret in done.evidence.content]
+            assert await desk.store.occurrences(SECRETS) == ()
+
+    async def test_rule_1_a_redactor_that_fails_withholds(self) -> None:
+        """The text is stored nowhere, and the failure is told; it passes only where the call says so."""
+        async with self._desk(BrokenRedactor()) as desk:
+            done = await desk.take(f"call {SECRETS[0]}", _PAGE)
+            assert "redaction_failed" in done.degradations
+            assert done.evidence is None or done.evidence.content == ""
+            assert await desk.store.occurrences(SECRETS) == ()
+            passed = await desk.take(f"call {SECRETS[0]}", options=IngestOptions(pass_through=True))
+            assert passed.evidence is not None
+            assert passed.evidence.content == f"call {SECRETS[0]}"
+            assert "redaction_failed" in passed.degradations
+
+    async def test_rule_2_the_same_text_of_the_same_source_is_one(self) -> None:
+        """By uri and content, or by a call's arguments; another source or text is another."""
+        async with self._desk() as desk:
+            first, again = await desk.take("renewal costs 3", _PAGE), await desk.take("renewal costs 3", _PAGE)
+            assert (first.is_new, again.is_new, again.evidence_id) == (True, False, first.evidence_id)
+            other = await desk.take("renewal costs 4", _PAGE)
+            call = await desk.take("renewal costs 3", options=IngestOptions(args={"a": 1, "b": 2}))
+            same = await desk.take("renewal costs 3", options=IngestOptions(args={"b": 2, "a": 1}))
+            assert same.evidence_id == call.evidence_id
+            assert len({first.evidence_id, other.evidence_id, call.evidence_id}) == 3
+            assert len(await desk.store.list_evidences(SESSION)) == 3
+
+    async def test_rule_3_an_echo_is_no_evidence(self) -> None:
+        """English and Chinese; of a mixed text the news stay."""
+        async with self._desk() as desk:
+            for told in (TOLD, TOLD_ZH):
+                shown = IngestOptions(shown=(Shown(source_id="lore", text=told),))
+                echo = await desk.take(f"\n{told} ", options=shown)
+                assert (echo.evidence, echo.recalled) == (None, ("lore",))
+                assert await desk.store.list_evidences(SESSION) == ()
+            news = "The innkeeper adds that nobody had touched the rope, and that it was wet."
+            mixed = await desk.take(
+                f"{TOLD} {news}", options=IngestOptions(shown=(Shown(source_id="lore", text=TOLD),))
+            )
+            assert mixed.evidence is not None
+            assert news in mixed.evidence.content
+            assert TOLD not in mixed.evidence.content
+
+    async def test_rule_4_what_has_expired_is_no_duplicate(self) -> None:
+        """It is taken in again, with a new time."""
+        async with self._desk() as desk:
+            minute = IngestOptions(ttl_seconds=60)
+            first = await desk.take("sunny", options=minute)
+            desk.clock.at += timedelta(seconds=59)
+            assert not (await desk.take("sunny", options=minute)).is_new
+            desk.clock.at += timedelta(seconds=1)
+            again = await desk.take("sunny", options=minute)
+            assert again.is_new
+            assert first.evidence is not None
+            assert again.evidence is not None
+            assert again.evidence.expires_at == desk.clock.at + timedelta(seconds=60)
+
+    async def test_a_session_must_be_there(self) -> None:
+        """Text of nobody's session is refused."""
+        async with self._desk() as desk:
+            with pytest.raises(SessionNotFoundError):
+                await desk.ingestor.ingest("nobody", "a", _TOOL, EvidenceType.TOOL_RESULT)
