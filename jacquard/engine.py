@@ -369,8 +369,7 @@ class ContextEngine:
         """Begin what is to be done behind a committed turn; nobody waits for it."""
         if self._drafter is not None:
             self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), _SPARE_MESSAGES)
-            if self._keeper.is_able and self._config.consolidation.every_turns:
-                self._tasks.start_soon(self._keeper.behind, session_id, result.turn_id, self._config.consolidation)
+            self._keeper.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
 
     def _open(self) -> TurnDrafter:
         if self._drafter is None:

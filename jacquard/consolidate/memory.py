@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import anyio
+from anyio.abc import TaskGroup
 
 from jacquard.config import ConsolidationConfig
 from jacquard.consolidate.spans import (
@@ -102,14 +103,16 @@ class MemoryKeeper:
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
-    async def behind(self, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
-        """Make memory behind a committed turn, if it is time for it; one run a session at once. It never raises.
+    def begin(self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
+        """Begin to make memory behind a committed turn, if it is time for it; one run a session at once.
 
-        The newest turns wait, since a player may still answer them otherwise.
+        The newest turns wait, since a player may still have them answered otherwise.
         """
-        if session_id in self._behind:
-            return
-        ended = self._behind[session_id] = anyio.Event()
+        if self.is_able and config.every_turns and session_id not in self._behind:
+            self._behind[session_id] = anyio.Event()
+            tasks.start_soon(self._run, session_id, turn_id, config)
+
+    async def _run(self, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
         try:
             turn = await self._store.turn(session_id, turn_id)
             if turn.depth % config.every_turns == 0:
@@ -117,8 +120,7 @@ class MemoryKeeper:
         except Exception:
             _log.exception("the memory of session %s could not be made", session_id)
         finally:
-            self._behind.pop(session_id, None)
-            ended.set()
+            self._behind.pop(session_id).set()
 
     async def consolidate(
         self,

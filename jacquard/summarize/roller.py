@@ -98,12 +98,13 @@ class SummaryRoller:
         self._is_local = summarizer is None
         self._tasks, self._hold, self._teller = tasks, hold, teller
         self._jobs: dict[tuple[str, str], _Job] = {}
+        self._looking: list[anyio.Event] = []
         self._failing: set[str] = set()
 
     async def idle(self) -> None:
         """Return when no summary is under way."""
-        while self._jobs:
-            await next(iter(self._jobs.values())).ended.wait()
+        while self._looking or self._jobs:
+            await (self._looking[0] if self._looking else next(iter(self._jobs.values())).ended).wait()
 
     async def ready(
         self, window: SessionWindow, config: RuntimeConfig, limits: HistoryConfig, most_tokens: int, load: Load
@@ -137,10 +138,18 @@ class SummaryRoller:
     def ahead(self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int) -> None:
         """Begin, behind a committed turn, the summary that the next one will want. Only a model is worth it."""
         if not self._is_local and config.summary.enabled:
-            self._tasks.start_soon(self._ahead, session_id, turn_id, config, limits, spare)
+            looked = anyio.Event()
+            self._looking.append(looked)
+            self._tasks.start_soon(self._ahead, session_id, turn_id, config, limits, spare, looked)
 
     async def _ahead(
-        self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
+        self,
+        session_id: str,
+        turn_id: str,
+        config: RuntimeConfig,
+        limits: HistoryConfig,
+        spare: int,
+        looked: anyio.Event,
     ) -> None:
         try:
             branch_id = (await self._store.turn(session_id, turn_id)).branch_id
@@ -153,6 +162,9 @@ class SummaryRoller:
                 self._job(window, coverage, upto, config)
         except ContextEngineError:
             _log.exception("the next summary of session %s could not be begun", session_id)
+        finally:
+            self._looking.remove(looked)
+            looked.set()
 
     async def roll(self, session_id: str, config: RuntimeConfig, branch_id: str | None = None) -> Summary | None:
         """Sum up a branch now, all but the last `preserve_recent_messages`, whatever the triggers say; None: nothing new.
