@@ -16,7 +16,7 @@ from jacquard.engine import ContextEngine
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.planners.model import ModelPlanner
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import LlmAdapter
+from jacquard.protocols import LlmAdapter, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.automation import AutomationStream
@@ -25,7 +25,16 @@ from jacquard.templating import shipped_templates
 from jacquard.worlds import bare_world
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.protocols import Clock, Embedder, EventBus, Redactor, Store, TokenEstimator
+from mnemosyne.protocols import (
+    Clock,
+    Embedder,
+    EventBus,
+    EvidenceIngestor,
+    Index,
+    Redactor,
+    Store,
+    TokenEstimator,
+)
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.tokens import CalibratedEstimator
 
@@ -47,6 +56,9 @@ def create_context_engine(
     event_bus: EventBus | None = None,
     clock: Clock | None = None,
     redactor: Redactor | None = None,
+    ingestor: EvidenceIngestor | None = None,
+    summarizer: Summarizer | None = None,
+    index: Index | None = None,
 ) -> ContextEngine:
     """Return an engine with the shipped parts; open it with `async with`. The store stays the host's to close.
 
@@ -67,7 +79,7 @@ def create_context_engine(
         planner=RulePlanner(),
         automation=AutomationStream(estimator, shipped),
         curation=CurationStream(
-            HybridRetriever(store, MemoryIndex(), embedder, estimator), selector, HeuristicSelector()
+            HybridRetriever(store, index or MemoryIndex(), embedder, estimator), selector, HeuristicSelector()
         ),
         pruner=None,
         estimator=estimator,
@@ -77,6 +89,8 @@ def create_context_engine(
         refiner=refiner,
         events=event_bus or InMemoryEventBus(),
         redactor=redactor,
+        ingestor=ingestor,
+        summarizer=summarizer,
         opening=opening,
     )
     return ContextEngine(parts, settings)

@@ -167,6 +167,7 @@ class TurnDrafter:
             skeleton=skeleton,
             flesh=(*results.blocks, *flesh_blocks(curation.selection, entries, parts.estimator)),
             conflicts=results.conflicts,
+            errors=results.errors,
             entries=entries,
             candidates=curation.candidates,
             stream_b=stream_report(curation),

@@ -6,9 +6,11 @@ settled, resolved by selector against its hash, escaped, labelled with its trust
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from filament import escape_text, open_tag, unescape
@@ -24,6 +26,7 @@ from mnemosyne.query import EvidenceFilter
 from mnemosyne.resolve import RefResolver, ResolvedBlock
 from mnemosyne.schema.document import ToolCall, ToolType
 from mnemosyne.schema.evidence import (
+    ContextBlock,
     Evidence,
     EvidenceLinks,
     EvidenceSource,
@@ -34,6 +37,7 @@ from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, In
 from mnemosyne.schema.record import TurnRecord
 
 EVIDENCE_LAYER = "evidence"
+_log = logging.getLogger(__name__)
 _TAG = re.compile(r"<[^<>]*>")
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 _TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
@@ -43,11 +47,14 @@ _LOOKED_THROUGH = 96
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceFlesh:
-    """A session's evidence as blocks, oldest first, with what was settled and what had to be done without (`code: detail`)."""
+    """A session's evidence as blocks, oldest first, with what was settled, what had to be done without (`code: detail`),
+    and what went wrong.
+    """
 
     blocks: tuple[PromptBlock, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
     degradations: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 async def evidence_flesh(
@@ -70,7 +77,8 @@ async def evidence_flesh(
     blocks: list[PromptBlock] = []
     told = [f"conflict: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
-    for block in derive_evidence_blocks(kept, now=now, count=count):
+    derived, errors = _derived(kept, now, count)
+    for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
         texts = [each.text for each in refs if each.text]
@@ -79,7 +87,25 @@ async def evidence_flesh(
             resolved = ResolvedBlock(block=block, text="\n".join(texts), refs=refs)
             notices = settled.notices.get(evidence.evidence_id, ())
             blocks.append(_prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count))
-    return EvidenceFlesh(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told))
+    return EvidenceFlesh(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told), errors=errors)
+
+
+def _derived(
+    kept: Sequence[Evidence], now: datetime, count: Callable[[str], int]
+) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
+    """Return the blocks of all evidences; one that cannot be derived is left out and told of (seed 002 section 18.2)."""
+    try:
+        return derive_evidence_blocks(kept, now=now, count=count), ()
+    except Exception:
+        _log.exception("an evidence could not be derived; the others are derived one by one")
+    blocks: list[ContextBlock] = []
+    errors: list[str] = []
+    for each in kept:
+        try:
+            blocks += derive_evidence_blocks([each], now=now, count=count)
+        except Exception as error:
+            errors.append(f"evidence {each.evidence_id} was left out: {type(error).__name__}: {error}")
+    return tuple(blocks), tuple(errors)
 
 
 def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:

@@ -50,6 +50,7 @@ class Ingredients:
     reply: str | None = None
     conflicts: tuple[ConflictRecord, ...] = ()
     correction: float = 1.0
+    errors: tuple[str, ...] = ()
 
     @property
     def limit_tokens(self) -> int:
@@ -109,6 +110,7 @@ def finish_turn(
         conflicts=parts.conflicts,
         tags=dict(parts.config.tags),
         plan=plan_to_json(parts.plan),
+        errors=parts.errors,
     )
     return _prepared(parts, prompt, report)
 

@@ -83,6 +83,8 @@ async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) 
         timings_ms=dict(report.timings_ms),
         **content,
     )
+    for error in report.errors:
+        await teller.tell(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
     for degradation in report.degradations:
         await teller.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
 
