@@ -1,0 +1,366 @@
+"""The degradation table of seed 002 section 18.2, line by line, and what else may be missing; with the errors of 18.1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import anyio
+import pytest
+from engine_parts import PLANNED, ScriptedModel, small_engine
+
+import jacquard.errors
+import mnemosyne.errors
+from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
+from jacquard.errors import BudgetExceededError, ModelError, SummarizerError
+from mnemosyne.errors import (
+    ContextEngineError,
+    EmbedderUnavailableError,
+    IndexUnavailableError,
+    RedactionError,
+    StoreBusyError,
+    VersionConflictError,
+)
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.ingest import RedactingIngestor
+from mnemosyne.redact import RegexRedactor
+from mnemosyne.schema.document import ToolCall
+from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+CALL = ToolCall(tool_call_id="c1", tool="lookup", args_digest={"order": "17"})
+
+
+class Through:
+    """Passes every call on to what it wraps."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+class BrokenRedactor:
+    async def redact(self, text, rules=None):
+        raise RedactionError("the detector is down")
+
+
+class SystemClock:
+    def now(self):
+        from datetime import UTC, datetime
+
+        return datetime.now(UTC)
+
+
+def codes(turn):
+    return {degradation.code for degradation in turn.report.degradations}
+
+
+def evidence(name, content, **metadata):
+    return Evidence(
+        evidence_id=name,
+        type=EvidenceType.TOOL_RESULT,
+        source=EvidenceSource(kind=SourceKind.TOOL, name="lookup", uri=f"tool://{name}"),
+        content=content,
+        metadata=metadata,
+        created_at=SystemClock().now(),
+    )
+
+
+@pytest.mark.parametrize("pass_through", [False, True])
+async def test_ingestor_redaction_fails(pass_through):
+    store = MemoryStore()
+    ingestor = RedactingIngestor(store, BrokenRedactor(), SystemClock())
+    async with small_engine(store=store, ingestor=ingestor) as (engine, _, told):
+        await engine.prepare_turn("s", "hello")
+        options = IngestOptions(pass_through=pass_through)
+        await engine.record_tool_call("s", CALL, result="the code is 4711-secret", options=options)
+        (kept,) = [each for each in await store.list_evidences("s") if each.type is EvidenceType.TOOL_RESULT]
+    assert told.reasons()[-1] == "redaction_failed"
+    assert ("4711" in kept.content) is pass_through
+    assert bool(kept.metadata.get("has_sensitive")) is pass_through
+
+
+async def test_ingestor_identity_cannot_be_hashed():
+    store = MemoryStore()
+    ingestor = RedactingIngestor(store, RegexRedactor(), SystemClock())
+    async with small_engine(store=store, ingestor=ingestor) as (engine, _, told):
+        await engine.prepare_turn("s", "hello")
+        odd = IngestOptions(args={"when": object()})
+        await engine.record_tool_call("s", CALL, result="two hours on foot", options=odd)
+        assert any(each.content == "two hours on foot" for each in await store.list_evidences("s"))
+    assert told.reasons()[-1] == "dedup_skipped"
+
+
+class PoisonedEstimator(CalibratedEstimator):
+    def estimate(self, text):
+        if text == "poison":
+            raise ValueError("cannot be counted")
+        return super().estimate(text)
+
+
+async def test_deriver_one_evidence_fails():
+    async with small_engine(token_estimator=PoisonedEstimator()) as (engine, store, told):
+        await engine.start_session("s", engine._parts.opening)
+        await store.put_evidence("s", evidence("bad", "poison"))
+        await store.put_evidence("s", evidence("good", "the ferry leaves at noon"))
+        turn = await engine.prepare_turn("s", "when does the ferry leave?")
+    assert "the ferry leaves at noon" in turn.text
+    assert "poison" not in turn.text
+    (error,) = told.of("Error")
+    assert error.payload["reason"] == "derive_failed"
+    assert "bad" in turn.report.errors[0]
+
+
+async def test_pruner_must_blocks_over_budget():
+    config = RuntimeConfig(budget=BudgetConfig(max_input_tokens=60, reserved_reply_tokens=10))
+    async with small_engine(config=config) as (engine, store, told):
+        with pytest.raises(BudgetExceededError):
+            await engine.prepare_turn("s", "hello")
+        assert (await store.window("s", message_limit=2)).pending is None
+    assert told.reasons("Error") == ["must_exceeded_budget"]
+
+
+async def test_renderer_selector_fails():
+    async with small_engine() as (engine, store, told):
+        await engine.start_session("s", engine._parts.opening)
+        shown = [{"selector": "lines:90-99"}, {"selector": "lines:1-1"}]
+        await store.put_evidence("s", evidence("e1", "the first line\nthe second", shown_refs=shown))
+        turn = await engine.prepare_turn("s", "what does it say?")
+    assert "selector_resolve_failed" in codes(turn)
+    assert "selector_resolve_failed" in told.reasons()
+    assert "the first line" in turn.text
+
+
+class ForgetfulStore(Through):
+    """Forgets an entry once the model has been asked about it."""
+
+    def __init__(self, inner, model):
+        super().__init__(inner)
+        self._model = model
+
+    async def entries(self, scope, entry_ids):
+        return () if self._model.requests else await self._inner.entries(scope, entry_ids)
+
+
+async def test_renderer_evidence_is_gone():
+    model = ScriptedModel('["lore_elder"]')
+    store = ForgetfulStore(MemoryStore(), model)
+    async with small_engine(store=store, model=model) as (engine, _, told):
+        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+    assert turn.report.stream_b.selected == ("lore_elder",)
+    assert "evidence_not_found" in codes(turn)
+    assert "evidence_not_found" in told.reasons()
+    assert turn.messages[-1].content.endswith("村长的钥匙在哪里?")
+
+
+class BrokenSummarizer:
+    name = "broken"
+
+    async def summarize(self, request):
+        raise SummarizerError("the model is down")
+
+
+async def test_summarizer_fails():
+    config = RuntimeConfig(
+        summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2),
+        history=HistoryConfig(max_messages=6),
+        curation=CurationConfig(enabled=False),
+    )
+    async with small_engine(config=config, summarizer=BrokenSummarizer()) as (engine, store, told):
+        for number in range(4):
+            await engine.prepare_turn("s", f"question {number}")
+            await engine.commit_assistant_message("s", f"answer {number}")
+        turn = await engine.prepare_turn("s", "and now?")
+        assert (await store.window("s", message_limit=2)).summary is None
+    assert "summarize_failed" in codes(turn)
+    assert "summarize_failed" in told.reasons()
+    assert all(f"question {number}" in turn.text for number in range(4))
+
+
+class ContestedStore(Through):
+    """Another writer comes first, the first `times` times."""
+
+    def __init__(self, inner, times):
+        super().__init__(inner)
+        self.times, self.calls = times, 0
+
+    async def _contested(self, session_id, expected):
+        self.calls += 1
+        if self.calls <= self.times:
+            raise VersionConflictError(session_id, expected, expected + 1)
+
+    async def save_prepared(self, record, *, expected_version, **held):
+        await self._contested(record.session_id, expected_version)
+        return await self._inner.save_prepared(record, expected_version=expected_version, **held)
+
+    async def commit_turn(self, session_id, commit, *, expected_version):
+        await self._contested(session_id, expected_version)
+        return await self._inner.commit_turn(session_id, commit, expected_version=expected_version)
+
+
+async def test_engine_version_conflict_is_tried_once_more():
+    store = ContestedStore(MemoryStore(), times=1)
+    async with small_engine(store=store) as (engine, _, told):
+        turn = await engine.prepare_turn("s", "hello")
+        assert "version_conflict" in codes(turn)
+        store.calls = 0
+        assert (await engine.commit_assistant_message("s", "hi")).content == "hi"
+        assert told.reasons("Error") == ["version_conflict", "version_conflict"]
+        store.times, store.calls = 2, 0
+        with pytest.raises(VersionConflictError):
+            await engine.prepare_turn("s", "again")
+
+
+class BrokenIndex(MemoryIndex):
+    async def search_text(self, text, where, limit):
+        raise IndexUnavailableError("folder", where.scope, "it is gone")
+
+    async def add(self, scope, entries, vectors, *, keys=None, model=""):
+        raise IndexUnavailableError("folder", scope, "it is gone")
+
+
+async def test_the_index_is_down():
+    async with small_engine(index=BrokenIndex()) as (engine, _, _):
+        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+        assert (await engine.commit_assistant_message("s", "好。")).content == "好。"
+    stream = turn.report.stream_b
+    assert "<status>" in turn.text
+    assert codes(turn) & {"index_unavailable", "index_damaged", "index_behind"} or stream.code == "internal"
+
+
+class MissingEmbedder:
+    name = "missing"
+
+    async def warm(self):
+        raise EmbedderUnavailableError("no such model")
+
+    async def fitness(self, text):
+        return 1.0
+
+    async def embed(self, texts, purpose):
+        raise EmbedderUnavailableError("no such model")
+
+
+@pytest.mark.parametrize(("embedder", "code"), [(None, "no_embedder"), (MissingEmbedder(), "embedder_unavailable")])
+async def test_the_embedder_is_missing(embedder, code):
+    async with small_engine(embedder=embedder) as (engine, _, told):
+        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+    assert code in codes(turn)
+    assert code in told.reasons()
+    assert "lore_elder" in turn.report.stream_b.selected
+
+
+async def test_three_turns_on_a_server_that_hangs_open_the_circuit():
+    model = ScriptedModel("hang")
+    config = RuntimeConfig(curation=CurationConfig(deadline_ms=60, background_seconds=30.0))
+    async with small_engine(model=model, config=config) as (engine, _, _):
+        paths = []
+        for number in range(4):
+            turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
+            paths.append((turn.report.stream_b.path.value, turn.report.stream_b.code))
+    assert paths == [("timeout", "deadline")] * 3 + [("fallback", "circuit_open")]
+
+
+async def test_a_slow_answer_that_still_comes_keeps_the_circuit_closed():
+    model = ScriptedModel('["lore_elder"]')
+    real = model.generate
+
+    async def slowly(request):
+        await anyio.sleep(0.12)
+        return await real(request)
+
+    model.generate = slowly
+    config = RuntimeConfig(curation=CurationConfig(deadline_ms=60))
+    async with small_engine(model=model, config=config) as (engine, store, _):
+        for number in range(5):
+            turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
+            assert turn.report.stream_b.code != "circuit_open"
+            assert await engine.settle(60)
+            await store.save_prefetch("s", None)
+
+
+class SlowStore(Through):
+    def __init__(self, inner, slow):
+        super().__init__(inner)
+        self.slow, self.waiting, self.most = slow, 0, 0
+
+    async def window(self, session_id, **more):
+        if session_id == self.slow:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+            await anyio.sleep(0.3)
+            self.waiting -= 1
+        return await self._inner.window(session_id, **more)
+
+
+async def test_the_store_is_slow_for_one_session():
+    store = SlowStore(MemoryStore(), "slow")
+    ended = []
+    async with small_engine(store=store) as (engine, _, _):
+
+        async def play(session_id, number):
+            await engine.prepare_turn(session_id, "hello", turn_id=f"t{number}")
+            ended.append(session_id)
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(play, "slow", 1)
+                group.start_soon(play, "slow", 2)
+                await anyio.sleep(0.05)
+                group.start_soon(play, "quick", 3)
+        assert len(engine._turnstile) == 0
+    assert ended[0] == "quick"
+    assert store.most == 1
+
+
+class BusyStore(Through):
+    async def save_prepared(self, record, **held):
+        raise StoreBusyError("store.db", 5.0)
+
+
+async def test_the_store_stays_busy():
+    async with small_engine(store=BusyStore(MemoryStore())) as (engine, _, told):
+        with pytest.raises(StoreBusyError):
+            await engine.prepare_turn("s", "hello")
+    assert told.reasons("Error") == ["store_busy"]
+
+
+async def test_the_planners_model_fails():
+    model = ScriptedModel(ModelError("connection", "nobody there"))
+    config = RuntimeConfig(curation=CurationConfig(enabled=False))
+    async with small_engine(model=model, config=config) as (engine, _, told):
+        turn = await engine.prepare_turn("s", "hm, and then?")
+    assert "planner_tier1" in codes(turn)
+    assert "planner_tier1" in told.reasons()
+    assert turn.plan.tier == 0
+
+
+async def test_a_listener_that_fails_harms_nobody():
+    async with small_engine(model=ScriptedModel(PLANNED)) as (engine, _, told):
+
+        def fail(event):
+            raise RuntimeError("no")
+
+        engine._parts.events.on_all(fail)
+        assert (await engine.prepare_turn("s", "hello")).messages
+        assert told.of("Persisted")
+
+
+NAMES = (
+    "SessionNotFoundError VersionConflictError BudgetExceededError SelectorResolveError EvidenceNotFoundError "
+    "SchemaValidationError MigrationError RedactionError SummarizerError"
+)
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_every_error_of_the_table_has_the_one_root(name):
+    kind = getattr(mnemosyne.errors, name, None) or getattr(jacquard.errors, name)
+    assert issubclass(kind, ContextEngineError)
+
+
+def test_settings_can_be_replaced_whole():
+    assert replace(RuntimeConfig(), viewer="gm").viewer == "gm"
