@@ -46,7 +46,7 @@ from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, forget, plan_erasure
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
-from mnemosyne.ingest.sweep import EXPIRED, expired_evidences
+from mnemosyne.ingest.sweep import sweep_expired
 from mnemosyne.protocols import Embedder, Index, Store, TokenEstimator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -146,13 +146,10 @@ class Workshop:
             raise JacquardError("Work of this engine still goes on and might write again; nothing was erased. Ask again.")
         return await forget(self.intake.place(self.store, self.index, self.retriever), erasure)
 
-    async def sweep(self, session_id: str | None = None) -> tuple[Forgotten, ...]:
-        """Forget all evidence whose time to live is over, of one session or of all; one erasure a session, audited."""
-        clock = SystemClock()
-        over = await expired_evidences(self.store, clock, None if session_id is None else (session_id,))
-        at = clock.now()
-        asked = [Erasure(at=at, session_id=name, evidence_ids=ids, reason=EXPIRED) for name, ids in over.items()]
-        return tuple([await self.forget(each) for each in asked])
+    async def sweep(self, session_id: str | None = None) -> dict[str, int]:
+        """Empty evidence whose time to live is over, of one session or of all; return how many by session."""
+        named = None if session_id is None else (session_id,)
+        return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def import_world(self) -> int:
         """Bring the named world's lore into the store; returns how many entries changed."""

@@ -325,7 +325,11 @@ def forms_on_disk(text: str) -> Iterator[bytes]:
 
 
 def _holds(file: Path, needles: Sequence[bytes]) -> bool:
-    if file.stat().st_size == 0:
+    try:
+        if file.stat().st_size == 0:
+            return False
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return any(data.find(needle) >= 0 for needle in needles)
+    except FileNotFoundError:
+        # An index tidies its files by itself; what is gone holds nothing.
         return False
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return any(data.find(needle) >= 0 for needle in needles)

@@ -120,6 +120,15 @@ def test_what_has_expired_is_swept(place):
     assert "nothing to forget" in erase(address, "--expired").output
 
 
+def test_a_sweep_empties_and_tells(place):
+    address, folder = place
+    done = CliRunner().invoke(app, ["sweep", "--store", address])
+    assert (done.exit_code, done.output) == (0, "s1: 1 evidences emptied\n")
+    # A journal keeps what was written until it is written anew; a sweep is no erasure.
+    assert address.startswith("file") or bytes_with(folder, "Gannet") == []
+    assert "Nothing has expired." in CliRunner().invoke(app, ["sweep", "--store", address]).output
+
+
 def test_what_is_left_fails_and_is_named(place):
     address, folder = place
     if address.startswith("file"):

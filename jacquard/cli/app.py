@@ -39,6 +39,7 @@ for command in (
 app.command("import")(packs.import_)
 app.command()(index.reindex)
 app.command()(erase.erase)
+app.command()(erase.sweep)
 app.command()(memory.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(templates.template)

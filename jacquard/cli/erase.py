@@ -69,6 +69,29 @@ def erase(
     run(work)
 
 
+def sweep(
+    session: Annotated[
+        str | None, typer.Option("--session", "-s", metavar="ID", help="One session (default: all).")
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Empty evidence whose time to live is over. It was not used any more; what was said of it stays (see `erase --expired`)."""
+
+    async def work() -> None:
+        async with open_workshop(store, embedder="none") as workshop:
+            counts = await workshop.sweep(session)
+        if as_json:
+            print_json({"swept": counts})
+            return
+        for name, number in counts.items():
+            show(f"{name}: {number} evidences emptied")
+        if not counts:
+            show("Nothing has expired.")
+
+    run(work)
+
+
 async def _erasures(workshop: Workshop, asked: _Asked) -> list[Erasure]:
     """Return what the options ask for, one erasure a subject; ConfigError where they do not say one thing."""
     clock = SystemClock()

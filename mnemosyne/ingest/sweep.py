@@ -1,20 +1,25 @@
-"""Evidence whose time is over: not used any more, and swept away (spec 3.6).
+"""Evidence whose time is over: not used any more, and emptied (spec 3.6).
 
 The room exists so that a time to live is kept twice: readers leave expired evidence out at once, and a sweep, whenever a
-host runs one, forgets it everywhere by an erasure of the store, audited like any other. It knows the store by protocol.
+host runs one, takes its text away. What was said of it meanwhile stays: the talk, receipts and prompts tell what was so
+then. To forget it there too, erase it (`mnemosyne.forget`). It knows store and vault by protocol.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mnemosyne.ingest.rules import is_expired
-from mnemosyne.protocols import Clock, Store
+from mnemosyne.protocols import Clock, OriginalVault, Store
 from mnemosyne.query import EvidenceFilter
 from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import EMPTY
 
 EXPIRED = "expired"
-"""The reason that stands in the audit record of a sweep."""
+"""What stands in the metadata of a swept evidence, and as reason in the audit record of an erasure of expired ones."""
+
+SWEPT = "swept"
 
 
 async def live_evidences(
@@ -36,3 +41,26 @@ async def expired_evidences(
         if over:
             found[session_id] = tuple(over)
     return found
+
+
+async def sweep_expired(
+    store: Store, clock: Clock, *, vault: OriginalVault | None = None, session_ids: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Empty the evidences whose time is over, and drop their originals; return how many by session (None: all sessions).
+
+    Id, source, hash and times stay, so that refs to them lead somewhere. Swept ones are not counted again.
+    """
+    counts: dict[str, int] = {}
+    for session_id, evidence_ids in (await expired_evidences(store, clock, session_ids)).items():
+        swept: list[str] = []
+        for evidence_id in evidence_ids:
+            evidence = await store.get_evidence(session_id, evidence_id)
+            if evidence is not None and SWEPT not in evidence.metadata:
+                emptied = replace(evidence, content="", metadata={SWEPT: EXPIRED}, extra=EMPTY)
+                await store.put_evidence(session_id, emptied)
+                swept.append(evidence_id)
+        if swept:
+            counts[session_id] = len(swept)
+            if vault is not None:
+                await vault.drop(session_ids=(session_id,), evidence_ids=swept)
+    return counts

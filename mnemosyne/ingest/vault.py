@@ -105,6 +105,10 @@ class FolderVault:
             named = file.parent.name in folders and (not wanted or file.name in wanted)
             if named or (texts and stands_in_tree(texts, _read(file))):
                 yield file
+        for part in sorted(self.folder.glob("*/.*.new")):
+            # What a writer that was killed left half written belongs to nobody.
+            if texts or part.parent.name in folders:
+                yield part
 
 
 def _name(name: str) -> str:

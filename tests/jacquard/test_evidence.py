@@ -212,12 +212,20 @@ async def test_a_recorded_result_becomes_evidence_linked_both_ways(workshop):
     assert f'<result id="{evidence.evidence_id}"' in turn.text
 
 
-async def test_a_sweep_forgets_what_has_expired(workshop):
-    short = await take(workshop, "The Gannet left at dawn with nine barrels of lamp oil.", ttl_seconds=0.001)
+async def test_a_sweep_empties_what_has_expired(workshop):
+    told = "The Gannet left at dawn with nine barrels of lamp oil."
+    short = await take(workshop, f"{told} Ask 13800138000.", ttl_seconds=0.001, keep_original=True)
     kept = await take(workshop, "cold", replace(CALL, tool="thermometer"))
-    (done,) = await workshop.sweep()
-    assert done.done
-    assert [each.evidence_id for each in await workshop.store.list_evidences("s1")] == [kept.evidence_id]
-    assert await workshop.store.occurrences([short.content]) == ()
-    assert [audit.reason for audit in await workshop.store.audits()] == ["expired"]
-    assert await workshop.sweep("s1") == ()
+    await workshop.engine.prepare_turn("s1", "What of the Gannet?")
+    await workshop.engine.commit_assistant_message("s1", f"They say: {told}", refs=[Ref(evidence_id=short.evidence_id)])
+    assert await workshop.sweep() == {"s1": 1}
+    emptied, other = await workshop.store.list_evidences("s1")
+    assert (emptied.evidence_id, emptied.content, dict(emptied.metadata)) == (
+        short.evidence_id,
+        "",
+        {"swept": "expired"},
+    )
+    assert (emptied.content_hash, other) == (short.content_hash, kept)
+    assert await workshop.intake.vault.get("s1", short.evidence_id) is None
+    assert all("messages" in place or "papers" in place for place in await workshop.store.occurrences([told]))
+    assert await workshop.sweep("s1") == {}
