@@ -15,7 +15,7 @@ from typing import Any
 
 from filament import escape_text, open_tag, unescape
 from jacquard.config import EvidenceConfig
-from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.skein import Placement, Position, PromptBlock, sensitivity_of
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.conflicts import settle_conflicts
@@ -209,6 +209,7 @@ def _prompt_block(
         trust=evidence.trust,
         at=evidence.created_at,
         expires_at=evidence.expires_at,
+        sensitivity=sensitivity_of(evidence.metadata),
     )
 
 

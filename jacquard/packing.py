@@ -7,6 +7,7 @@ always a prefix of what a bigger one gives. Pure; it must not import a pruner.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,6 +24,9 @@ SHORTENED = "shortened"
 MASKED = "masked"
 _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
+_TAG = re.compile(r"<[^>]*>")
+_MARK_TOKENS = 8
+"""What the mark of a shortened element costs."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
 
 Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
@@ -192,10 +196,16 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
 
 
 def short_tokens(block: PromptBlock, rules: PruneRules) -> int:
-    """Return what a block costs when it is shortened; its own tokens where it cannot be, or would gain nothing."""
+    """Return what a block may cost when it is shortened; its own tokens where it cannot be, or would gain nothing.
+
+    Its tags stay, so their share (by characters) is not shortened.
+    """
     if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):
         return block.tokens
-    return min(block.tokens, max(rules.shorten_least_tokens, ceil(block.tokens * rules.shorten_to)))
+    tags = sum(len(tag) for tag in _TAG.findall(block.content))
+    frame = ceil(block.tokens * tags / len(block.content)) + _MARK_TOKENS if tags else 0
+    words = max(0, block.tokens - frame)
+    return min(block.tokens, frame + max(rules.shorten_least_tokens, ceil(words * rules.shorten_to)))
 
 
 def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:

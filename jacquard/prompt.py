@@ -141,7 +141,7 @@ def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock
         if decision.action is Action.DEGRADED:
             block = carried.get(decision.block_id)
             if block is None:
-                reason = f"{decision.reason} There was nothing to do it with."
+                reason = f"{decision.reason} That could not be done."
                 decision = replace(decision, action=Action.DROPPED, code=f"not_{decision.code}", reason=reason)
             else:
                 standing[decision.block_id] = block

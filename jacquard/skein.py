@@ -41,6 +41,12 @@ class Sensitivity(StrEnum):
     SECRET = "secret"
 
 
+def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
+    """Return how guarded metadata say a text is (`sensitivity`); a word that nobody knows counts as the most guarded."""
+    told = metadata.get("sensitivity", Sensitivity.PUBLIC)
+    return Sensitivity(told) if told in tuple(Sensitivity) else Sensitivity.SECRET
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """A place in the prompt.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from filament import escape_text, open_tag
 from jacquard.protocols import Selection
-from jacquard.skein import Placement, Position, PromptBlock, Sensitivity
+from jacquard.skein import Placement, Position, PromptBlock, sensitivity_of
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, Trust
@@ -65,7 +65,7 @@ def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator) -> PromptBl
         refs=(Ref(evidence_id=entry.entry_id, hash=ref_hash(entry.text)),),
         trust=entry.trust,
         at=entry.at,
-        sensitivity=_sensitivity(entry),
+        sensitivity=sensitivity_of(entry.metadata),
     )
 
 
@@ -106,12 +106,6 @@ def _memory_element(entry: MemoryEntry) -> str:
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
     return f"{open_tag('memory', attributes.items())}{escape_text(text)}</memory>"
-
-
-def _sensitivity(entry: MemoryEntry) -> Sensitivity:
-    """An entry says in its metadata how guarded it is; a word that nobody knows counts as the most guarded."""
-    told = entry.metadata.get("sensitivity", Sensitivity.PUBLIC)
-    return Sensitivity(told) if told in set(Sensitivity) else Sensitivity.SECRET
 
 
 def _category(entry: MemoryEntry) -> LoreCategory | None:

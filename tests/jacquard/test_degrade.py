@@ -15,6 +15,7 @@ from jacquard.build import open_workshop
 from jacquard.config import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
 from jacquard.degrade import WITHHELD, LeadShortener, carry_out, lead
 from jacquard.errors import BudgetExceededError, ConfigError, SummarizerError
+from jacquard.packing import short_tokens
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import EMERGENCY, build_prompt, complete, lay_out
 from jacquard.protocols import PruneRules, SummaryRequest, SummaryText
@@ -22,7 +23,7 @@ from jacquard.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.report import Action, BlockDecision
 from jacquard.shorten import SummarizingShortener
-from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate
+from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.record import ImportedTurn, SessionStart
@@ -317,6 +318,28 @@ async def test_an_engine_shortens_and_says_so(tmp_path):
     assert cut.text.count("[…]") == 2
     assert sum(d.tokens for d in shortened) <= 200
     assert sum(span.tokens for span in cut.report.spans) == cut.report.budget.used_tokens <= 1800
+
+
+async def test_the_room_that_a_pruner_leaves_is_enough_for_tags_and_words():
+    opened = '<memory id="p011.a" turn="11" at="2026-01-01T08:00Z" speaker="The Storyteller">'
+    for length in (60, 120, 300, 900):
+        block = memory("m", f"{opened}{escape_text((LONG * 9)[:length])}</memory>")
+        tokens = short_tokens(block, PruneRules())
+        carried = await carry_out([order(block, tokens)], count=COUNT, shortener=None, redactor=None)
+        assert carried.blocks["m"].tokens <= max(tokens, block.tokens)
+        assert carried.degradations == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({}, Sensitivity.PUBLIC),
+        ({"sensitivity": "internal"}, Sensitivity.INTERNAL),
+        ({"sensitivity": ["x"]}, Sensitivity.SECRET),
+    ],
+)
+def test_metadata_say_how_guarded_a_text_is(told, expected):
+    assert sensitivity_of(told) is expected
 
 
 async def test_sensitivity_of_an_entry_reaches_the_prompt():
