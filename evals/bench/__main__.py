@@ -15,6 +15,7 @@ from rich.text import Text
 
 from evals.bench import deadline as deadline_bench
 from evals.bench import prefix as prefix_bench
+from evals.bench import recall as recall_bench
 from evals.bench import stores as stores_bench
 from evals.bench import turn_length as turn_length_bench
 from evals.errors import EvalError
@@ -50,6 +51,7 @@ def bench(
             ("deadline", deadline_bench),
             ("prefix", prefix_bench),
             ("stores", stores_bench),
+            ("recall", recall_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -159,6 +161,31 @@ def _sizes(text: str) -> list[int]:
         raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
     if len(counts) < 2 or min(counts) < 2:
         raise typer.BadParameter("give two sizes or more, each of 2 messages at least", param_hint="--sizes")
+    return counts
+
+
+@app.command("recall")
+def recall(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Entries of the indexes; a million takes long to fill.")
+    ] = "1000,100000",
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls on each.")] = 100,
+    memory_rows: Annotated[
+        int, typer.Option("--memory-rows", min=0, help="Bigger indexes are searched on disk.")
+    ] = 200_000,
+    json_file: JsonOption = None,
+) -> None:
+    """Recall out of small and big indexes without the embedding of the query: times, what is lost, adds, memory."""
+    _measure(partial(recall_bench.run, _sizes(sizes), queries, memory_rows), recall_bench.show, json_file)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        counts = [int(size) for size in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
+    if not counts or min(counts) < 100:
+        raise typer.BadParameter("sizes are 100 or more", param_hint="--sizes")
     return counts
 
 

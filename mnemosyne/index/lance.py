@@ -304,7 +304,7 @@ class LanceIndex:
         if await _width(table) is None:
             return
         partitions = graph_partitions(int(await table.count_rows(f"{_VECTOR} IS NOT NULL")))
-        if partitions and not any(_VECTOR in index.columns for index in await table.list_indices()):
+        if partitions and await _outgrown(table):
             async with self._indexing:
                 await table.create_index(_VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
 
@@ -319,6 +319,15 @@ class LanceIndex:
     def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
         self._tables.pop(scope, None)
         return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+
+
+async def _outgrown(table: Any) -> bool:
+    """Say whether there is no vector index, or one that knows less than half of the rows; searches scan the others."""
+    for index in await table.list_indices():
+        if _VECTOR in index.columns:
+            stats = await table.index_stats(index.name)
+            return stats is None or bool(stats.num_unindexed_rows > stats.num_indexed_rows)
+    return True
 
 
 def graph_partitions(vectors: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -37,7 +38,8 @@ class EntryList:
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         """Return entries written after `sequence`, in the order of writing."""
         written = self._written.get((scope, chain), [])
-        return tuple(item for item in written if item.sequence > sequence)[:limit]
+        first = bisect_right(written, sequence, key=lambda item: item.sequence)
+        return tuple(written[first : first + limit])
 
     def _write(self, entry: MemoryEntry, *, deleted: bool) -> None:
         self._sequence += 1

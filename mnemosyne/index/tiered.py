@@ -124,6 +124,10 @@ class TieredIndex:
         """Return the best by cosine."""
         return await self._ask(where.scope, lambda index: index.search_vector(vector, where, limit, model=model), ())
 
+    async def engine_of(self, scope: str) -> str:
+        """Say where a scope is searched: `memory` or `disk`."""
+        return "memory" if await self._open(scope) is None else "disk"
+
     def faults(self) -> tuple[str, ...]:
         """Return what has gone wrong with the folder so far, each sentence once, in order."""
         return tuple(self._faults)

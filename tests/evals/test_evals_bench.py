@@ -48,6 +48,7 @@ def test_the_list_names_every_benchmark():
     assert "turn_length" in done.stdout
     assert "deadline" in done.stdout
     assert "stores" in done.stdout
+    assert "recall" in done.stdout
 
 
 def test_turn_length_prints_both_sides_and_their_ratio(tmp_path):
@@ -102,3 +103,13 @@ def test_stores_can_be_chosen(tmp_path):
 def test_it_is_run_as_a_module():
     done = subprocess.run([sys.executable, "-m", "evals.bench", "--list"], capture_output=True, text=True, check=True)
     assert "turn_length" in done.stdout
+
+
+@pytest.mark.parametrize(("memory_rows", "engine"), [(200_000, "memory"), (0, "disk")])
+def test_recall_prints_what_it_costs_and_loses(tmp_path, memory_rows, engine):
+    file = tmp_path / "figures.json"
+    done = bench("recall", "--sizes", "100,300", "--queries", 2, "--memory-rows", memory_rows, "--json", file)
+    assert done.exit_code == 0, done.output
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    assert [row["rows"] for row in figures["sizes"]] == [100, 300]
+    assert all(row["engine"] == engine and row["vector_found"] == 1.0 for row in figures["sizes"])
