@@ -1,7 +1,8 @@
-"""The shipped contract suite on every store."""
+"""The shipped contract suite on every store; on the file store by the very example that the docs give."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,11 +10,23 @@ import pytest
 from postgres_server import own_tenant, running_server
 
 from mnemosyne.protocols import Store
-from mnemosyne.stores.file import FileStore
 from mnemosyne.stores.memory import MemoryStore
 from mnemosyne.stores.postgres import PostgresStore
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.testing.store import StoreContract
+
+PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+(EXAMPLE,) = (
+    block
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    if "(StoreContract)" in block
+)
+exec(compile(EXAMPLE, str(PAGE), "exec"))
+
+
+def test_a_third_party_needs_ten_lines() -> None:
+    assert len([line for line in EXAMPLE.splitlines() if line.strip()]) <= 10
+    assert "TestMyStore" in globals()
 
 
 class TestSqliteStore(StoreContract):
@@ -28,11 +41,6 @@ class TestMemoryStore(StoreContract):
 
     async def make_store(self, folder: Path, tenant: str = "default") -> Store:
         return self.memories.setdefault(folder, MemoryStore()).for_tenant(tenant)
-
-
-class TestFileStore(StoreContract):
-    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
-        return FileStore(folder / "store", tenant)
 
 
 @pytest.mark.usefixtures("postgres_server")
