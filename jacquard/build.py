@@ -368,6 +368,7 @@ class WorldNotes:
             return
         text = json.dumps({**noted, world_id: str(Path(self.named).resolve())}, ensure_ascii=False, indent=1)
         fresh = self.file.with_suffix(".new")
+        fresh.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self.file)
 

@@ -27,7 +27,7 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="A folder, sqlite:///FILE, file:///FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, or memory:.",
+        help="A folder, sqlite:///FILE, file:FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, or memory:.",
         show_default=True,
     ),
 ]

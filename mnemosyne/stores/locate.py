@@ -8,6 +8,7 @@ imports no store.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +25,11 @@ INDEX_NAME = "index"
 DEFAULT_TENANT = "default"
 DEFAULT_SCHEMA = "mnemosyne"
 FORMS = (
-    "write the path of a folder, sqlite:///PATH/TO/FILE.db or file:///PATH/TO/FOLDER (four slashes for an absolute path), "
-    "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, or memory:"
+    "write the path of a folder, sqlite:///PATH/TO/FILE.db (four slashes for an absolute path), "
+    "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, file:FOLDER or file:///ABSOLUTE/FOLDER, or memory:"
 )
 _SQLITE = "sqlite:///"
-_FILE = "file:///"
+_FILE = "file:"
 _POSTGRES = ("postgresql://", "postgres://")
 _LONGEST_SCHEMA = 63
 _SECRETS = ("password", "sslpassword")
@@ -69,9 +70,10 @@ def locate_store(address: str | Path | None = None, tenant: str = DEFAULT_TENANT
     """Return where the store of `address` lies; None means the folder `.jacquard` in the current directory.
 
     A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
-    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:///DIR` is
-    a folder of JSON files, with its index in `.index/`. The index of `postgresql://…` lies on this host, in
-    `.jacquard/<database>-<number>/`. `memory:` keeps nothing. Tenants have an index each.
+    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR` and
+    `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`. The
+    index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing.
+    Tenants have an index each.
     StoreUnavailableError says what is wrong with an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
@@ -95,11 +97,11 @@ def _locate(text: str) -> StoreLocation:
         return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
         return _sqlite_location(text, text[len(_SQLITE) :])
-    if text.startswith(_FILE):
-        return _file_location(text, text[len(_FILE) :])
+    if text.startswith(_FILE) and (text.startswith(f"{_FILE}///") or not text.startswith(f"{_FILE}//")):
+        return _file_location(text, unquote(re.sub(r"^///+", "/", text[len(_FILE) :])))
     if text.startswith(_POSTGRES):
         return _postgres_location(postgres_address(text))
-    if "://" in text or re.match(r"(sqlite|file|memory|postgres|postgresql):", text):
+    if "://" in text or re.match(r"(sqlite|memory|postgres|postgresql):", text):
         raise StoreUnavailableError(hidden(text), f"this form of address is not known; {FORMS}")
     if not text.strip():
         raise StoreUnavailableError(repr(text), f"the address is empty; {FORMS}")
@@ -122,7 +124,8 @@ def _sqlite_location(address: str, path: str) -> StoreLocation:
 def _file_location(address: str, path: str) -> StoreLocation:
     if not path.strip("/\\"):
         raise StoreUnavailableError(address, f"a file store lies in a folder; {FORMS}")
-    folder = Path(path).expanduser()
+    drive = re.match(r"/[A-Za-z]:", path)
+    folder = Path(path[1:] if drive and os.name == "nt" else path).expanduser()
     if folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(address, f"it is a file, not a folder; {FORMS}")
     return StoreLocation(kind="file", shown=address, database=folder, index=folder / f".{INDEX_NAME}")

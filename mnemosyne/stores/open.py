@@ -20,7 +20,8 @@ from mnemosyne.stores.sqlite import SqliteStore
 def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
     """Return the store that an address names, opened for one tenant; nothing is read or made before its first call.
 
-    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:///DIR` (JSON files), `memory:`, and
+    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON
+    files), `memory:`, and
     `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`). None: the folder
     `.jacquard`. With `create` false a store that is not there is refused at the first call. StoreUnavailableError for an
     address of no known form, and for PostgreSQL without its driver; a password is never shown.

@@ -31,6 +31,10 @@ def test_a_url_names_the_file(tmp_path):
 def test_files_memory_and_servers_have_an_index_of_their_own(tmp_path):
     files = locate_store(f"file:///{tmp_path}/games")
     assert (files.kind, files.database, files.index) == ("file", tmp_path / "games", tmp_path / "games" / ".index")
+    for form in (f"file://{tmp_path}/games", f"file:{tmp_path}/games", (tmp_path / "games").as_uri()):
+        assert replace(locate_store(form), shown="") == replace(files, shown="")
+    assert locate_store("file:games").database == Path("games")
+    assert locate_store((tmp_path / "my 游戏").as_uri()).database == tmp_path / "my 游戏"
     assert locate_store("memory:").index is None
     one, other = (locate_store(f"postgresql://u:{word}@db/games?schema=s") for word in ("one", "two"))
     assert one.index == other.index
@@ -40,7 +44,7 @@ def test_files_memory_and_servers_have_an_index_of_their_own(tmp_path):
     assert locate_store("postgresql://u:one@db/other?schema=s").index != one.index
 
 
-@pytest.mark.parametrize("address", ["a/folder", "sqlite:///a.db", "file:///a", "postgresql://db/games"])
+@pytest.mark.parametrize("address", ["a/folder", "sqlite:///a.db", "file:a", "postgresql://db/games"])
 def test_tenants_have_an_index_each(address):
     kept = [locate_store(address, tenant).index for tenant in ("default", "a", "b")]
     assert len(set(kept)) == 3
@@ -95,6 +99,7 @@ def test_the_schema_is_ours_to_read():
         ("file://games", "not known"),
         ("memory:games", "not known"),
         ("file:///", "lies in a folder"),
+        ("file:", "lies in a folder"),
         ("postgresql://db/games?schema=", "no name for a schema"),
         ("postgresql://db/games?schema=pg_catalog", "no name for a schema"),
         ("sqlite:games.db", "not known"),
@@ -110,7 +115,7 @@ def test_other_addresses_say_what_to_write(address, reason):
     with pytest.raises(StoreUnavailableError, match=reason) as caught:
         locate_store(address)
     if "schema" not in address:
-        for form in ("folder", "sqlite:///PATH", "file:///PATH", "postgresql://USER", "memory:"):
+        for form in ("folder", "sqlite:///PATH", "file:///ABSOLUTE", "postgresql://USER", "memory:"):
             assert form in str(caught.value)
 
 

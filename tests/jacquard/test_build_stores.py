@@ -1,0 +1,53 @@
+"""A workshop on the stores that other tests do not open: a turn is played, and is there when it is opened again."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jacquard import open_workshop
+
+pytestmark = pytest.mark.anyio
+
+WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+
+
+@pytest.fixture(params=["file", "postgresql"])
+def address(request, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return f"file://{tmp_path}/plain" if request.param == "file" else request.getfixturevalue("postgres_url")
+
+
+async def play(address: str, text: str, tenant: str = "default") -> int:
+    async with open_workshop(address, world=WORLD, embedder="none", tenant=tenant) as workshop:
+        await workshop.ensure_session("demo")
+        turn = await workshop.engine.prepare_turn("demo", text)
+        assert "woven" in turn.messages[-1].content
+        await workshop.engine.commit_assistant_message("demo", "<content>Quicksilver gleams.</content>")
+        return (await workshop.store.head("demo")).depth
+
+
+async def test_a_turn_is_there_when_the_store_is_opened_again(address):
+    depth = await play(address, "Is it woven?")
+    assert await play(address, "Is it woven again?") == depth + 1
+    async with open_workshop(address, embedder="none") as workshop:
+        window = await workshop.store.window("demo", message_limit=4)
+        assert [placed.message.content for placed in window.messages][::2] == ["Is it woven?", "Is it woven again?"]
+        assert "whispering_forest_en" in workshop.worlds
+
+
+async def test_tenants_have_sessions_and_an_index_each(tmp_path):
+    depth = await play(str(tmp_path), "Is it woven?", "red")
+    assert await play(str(tmp_path), "Is it woven by another?", "blue") == depth
+    assert len(list(tmp_path.glob("index-*"))) == 2
+    async with open_workshop(tmp_path, embedder="none", tenant="blue") as workshop:
+        assert await workshop.store.occurrences(("Is it woven?",)) == ()
+
+
+async def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    await play("memory:", "Is it woven?")
+    assert list(tmp_path.iterdir()) == []
