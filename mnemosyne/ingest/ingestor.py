@@ -89,7 +89,7 @@ class RedactingIngestor:
         if fresh.sources:
             news.metadata[RECALLED] = list(fresh.sources)
         cleaned = await self._redacted(news, asked)
-        source = replace(cleaned.source, uri=self._identity(cleaned, asked))
+        source = replace(cleaned.source, uri=self._identity(cleaned))
         digest = content_hash(cleaned.content) if cleaned.content else ""
         evidence_id = self._id(session_id, source, evidence_type, digest, asked)
         known = await self._known(session_id, evidence_id, source, evidence_type, digest, asked)
@@ -119,13 +119,14 @@ class RedactingIngestor:
 
     async def _redacted(self, news: _News, asked: IngestOptions) -> _Cleaned:
         """Return what may be kept; a redactor that fails withholds everything but the kind of source."""
-        cleaned = _Cleaned(content=news.content, source=news.source, metadata=news.metadata)
+        cleaned = _Cleaned(content=news.content, source=news.source, metadata=news.metadata, args=asked.args)
         if not asked.redact:
             cleaned.degradations.append("redaction_off")
             return cleaned
         try:
             result = await self._redactor.redact(news.content, asked.redaction_rules)
             metadata, in_metadata = await redact_tree(self._redactor, news.metadata, asked.redaction_rules)
+            args, _ = await redact_tree(self._redactor, asked.args, asked.redaction_rules)
             source, in_source = await self._redacted_source(news.source, asked)
         except Exception as error:
             # Whatever a redactor raises, the text was not looked through to its end.
@@ -135,6 +136,7 @@ class RedactingIngestor:
             content=result.redacted_text,
             source=source,
             metadata=metadata,
+            args=args,
             rules=tuple(dict.fromkeys(rules)),
             fields=int(result.has_sensitive) + len(in_metadata) + len(in_source),
         )
@@ -161,12 +163,13 @@ class RedactingIngestor:
             return cleaned
         why = str(error) if isinstance(error, RedactionError) else type(error).__name__
         source = EvidenceSource(kind=cleaned.source.kind)
-        return replace(cleaned, content="", source=source, metadata={WITHHELD: "redaction_failed", "why": why})
+        told = {WITHHELD: "redaction_failed", "why": why}
+        return replace(cleaned, content="", source=source, metadata=told, args=None)
 
-    def _identity(self, cleaned: _Cleaned, asked: IngestOptions) -> str:
+    def _identity(self, cleaned: _Cleaned) -> str:
         """Return the uri that the source is known by; arguments that cannot be written down name no source."""
         try:
-            return identity_uri(cleaned.source, asked.args)
+            return identity_uri(cleaned.source, cleaned.args)
         except CodecError:
             cleaned.degradations.append("dedup_skipped")
             return cleaned.source.uri
@@ -270,6 +273,7 @@ class _Cleaned:
     content: str
     source: EvidenceSource
     metadata: dict[str, Any]
+    args: Mapping[str, Any] | None = None
     rules: tuple[str, ...] = ()
     fields: int = 0
     degradations: list[str] = field(default_factory=list)

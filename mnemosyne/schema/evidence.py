@@ -58,7 +58,8 @@ class Evidence:
     """A citable piece of information; `confidence` is 0..1 or unknown.
 
     `created_at` is when it was taken in, `expires_at` when it stops being used (None: never). `content` is empty where
-    only the pointer is kept; `content_hash` is the SHA-256 (hex) of the content before redaction.
+    only the pointer is kept; `content_hash` is the SHA-256 (hex) of the content after redaction, since the hash of a short
+    text (a phone number) would give it away.
     """
 
     evidence_id: str

@@ -1,3 +1,5 @@
+import hashlib
+import json
 import stat
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -99,6 +101,19 @@ async def test_a_call_is_known_by_its_arguments(desk):
     assert again.evidence_id == first.evidence_id
     assert other_args.evidence_id != first.evidence_id
     assert changed.supersedes == first.evidence_id
+
+
+async def test_no_hash_gives_away_what_was_taken_out(desk):
+    done = await desk.ingest(f"call {SECRET}", args={"phone": SECRET})
+    raw = (
+        f"call {SECRET}",
+        SECRET,
+        json.dumps({"phone": SECRET}),
+        json.dumps({"phone": SECRET}, separators=(",", ":")),
+    )
+    told = str(done.evidence)
+    assert not [text for text in raw if hashlib.sha256(text.encode()).hexdigest() in told]
+    assert "#args=" in done.evidence.source.uri
 
 
 async def test_arguments_that_cannot_be_written_down_only_cost_the_dedup(desk):
