@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from forest_parts import window
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
@@ -17,14 +18,18 @@ from servers.openai_server import OpenAiServer, closed_port
 from jacquard.build import Workshop, open_workshop
 from jacquard.config import HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.errors import SummarizerError
-from jacquard.protocols import SummaryRequest, TalkTurn
+from jacquard.models.litellm_adapter import LiteLlmModel
+from jacquard.protocols import Summarizer, SummaryRequest, TalkTurn
 from jacquard.summarize.extract import ExtractSummarizer
+from jacquard.summarize.model import ModelSummarizer
+from jacquard.summarize.span import due_depth, history_of, own_coverage
 from jacquard.summarize.wording import plain_answer, read_summary, summary_prompt
+from jacquard.testing.summarizer import SummarizerContract
 from jacquard.turn import PreparedTurn
 from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary
 from mnemosyne.schema.evidence import EvidenceType
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.record import PathSummary, SessionStart
+from mnemosyne.schema.session import Message, Role, WindowMessage
 from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
@@ -290,6 +295,80 @@ def test_talk_stays_data(locale: str) -> None:
     assert asked.count("</new_talk>") == asked.count("</turn>") == 1
     assert "&lt;/new_talk&gt;" in asked
     assert ("摘要" in rules) == (locale == "zh-CN")
+
+
+class TestExtract(SummarizerContract):
+    def make_summarizer(self) -> Summarizer:
+        return ExtractSummarizer(COUNT)
+
+
+class TestModel(SummarizerContract):
+    def summarised(self, talk: Sequence[TalkTurn], previous: str = "", limit_tokens: int = 200) -> str:
+        async def work() -> str:
+            with OpenAiServer("writer") as server:
+                model = LiteLlmModel("openai/small", api_base=server.api_base)
+                try:
+                    ask = SummaryRequest(talk=tuple(talk), previous=previous, limit_tokens=limit_tokens, locale="en")
+                    return (await ModelSummarizer(model, COUNT).summarize(ask)).content
+                finally:
+                    await model.close()
+
+        return anyio.run(work)
+
+
+sizes = st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=4), min_size=1, max_size=40)
+windows = st.builds(
+    HistoryConfig, max_messages=st.integers(1, 30), max_tokens=st.integers(50, 3000), low_water=st.floats(0.2, 1.0)
+)
+summaries = st.builds(
+    SummaryConfig,
+    trigger_message_count=st.integers(1, 30),
+    trigger_token_threshold=st.integers(50, 3000),
+    preserve_recent_messages=st.integers(0, 8),
+)
+
+
+@settings(max_examples=60)
+@given(sizes, windows, summaries, st.integers(1, 4))
+def test_whatever_the_limits_summary_and_history_never_overlap(
+    story: list[list[int]], limits: HistoryConfig, when: SummaryConfig, fails_every: int
+) -> None:
+    """A story is played turn by turn; every so often the summarizer fails."""
+    said: list[WindowMessage] = []
+    start: str | None = None
+    summary: PathSummary | None = None
+    reached = 0
+    for depth, lengths in enumerate(story, start=1):
+        view = replace(window(said[-(limits.max_messages + 16) :], start=start), summary=summary)
+        coverage = own_coverage(summary)
+        assert coverage is not None
+        shown = history_of(view, coverage, limits, len)
+        upto = due_depth(view, coverage, shown, when, len)
+        if upto is not None:
+            assert upto > coverage.depth
+            assert sum(placed.depth > upto for placed in said) >= min(when.preserve_recent_messages, len(said))
+            if depth % fails_every == 0:
+                covered = sum(placed.depth <= upto for placed in said)
+                told = Summary(
+                    content="what was",
+                    message_index_range=MessageIndexRange(from_index=1, to_index=covered),
+                    extra={"upto": {"turn_id": "t", "depth": upto, "to": covered}},
+                )
+                summary = PathSummary(turn_id="t", branch_id="main", depth=depth - 1, summary=told)
+                coverage = own_coverage(summary)
+                assert coverage is not None
+                shown = history_of(replace(view, summary=summary), coverage, limits, len)
+                assert due_depth(view, coverage, shown, when, len) is None
+        assert coverage.depth >= reached
+        reached = coverage.depth
+        assert [placed.message.message_id for placed in shown] == [
+            placed.message.message_id for placed in said[len(said) - len(shown) :]
+        ]
+        assert all(placed.depth > coverage.depth for placed in shown)
+        start = shown[0].message.message_id if shown else None
+        for place, length in enumerate(lengths):
+            message = Message(role=Role.USER, content="x" * length, message_id=f"{depth}.{place}")
+            said.append(WindowMessage(message=message, turn_id=f"t{depth}", branch_id="main", depth=depth))
 
 
 words = st.text(alphabet="ab 猫。.?“”\n", max_size=60)
