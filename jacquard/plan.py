@@ -8,7 +8,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-
 MAX_KEYWORDS = 12
 """Search words of one plan."""
 

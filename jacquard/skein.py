@@ -44,7 +44,7 @@ class Sensitivity(StrEnum):
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
     """Return how guarded metadata say a text is (`sensitivity`); a word that nobody knows counts as the most guarded."""
     told = metadata.get("sensitivity", Sensitivity.PUBLIC)
-    return Sensitivity(told) if told in tuple(Sensitivity) else Sensitivity.SECRET
+    return Sensitivity(told) if isinstance(told, str) and told in tuple(Sensitivity) else Sensitivity.SECRET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -154,14 +154,14 @@ def stores(
     _measure(partial(stores_bench.run, _sizes(sizes), rounds, kinds, postgres), stores_bench.show, json_file)
 
 
-def _sizes(text: str) -> list[int]:
+def _sizes(text: str, *, least: int = 2, count: int = 2) -> list[int]:
     try:
-        counts = [int(size) for size in text.split(",")]
+        sizes = [int(size) for size in text.split(",")]
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
-    if len(counts) < 2 or min(counts) < 2:
-        raise typer.BadParameter("give two sizes or more, each of 2 messages at least", param_hint="--sizes")
-    return counts
+    if len(sizes) < count or min(sizes) < least:
+        raise typer.BadParameter(f"give {count} sizes or more, each of {least} at least", param_hint="--sizes")
+    return sizes
 
 
 @app.command("recall")
@@ -176,17 +176,9 @@ def recall(
     json_file: JsonOption = None,
 ) -> None:
     """Recall out of small and big indexes without the embedding of the query: times, what is lost, adds, memory."""
-    _measure(partial(recall_bench.run, _sizes(sizes), queries, memory_rows), recall_bench.show, json_file)
-
-
-def _sizes(text: str) -> list[int]:
-    try:
-        counts = [int(size) for size in text.split(",")]
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
-    if not counts or min(counts) < 100:
-        raise typer.BadParameter("sizes are 100 or more", param_hint="--sizes")
-    return counts
+    _measure(
+        partial(recall_bench.run, _sizes(sizes, least=100, count=1), queries, memory_rows), recall_bench.show, json_file
+    )
 
 
 def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:

@@ -8,7 +8,7 @@ scan, what an added entry costs until it is found, and the memory taken.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -230,7 +230,7 @@ def _query(text: str, rows: int) -> RetrievalQuery:
     return RetrievalQuery(text=text, world_id="", session_id="talk", lineage=_line(rows), depth=rows)
 
 
-def show(figures: dict[str, Any], console: Console) -> None:
+def show(figures: Mapping[str, Any], console: Console) -> None:
     """Print a row a size."""
     where = figures["machine"]
     console.print(
