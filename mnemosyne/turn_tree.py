@@ -6,14 +6,14 @@ once. Pure: it knows the schema and the codec, never a store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from mnemosyne.codec import encode
 from mnemosyne.errors import VersionConflictError
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
 
@@ -66,3 +66,46 @@ def imported_record(
         messages=turn.messages,
         created_at=at,
     )
+
+
+def check_entry(session_id: str, entry: MemoryEntry) -> None:
+    """Raise ValueError unless an entry is one that may be written to a session."""
+    scope = session_scope(session_id)
+    if entry.scope != scope:
+        raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {scope!r}.")
+    if entry.chain is Chain.HISTORY:
+        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
+
+
+def turn_of(entry: MemoryEntry) -> str:
+    """Return the turn that an entry made after a commit belongs to; ValueError when it names none."""
+    if entry.turn_id is None:
+        raise ValueError(f"Entry {entry.entry_id!r} names no turn; say by turn_id which one it was made of.")
+    return entry.turn_id
+
+
+def on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
+    """Return an entry without a turn in its place: its depth on the path to the head, else the head; ValueError beyond it."""
+    if entry.depth is None:
+        return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
+    if entry.branch_id is not None:
+        return entry
+    for span in reversed(head.lineage):
+        if entry.depth <= span.upto_depth:
+            return replace(entry, branch_id=span.branch_id)
+    raise ValueError(
+        f"Entry {entry.entry_id!r} is placed at depth {entry.depth}, but the path to the head is {head.depth} turns long."
+    )
+
+
+def lore_by_id(world_id: str, lore: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
+    """Return a world's lore by id; ValueError for an id that stands there twice or an entry of another scope."""
+    scope = world_scope(world_id)
+    wanted: dict[str, MemoryEntry] = {}
+    for entry in lore:
+        if entry.scope != scope or entry.entry_id in wanted:
+            raise ValueError(
+                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
+            )
+        wanted[entry.entry_id] = entry
+    return wanted

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from mnemosyne.codec import time_text, unwritten, written
 from mnemosyne.errors import EntryConflictError
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_reads import committed_turn, session_row
 from mnemosyne.stores.ledger_rows import EntryRow
+from mnemosyne.turn_tree import check_entry, lore_by_id, on_path, turn_of
 
 _DIGEST = "digest"
 
@@ -31,7 +32,7 @@ def write_session_entries(ledger: Ledger, head: SessionHead, entries: Sequence[M
 
 
 def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> bool:
-    _check_scope(head.session_id, entry)
+    check_entry(head.session_id, entry)
     row = ledger.entries.get(entry.entry_id)
     stored = None if row is None else unwritten(row.body, MemoryEntry)
     if stored is not None and entry.turn_id is None and entry.depth is None:
@@ -52,37 +53,19 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
     session_row(ledger, session_id)
     added = 0
     for entry in entries:
-        _check_scope(session_id, entry)
-        if entry.turn_id is None:
-            raise ValueError(f"Entry {entry.entry_id!r} names no turn; what is made after a commit belongs to one.")
-        place = committed_turn(ledger, session_id, entry.turn_id)
+        check_entry(session_id, entry)
+        place = committed_turn(ledger, session_id, turn_of(entry))
         if entry.entry_id not in ledger.entries:
             put_entry(ledger, replace(entry, branch_id=place.branch_id, depth=place.depth))
             added += 1
     return added
 
 
-def _check_scope(session_id: str, entry: MemoryEntry) -> None:
-    if entry.scope != session_scope(session_id):
-        raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {session_scope(session_id)!r}.")
-    if entry.chain is Chain.HISTORY:
-        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
-
-
 def _placed(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
-    if entry.turn_id is not None:
-        place = committed_turn(ledger, head.session_id, entry.turn_id)
-        return replace(entry, branch_id=place.branch_id, depth=place.depth)
-    if entry.depth is None:
-        return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
-    if entry.branch_id is not None:
-        return entry
-    for span in reversed(head.lineage):
-        if entry.depth <= span.upto_depth:
-            return replace(entry, branch_id=span.branch_id)
-    raise ValueError(
-        f"Entry {entry.entry_id!r} is placed at depth {entry.depth}, but the path to the head is {head.depth} turns long."
-    )
+    if entry.turn_id is None:
+        return on_path(entry, head)
+    place = committed_turn(ledger, head.session_id, entry.turn_id)
+    return replace(entry, branch_id=place.branch_id, depth=place.depth)
 
 
 def replace_world(ledger: Ledger, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
@@ -90,14 +73,7 @@ def replace_world(ledger: Ledger, world_id: str, digest: str, lore: Sequence[Mem
     known = ledger.bodies("world").get(_DIGEST)
     if known is not None and unwritten(known, str) == digest:
         return 0
-    scope = world_scope(world_id)
-    wanted: dict[str, MemoryEntry] = {}
-    for entry in lore:
-        if entry.scope != scope or entry.entry_id in wanted:
-            raise ValueError(
-                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
-            )
-        wanted[entry.entry_id] = entry
+    wanted = lore_by_id(world_id, lore)
     changes = 0
     for entry_id, row in list(ledger.entries.items()):
         stored = unwritten(row.body, MemoryEntry)

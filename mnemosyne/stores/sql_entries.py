@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from mnemosyne.codec import decode, encode, time_text
 from mnemosyne.errors import EntryConflictError
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import MemoryEntry, world_scope
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_sessions import Entered, committed_place
+from mnemosyne.turn_tree import check_entry, lore_by_id, on_path, turn_of
 
 
 def write_session_entries(
@@ -30,7 +31,7 @@ def write_session_entries(
 
 
 def _write_session_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> bool:
-    _check_entry(session, entry)
+    check_entry(session.session_id, entry)
     row = _stored(connection, entry)
     if row is not None and entry.turn_id is None and entry.depth is None:
         placed = replace(entry, branch_id=row[2], depth=row[3], turn_id=row[4])
@@ -49,22 +50,19 @@ def append_session_entries(connection: Connection, session: Entered, entries: Se
     """Write entries of committed turns that are not there yet and return how many; TurnNotFoundError."""
     written = 0
     for entry in entries:
-        _check_entry(session, entry)
-        if entry.turn_id is None:
-            raise ValueError(f"Entry {entry.entry_id!r} names no turn; say by turn_id which one it was made of.")
-        branch_id, depth = committed_place(connection, session, entry.turn_id)
+        check_entry(session.session_id, entry)
+        branch_id, depth = committed_place(connection, session, turn_of(entry))
         if _stored(connection, entry) is None:
             replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
             written += 1
     return written
 
 
-def _check_entry(session: Entered, entry: MemoryEntry) -> None:
-    scope = session_scope(session.session_id)
-    if entry.scope != scope:
-        raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {scope!r}.")
-    if entry.chain is Chain.HISTORY:
-        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
+def _placed(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+    if entry.turn_id is None:
+        return on_path(entry, head)
+    branch_id, depth = committed_place(connection, session, entry.turn_id)
+    return replace(entry, branch_id=branch_id, depth=depth)
 
 
 def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str | None, int | None, str | None] | None:
@@ -73,22 +71,6 @@ def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str
         (connection.tenant, entry.scope, entry.entry_id),
     ).fetchone()
     return row
-
-
-def _placed(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
-    if entry.turn_id is not None:
-        branch_id, depth = committed_place(connection, session, entry.turn_id)
-        return replace(entry, branch_id=branch_id, depth=depth)
-    if entry.depth is None:
-        return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
-    if entry.branch_id is not None:
-        return entry
-    for span in reversed(head.lineage):
-        if entry.depth <= span.upto_depth:
-            return replace(entry, branch_id=span.branch_id)
-    raise ValueError(
-        f"Entry {entry.entry_id!r} is placed at depth {entry.depth}, but the path to the head is {head.depth} turns long."
-    )
 
 
 def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
@@ -103,14 +85,7 @@ def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequ
     ).fetchone()
     if known[0] == digest and digest:
         return 0
-    scope = world_scope(world_id)
-    wanted: dict[str, MemoryEntry] = {}
-    for entry in lore:
-        if entry.scope != scope or entry.entry_id in wanted:
-            raise ValueError(
-                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
-            )
-        wanted[entry.entry_id] = entry
+    scope, wanted = world_scope(world_id), lore_by_id(world_id, lore)
     changes = 0
     rows = connection.execute(
         "SELECT seq, entry_id, deleted, body FROM entries WHERE tenant = ? AND scope = ?", (connection.tenant, scope)
