@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mnemosyne.forget import Place, forget, forms_on_disk, plan_erasure, prove
 from mnemosyne.index.hybrid import HybridRetriever
@@ -18,6 +20,7 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, TurnKind, TurnStatus
+from mnemosyne.scrub import is_telling
 from mnemosyne.stores.open import open_store
 from mnemosyne.tokens import CalibratedEstimator
 
@@ -282,3 +285,49 @@ async def test_a_copy_of_short_words_goes_too(memory):
     await forget(memory.place, Erasure(at=AT, user_id="lin"))
     left = {each.evidence_id: each.content for each in await memory.store.list_evidences("s1")}
     assert left == {"p001.u": "[erased]", "e2": "It is 4711."}
+
+
+WORDS = [
+    "Ottoline",
+    "ledger",
+    "brewery",
+    "quicksilver",
+    "Harrowgate",
+    "ferry",
+    "copper",
+    "lantern",
+    "seven",
+    "&",
+    "<gate>",
+    '"door"',
+]
+WORDS_ZH = ["水银", "账册", "酿酒坊", "夹墙", "摆渡人", "铜钱", "灯笼", "第七", "城门", "姐姐", "河边", "夜里"]
+SAYINGS = st.one_of(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=12).map(" ".join),
+    st.lists(st.sampled_from(WORDS_ZH), min_size=1, max_size=12).map("".join),
+    st.text(max_size=30).filter(lambda text: "\0" not in text and text.strip()),
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file"])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(talk=st.lists(st.tuples(st.sampled_from(["lin", "kai"]), SAYINGS), min_size=1, max_size=8))
+async def test_whatever_was_said_is_proved_gone(kind, talk, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("place")
+    store = open_store(str(folder) if kind == "sqlite" else f"file:///{folder}")
+    turns = tuple(
+        ImportedTurn(turn_id=f"p{place:03}", messages=(by(who, text), replies(f"{who} said: {text}")))
+        for place, (who, text) in enumerate(talk)
+    )
+    await store.create_session(SessionStart(session_id="s1", world_id="w1", locale="en", state={}, turns=turns))
+    done = await forget(Place(store=store, folders=(folder,)), Erasure(at=AT, user_id="lin"))
+    kept = await store.get_session("s1")
+    await store.close()
+    assert done.proof.holds, done.proof
+    lin, kai = ({text for name, text in talk if name == who} for who in ("lin", "kai"))
+    said = [message.content for message in kept.session.messages if message.role is Role.USER]
+    assert len(said) == len(talk)
+    assert not {text for text in said if text in lin - kai}
+    telling = {text.strip() for text in lin if is_telling(text) and not any(text.strip() in other for other in kai)}
+    whole = b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert not {text for text in telling if text.encode("utf-8", "surrogatepass") in whole}
