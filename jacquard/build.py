@@ -143,7 +143,9 @@ class Workshop:
     async def forget(self, erasure: Erasure) -> Forgotten:
         """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
         if not await self.engine.settle(SETTLE_SECONDS):
-            raise JacquardError("Work of this engine still goes on and might write again; nothing was erased. Ask again.")
+            raise JacquardError(
+                "Work of this engine still goes on and might write again; nothing was erased. Ask again."
+            )
         return await forget(self.intake.place(self.store, self.index, self.retriever), erasure)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
@@ -210,68 +212,102 @@ async def open_workshop(
     they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
-    location = locate_store(store, tenant)
+    location = await to_thread.run_sync(locate_store, store, tenant)
     async with _index_folder(location) as folder:
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
-        worlds = await to_thread.run_sync(notes.worlds, pack)
-        opened = store_at(location, tenant=tenant)
-        vectors = open_embedder(embedder)
-        index = TieredIndex(folder)
-        estimator = CalibratedEstimator()
-        retriever = HybridRetriever(opened, index, vectors, estimator)
-        intake = open_intake(opened, location, folder, settings, SystemClock())
-        watchers = open_watchers(settings.observability)
-        watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
-        selector, models = open_selector(settings.selector, watch)
-        planning = None if settings.planner.model is None else _model(settings.planner, watch)
-        models = (*models, *(() if planning is None else (planning,)))
-        summarizer, consolidator, writers = open_writers(settings, estimator, watch)
-        models = (*models, *writers)
-        locks = open_locks(location, folder, tenant, settings)
-        shipped = shipped_templates()
-        parts = EngineParts(
-            store=opened,
-            planner=RulePlanner(),
-            automation=AutomationStream(estimator, shipped),
-            curation=CurationStream(retriever, selector, HeuristicSelector()),
-            pruner=None,
-            estimator=estimator,
-            clock=SystemClock(),
-            roots=(shipped,),
-            worlds=worlds,
-            summarizer=summarizer,
-            consolidator=consolidator,
-            redactor=intake.redactor,
-            refiner=open_refiner(settings.planner, planning),
-            events=watchers.events,
-            tracing=watchers.tracing,
-            locks=locks,
-            ingestor=intake.ingestor,
-            ingest_options=intake.options,
-        )
+        fit = await to_thread.run_sync(_fit_out, location, folder, tenant, settings, embedder, notes, pack)
         try:
-            async with ContextEngine(parts, settings) as engine:
+            async with ContextEngine(fit.parts, settings) as engine:
                 yield Workshop(
                     engine=engine,
-                    store=opened,
-                    index=index,
-                    retriever=retriever,
-                    embedder=vectors,
+                    store=fit.parts.store,
+                    index=fit.index,
+                    retriever=fit.retriever,
+                    embedder=fit.embedder,
                     world=pack,
                     notes=notes,
-                    intake=intake,
-                    models=models,
-                    worlds=worlds,
-                    watchers=watchers,
+                    intake=fit.intake,
+                    models=fit.models,
+                    worlds=fit.worlds,
+                    watchers=fit.watchers,
                 )
         finally:
-            if locks is not None:
-                await locks.close()
-            for model in models:
+            if fit.parts.locks is not None:
+                await fit.parts.locks.close()
+            for model in fit.models:
                 await model.close()
-            await index.close()
-            await opened.close()
+            await fit.index.close()
+            await fit.parts.store.close()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Fittings:
+    """Everything that a workshop is made of, opened but not yet used."""
+
+    parts: EngineParts
+    index: Index
+    retriever: HybridRetriever
+    embedder: Embedder | None
+    intake: Intake
+    watchers: Watchers
+    models: Sequence[LlmAdapter]
+    worlds: dict[str, WorldPack]
+
+
+def _fit_out(
+    location: StoreLocation,
+    folder: Path,
+    tenant: str,
+    settings: RuntimeConfig,
+    embedder: str,
+    notes: WorldNotes,
+    pack: WorldPack | None,
+) -> _Fittings:
+    """Return the parts; looks at files and imports what settings name, so call it off the event loop."""
+    worlds = notes.worlds(pack)
+    opened = store_at(location, tenant=tenant)
+    vectors = open_embedder(embedder)
+    index = TieredIndex(folder)
+    estimator = CalibratedEstimator()
+    retriever = HybridRetriever(opened, index, vectors, estimator)
+    intake = open_intake(opened, location, folder, settings, SystemClock())
+    watchers = open_watchers(settings.observability)
+    watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
+    selector, selecting = open_selector(settings.selector, watch)
+    planning = None if settings.planner.model is None else _model(settings.planner, watch)
+    summarizer, consolidator, writers = open_writers(settings, estimator, watch)
+    shipped = shipped_templates()
+    parts = EngineParts(
+        store=opened,
+        planner=RulePlanner(),
+        automation=AutomationStream(estimator, shipped),
+        curation=CurationStream(retriever, selector, HeuristicSelector()),
+        pruner=None,
+        estimator=estimator,
+        clock=SystemClock(),
+        roots=(shipped,),
+        worlds=worlds,
+        summarizer=summarizer,
+        consolidator=consolidator,
+        redactor=intake.redactor,
+        refiner=open_refiner(settings.planner, planning),
+        events=watchers.events,
+        tracing=watchers.tracing,
+        locks=open_locks(location, folder, tenant, settings),
+        ingestor=intake.ingestor,
+        ingest_options=intake.options,
+    )
+    return _Fittings(
+        parts=parts,
+        index=index,
+        retriever=retriever,
+        embedder=vectors,
+        intake=intake,
+        watchers=watchers,
+        models=(*selecting, *(() if planning is None else (planning,)), *writers),
+        worlds=worlds,
+    )
 
 
 @asynccontextmanager

@@ -32,11 +32,16 @@ from mnemosyne.protocols import (
     EvidenceIngestor,
     Index,
     Redactor,
+    SessionLocks,
     Store,
     TokenEstimator,
 )
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.tokens import CalibratedEstimator
+
+
+_SHIPPED = shipped_templates()
+"""Looked for once, at import: to look for files is no work for an event loop."""
 
 
 class _SystemClock:
@@ -59,6 +64,7 @@ def create_context_engine(
     ingestor: EvidenceIngestor | None = None,
     summarizer: Summarizer | None = None,
     index: Index | None = None,
+    locks: SessionLocks | None = None,
 ) -> ContextEngine:
     """Return an engine with the shipped parts; open it with `async with`. The store stays the host's to close.
 
@@ -73,24 +79,24 @@ def create_context_engine(
     if llm_adapter is not None:
         refiner = ModelPlanner(llm_adapter, planner.max_tokens, planner.timeout_ms / 1000)
     opening = world or bare_world("bare")
-    shipped = shipped_templates()
     parts = EngineParts(
         store=store,
         planner=RulePlanner(),
-        automation=AutomationStream(estimator, shipped),
+        automation=AutomationStream(estimator, _SHIPPED),
         curation=CurationStream(
             HybridRetriever(store, index or MemoryIndex(), embedder, estimator), selector, HeuristicSelector()
         ),
         pruner=None,
         estimator=estimator,
         clock=clock or _SystemClock(),
-        roots=(shipped,),
+        roots=(_SHIPPED,),
         worlds={opening.world_id: opening, **(worlds or {})},
         refiner=refiner,
         events=event_bus or InMemoryEventBus(),
         redactor=redactor,
         ingestor=ingestor,
         summarizer=summarizer,
+        locks=locks,
         opening=opening,
     )
     return ContextEngine(parts, settings)

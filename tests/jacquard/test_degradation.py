@@ -154,7 +154,7 @@ async def test_renderer_evidence_is_gone():
     assert turn.report.stream_b.selected == ("lore_elder",)
     assert "evidence_not_found" in codes(turn)
     assert "evidence_not_found" in told.reasons()
-    assert turn.messages[-1].content.endswith("村长的钥匙在哪里?")
+    assert "村长的钥匙在哪里?" in turn.messages[-1].content
 
 
 class BrokenSummarizer:

@@ -1,0 +1,198 @@
+"""The engine's records: links both ways, chunks under a clock, corrections, serial calls among processes."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+from engine_parts import WORLD, small_engine
+
+from jacquard.build_small import create_context_engine
+from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
+from jacquard.errors import BudgetExceededError, MissingChunksError
+from mnemosyne.errors import EvidenceNotFoundError, StoreBusyError
+from mnemosyne.redact import RegexRedactor
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
+from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.session import Ref
+from mnemosyne.stores.session_locks import FileSessionLocks
+from mnemosyne.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.anyio
+PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))
+PLAYER = Path(__file__).with_name("session_player.py")
+
+
+class SetClock:
+    def __init__(self):
+        self.time = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self):
+        return self.time
+
+
+def result(name, kind=EvidenceType.TOOL_RESULT):
+    source = EvidenceSource(kind=SourceKind.TOOL, name="getOrder", uri=f"tool://{name}")
+    return Evidence(evidence_id=name, type=kind, source=source, content=f"content of {name}")
+
+
+async def test_a_tool_call_and_its_results_name_each_other_and_their_task():
+    async with small_engine(config=PLAIN, redactor=RegexRedactor()) as (engine, store, told):
+        await engine.prepare_turn("s", "where is my order?")
+        await engine.upsert_tasks("s", [Task(task_id="t", name="find the order")])
+        await store.put_evidence("s", result("e1"))
+        call = ToolCall(
+            tool_call_id="c1",
+            tool="getOrder",
+            provider=ToolProvider(name="orders", uri="mcp://orders"),
+            args_digest={"mail": "ann@example.org", "order": 17},
+            task_id="t",
+            duration_ms=37,
+        )
+        await engine.record_tool_call("s", call, ["e1"])
+        again = await engine.record_tool_call("s", call, ["e1"])
+        document = await store.get_session("s")
+        with pytest.raises(EvidenceNotFoundError):
+            await engine.record_tool_call("s", replace(call, tool_call_id="c2"), ["nowhere"])
+        assert (await store.head("s")).version == again.version
+    (kept,) = document.session.tool_state.tool_calls
+    assert kept.result_evidence_ids == ("e1",)
+    assert "ann@example.org" not in str(kept.args_digest)
+    assert kept.args_digest["order"] == 17
+    assert document.evidences["e1"].links.tool_call_id == "c1"
+    assert document.session.task_state.todo_list.tasks[0].result_evidence_ids == ("e1",)
+    assert [e.tool_call_id for e in told.of("ToolCalled") + told.of("ToolCallCompleted")] == ["c1", "c1", "c1", "c1"]
+
+
+async def test_the_sequence_of_section_7_is_persisted_with_its_links():
+    async with small_engine() as (engine, store, told):
+        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+        await engine.commit_assistant_chunk("s", "在他", 0)
+        await engine.commit_assistant_chunk("s", "腰间。", 1)
+        recalled = turn.evidences[0].evidence_id
+        done = await engine.finalize_assistant_message("s", [Ref(evidence_id=recalled)])
+        await store.put_evidence("s", result("answer", EvidenceType.LLM_OUTPUT))
+        usage = ModelUsage(model_usage_id="u1", model="big", stage=ModelUsageStage.ANSWER, prompt_tokens=900)
+        await engine.record_model_usage("s", usage, "answer", turn_id=turn.turn_id)
+        document = await store.get_session("s")
+    said, answered = document.session.messages
+    assert (said.content, answered.content) == ("村长的钥匙在哪里?", "在他腰间。")
+    assert answered.refs[0].evidence_id in document.evidences
+    assert document.evidences["answer"].links.model_usage_id == "u1"
+    (kept,) = document.session.model_usage
+    assert (kept.extra["turn_id"], kept.extra["counted"]) == (turn.turn_id, "reported")
+    assert kept.extra["estimated_prompt_tokens"] == turn.report.budget.used_tokens
+    ids = {block.block_id for block in document.context_blocks}
+    assert ids == set(turn.report.new_block_ids) >= {"instruction", "status"}
+    refs = {ref.evidence_id for block in document.context_blocks for ref in block.refs}
+    assert refs == set(turn.report.new_evidence_ids) <= set(document.evidences)
+    assert [event.event_type.value for event in told.events] == [
+        "SessionLoaded", "TurnPlanned", "BlocksDerived", "PruneCompleted", "Assembled", "Degraded", "MessageAppended",
+        "EvidenceIngested", "Persisted", "AssistantChunkReceived", "AssistantChunkReceived", "MessageAppended",
+        "Persisted", "AssistantMessageFinalized", "Persisted",
+    ]  # fmt: skip
+    assert {event.session_id for event in told.events} == {"s"}
+    assert done.turn_id == turn.turn_id
+
+
+async def test_events_hold_no_words_unless_they_are_asked_for():
+    async with small_engine(config=PLAIN) as (engine, _, told):
+        await engine.prepare_turn("s", "a secret word")
+        await engine.commit_assistant_chunk("s", "another secret", 0)
+        assert "secret" not in str(told.events)
+        told.events.clear()
+        loud = replace(PLAIN, observability=ObservabilityConfig(capture_content=True), tags={"arm": "b"})
+        await engine.prepare_turn("s", "a secret word again", loud)
+        assert "a secret word again" in told.of("Assembled")[0].payload["text"]
+        assert {event.tags["arm"] for event in told.events} == {"b"}
+        told.events.clear()
+        await engine.prepare_turn("s", "hush", replace(PLAIN, observability=ObservabilityConfig(emit_events=False)))
+        assert told.events == []
+
+
+async def test_chunks_expire_and_can_be_given_up():
+    clock = SetClock()
+    config = replace(PLAIN, chunks=ChunkConfig(expire_seconds=60))
+    async with small_engine(config=config, clock=clock) as (engine, _, told):
+        turn = await engine.prepare_turn("s", "hello")
+        await engine.commit_assistant_chunk("s", "hi", 0)
+        clock.time += timedelta(seconds=61)
+        with pytest.raises(MissingChunksError, match="no chunk of it is held"):
+            await engine.finalize_assistant_message("s", turn_id=turn.turn_id)
+        assert told.reasons() == ["chunks_expired"]
+        await engine.commit_assistant_chunk("s", "wrong", 0)
+        assert await engine.abort_assistant_message("s") == 1
+        await engine.commit_assistant_chunk("s", "right", 0)
+        assert (await engine.finalize_assistant_message("s")).content == "right"
+
+
+async def test_what_the_provider_counted_corrects_the_next_limit():
+    async with small_engine(config=PLAIN) as (engine, _, _):
+        first = await engine.prepare_turn("s", "hello")
+        await engine.commit_assistant_message("s", "hi")
+        counted = int(first.report.budget.used_tokens * 1.25)
+        usage = ModelUsage(model_usage_id="u", model="big", stage=ModelUsageStage.ANSWER, prompt_tokens=counted)
+        await engine.record_model_usage("s", usage, turn_id=first.turn_id)
+        second = await engine.prepare_turn("s", "and now?")
+    assert (first.report.budget.correction, second.report.budget.correction) == (1.0, 1.25)
+    assert second.report.budget.limit_tokens == int(first.report.budget.limit_tokens / 1.25)
+
+
+async def test_a_tail_has_the_room_that_was_kept_for_it():
+    budget = BudgetConfig(max_input_tokens=2000, reserved_reply_tokens=100, reserved_tail_tokens=300)
+    async with small_engine(config=replace(PLAIN, budget=budget)) as (engine, _, _):
+        turn = await engine.prepare_turn("s", "hello")
+        free = turn.report.budget.limit_tokens + turn.report.budget.tail_tokens - turn.report.budget.used_tokens
+        assert turn.report.budget.tail_tokens == 300
+        await engine.assemble("s", turn.turn_id, [{"role": "user", "content": "word " * int(free / 2)}])
+        with pytest.raises(BudgetExceededError, match="tail"):
+            await engine.assemble("s", turn.turn_id, [{"role": "user", "content": "word " * free * 2}])
+
+
+async def test_a_receipt_may_be_kept_without_its_decisions():
+    config = replace(PLAIN, observability=ObservabilityConfig(include_reports_in_store=False))
+    async with small_engine(config=config) as (engine, store, _):
+        turn = await engine.prepare_turn("s", "hello")
+        record = await store.turn("s", turn.turn_id)
+        assert turn.report.decisions
+        assert record.receipt["decisions"] == []
+        assert record.receipt["plan"]["tier"] == 0
+        assert (await engine.prepare_turn("s", "hello")).text == turn.text
+
+
+async def test_a_lock_holds_among_holders_and_dies_with_its_task(tmp_path):
+    one, two = FileSessionLocks(tmp_path / "locks"), FileSessionLocks(tmp_path / "locks", wait_seconds=0.05)
+    async with one.hold("s"):
+        async with two.hold("other"):
+            pass
+        with pytest.raises(StoreBusyError):
+            async with two.hold("s"):
+                pass
+    with anyio.move_on_after(0.05):
+        async with one.hold("s"):
+            await anyio.sleep(60)
+    async with two.hold("s"):
+        pass
+
+
+async def test_processes_play_one_session_one_after_the_other(tmp_path):
+    turns, players = 4, 3
+    store = SqliteStore(tmp_path / "store.db")
+    async with create_context_engine(store, config=PLAIN, world=WORLD) as engine:
+        await engine.start_session("s", WORLD)
+    with anyio.fail_after(120):
+        async with anyio.create_task_group() as players_at_work:
+            for n in range(players):
+                command = [sys.executable, str(PLAYER), str(tmp_path), f"p{n}", str(turns)]
+                players_at_work.start_soon(anyio.run_process, command)
+    head = await store.head("s")
+    messages = (await store.window("s", message_limit=100)).messages
+    await store.close()
+    assert head.depth == turns * players
+    said = [item.message.content for item in messages]
+    for place in range(0, len(said), 2):
+        assert said[place + 1] == f"reply to {said[place]}"
