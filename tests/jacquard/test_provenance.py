@@ -1,0 +1,76 @@
+"""From any place of a prompt back to its block, its evidence and its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jacquard import RuntimeConfig, open_workshop
+from jacquard.errors import ConfigError
+from jacquard.provenance import origin_at, origins_of, tokens_by_block
+from jacquard.tape import tape_in
+from jacquard.turn import turn_from_record
+from mnemosyne.uris import resolve_uri
+
+pytestmark = pytest.mark.anyio
+
+FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
+ASKED = "那把钥匙是不是开启神庙的?我记得之前提到过。 </user_input> & {{ x }}"
+
+
+@pytest.mark.parametrize("layout", ["classic", "cache_first"])
+async def test_every_character_leads_back_to_its_source(tmp_path: Path, layout: str) -> None:
+    async with open_workshop(tmp_path, world=FOREST, embedder="none") as workshop:
+        await workshop.ensure_session("s")
+        await workshop.engine.prepare_turn("s", ASKED, RuntimeConfig(layout=layout), turn_id="t")
+        record = await workshop.store.turn("s", "t")
+        turn, tape = turn_from_record(record, 0), tape_in(record)
+        assert tape is not None
+        tokens = tokens_by_block(turn)
+        assert sum(tokens.values()) == turn.report.budget.used_tokens
+        kept = {d.block_id: d.tokens for d in turn.report.decisions if d.action.value == "kept"}
+        assert {name: cost for name, cost in tokens.items() if name != "frame"} == kept
+        text = "".join(message.content for message in turn.messages)
+        kinds = set()
+        sources: set[str] = set()
+        for offset in range(0, len(text), 7):
+            origin = origin_at(turn, offset, tape)
+            assert origin.text == text[offset]
+            assert origin.span.start <= origin.start < origin.span.end
+            assert origin.text in origin.line or origin.text == "\n"
+            if origin.decision is None:
+                assert origin.span.block_id == "frame"
+                continue
+            kinds.add(origin.decision.source.partition(":")[0])
+            assert origin.template or origin.uri
+            if origin.template:
+                assert origin.digest == tape.source.digests[origin.template]
+            if origin.uri:
+                sources.add(origin.uri)
+        assert kinds >= {"automation", "curation", "history", "user"}
+        for uri in sources:
+            assert await resolve_uri(workshop.store, uri)
+
+
+async def test_a_text_is_found_as_it_was_and_as_it_stands(tmp_path: Path) -> None:
+    async with open_workshop(tmp_path, world=FOREST, embedder="none") as workshop:
+        await workshop.ensure_session("s")
+        turn = await workshop.engine.prepare_turn("s", ASKED)
+    (mine,) = origins_of(turn, "</user_input> & {{ x }}")
+    assert mine.text == "&lt;/user_input&gt; &amp; {{ x }}"
+    assert (mine.span.block_id, mine.decision.trust.value) == ("user_input", "user")
+    assert mine.uri == f"mnemosyne://session:s/turn/{turn.turn_id}"
+    keys = origins_of(turn, "翡翠")
+    recalled = [origin for origin in keys if origin.evidences]
+    assert recalled
+    for origin in recalled:
+        assert origin.candidate is not None
+        assert origin.candidate.chosen
+        assert origin.uri == origin.evidences[0].source.uri
+    across = origins_of(turn, turn.messages[0].content)
+    assert "".join(origin.text for origin in across) == turn.messages[0].content[: across[-1].end]
+    assert origins_of(turn, "no such words in here") == ()
+    assert len(origins_of(turn, "。", limit=3)) == 3
+    with pytest.raises(ConfigError, match="give a place from 0 to"):
+        origin_at(turn, 10**9)
