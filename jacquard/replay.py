@@ -15,6 +15,7 @@ from typing import Any
 
 from jacquard.assemble import PromptMessage
 from jacquard.config import RuntimeConfig
+from jacquard.layers import share
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.report import BlockDecision, CurationPath, Report
@@ -34,6 +35,7 @@ PLAYED = (
     "budget",
     "prune",
     "history",
+    "layers",
     "curation.enabled",
     "curation.select_limit",
     "curation.fallback_limit",
@@ -226,9 +228,10 @@ def order_of(prompt: Prompt) -> tuple[tuple[int, str], ...]:
 
 
 def _laid(tape: Tape, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> LaidOut:
+    blocks, history, left_out = share(tape.blocks, tape.history, config.layers)
     return lay_out(
-        tape.blocks,
-        tape.history,
+        blocks,
+        history,
         tape.user_input,
         layout=layout,
         pruner=choose_pruner(config),
@@ -237,6 +240,7 @@ def _laid(tape: Tape, config: RuntimeConfig, layout: SkeinTemplate, count: Count
         tier_tokens=tier_tokens_of(config),
         rules=rules_of(config, tape.at),
         layer_attributes=tape.layer_attributes,
+        left_out=left_out,
     )
 
 

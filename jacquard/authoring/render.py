@@ -13,9 +13,10 @@ from typing import Any
 from jacquard.assemble import FRAME
 from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
+from jacquard.layers import share
 from jacquard.layouts import load_layout
-from jacquard.prompt import Prompt, build_prompt
-from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.prompt import Prompt, complete, lay_out
 from jacquard.streams.automation import AutomationStream
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.templating import open_templates
@@ -97,16 +98,21 @@ def render_turn(
     skeleton = stream.render_with(open_templates(target.roots), request)
     flesh = flesh_blocks(turn.selection, turn.entries, estimator)
     chosen = load_layout(layout or turn.layout, target.roots)
-    prompt = build_prompt(
-        [*skeleton.blocks, *flesh],
-        skeleton.history,
+    blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
+    laid = lay_out(
+        blocks,
+        history,
         skeleton.user_input,
         layout=chosen,
-        pruner=GreedyPriorityPruner(),
+        pruner=choose_pruner(turn.config),
         limit_tokens=turn.limit_tokens,
         count=estimator.estimate,
+        tier_tokens=tier_tokens_of(turn.config),
+        rules=rules_of(turn.config, turn.at),
         layer_attributes={"probabilistic": {"model": turn.model}},
+        left_out=left_out,
     )
+    prompt = complete(laid, turn.carried)
     return Rendering(
         label=turn.label,
         template_id=template_id,

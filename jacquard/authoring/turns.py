@@ -7,14 +7,17 @@ what differs from its prompt comes from the templates alone. It must not import 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.errors import JacquardError
 from jacquard.plan import PlanContext, plan_from_json
 from jacquard.protocols import Planner, Selection
 from jacquard.report import CurationPath, Report
+from jacquard.skein import PromptBlock
 from jacquard.streams.automation import SkeletonInput
+from jacquard.tape import tape_in
 from jacquard.worlds import bare_world
 from mnemosyne import codec
 from mnemosyne.chains.event import closed_quests
@@ -31,6 +34,8 @@ MESSAGES = 200
 
 DEFAULT_LAYOUT = "classic"
 NOTHING_CHOSEN = Selection(entry_ids=())
+USUAL = RuntimeConfig()
+NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +43,8 @@ class AuthorTurn:
     """Everything that one turn's prompt is made of, but for templates and layout.
 
     `label` names it for people. `entries` are the memories of Stream B in the order of choice. `layout` and `limit_tokens`
-    are what the turn had. `recorded` is the prompt's text as it went out, or empty.
+    are what the turn had, `config` decides what happens when they are short, at the time `at`; `carried` are the blocks that
+    were shortened or masked, by id. `recorded` is the prompt's text as it went out, or empty.
     """
 
     label: str
@@ -48,6 +54,9 @@ class AuthorTurn:
     model: str = "heuristic"
     layout: str = DEFAULT_LAYOUT
     limit_tokens: int = 7168
+    config: RuntimeConfig = USUAL
+    at: datetime = NO_TIME
+    carried: Mapping[str, PromptBlock] = field(default_factory=dict)
     recorded: str = ""
 
     @property
@@ -103,7 +112,7 @@ class TurnReader:
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = self.worlds.get(window.head.world_id) or bare_world(window.head.world_id)
         plan = self.planner.plan(user_text, window, world)
-        hidden = await self._hidden(window, world)
+        hidden = await self._hidden(window, world, self.viewer)
         request = SkeletonInput(
             plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
         )
@@ -112,7 +121,9 @@ class TurnReader:
     async def _recorded(
         self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_text: str
     ) -> AuthorTurn:
-        hidden = await self._hidden(window, world)
+        tape = tape_in(record)
+        config = USUAL if tape is None else tape.runtime
+        hidden = await self._hidden(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"
         if record.prompt is None or record.plan is None or record.receipt is None:
             plan = self.planner.plan(user_text, window, world)
@@ -139,13 +150,16 @@ class TurnReader:
             selection=Selection(entry_ids=stream.selected, rationale=stream.rationale),
             model=chose or "heuristic",
             layout=report.layout,
-            limit_tokens=report.budget.limit_tokens,
+            limit_tokens=report.budget.limit_tokens if tape is None else tape.limit_tokens,
+            config=config,
+            at=NO_TIME if tape is None else tape.at,
+            carried={} if tape is None else {block.block_id: block for block in tape.carried},
             recorded=str(record.prompt.get("text", "")),
         )
 
-    async def _hidden(self, window: SessionWindow, world: WorldPack) -> frozenset[str]:
+    async def _hidden(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
         scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
-        return hidden_entries(await self.store.restricted(scopes), self.viewer, window.state)
+        return hidden_entries(await self.store.restricted(scopes), viewer, window.state)
 
     async def _entries(self, report: Report, window: SessionWindow, world: WorldPack) -> tuple[MemoryEntry, ...]:
         wanted = list(report.stream_b.selected)

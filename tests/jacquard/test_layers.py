@@ -24,6 +24,8 @@ from jacquard.layers import (
     layers_of,
 )
 from jacquard.layouts import load_layout
+from jacquard.replay import play
+from jacquard.tape import tape_in
 from jacquard.templating import shipped_templates
 from mnemosyne.schema.document import (
     MessageIndexRange,
@@ -37,6 +39,7 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.record import ImportedTurn, PathSummary, SessionStart
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
@@ -315,3 +318,14 @@ async def test_compression_survives_a_restart_and_no_words_are_written_twice(tmp
         assert stored.session.summary.content == "They spoke of q0."
         assert not any("They spoke" in m.content for m in stored.session.messages)
         assert [m.content for m in stored.session.messages].count("and now?") <= 1
+
+
+async def test_a_turn_of_a_worker_is_made_again_from_its_record(tmp_path):
+    config = RuntimeConfig(layers=LayersConfig(process="mapreduce_worker"))
+    async with open_workshop(str(tmp_path), world=FOREST, embedder="none", config=config) as workshop:
+        await workshop.ensure_session("s")
+        turn = await workshop.engine.prepare_turn("s", "钥匙?")
+        tape = tape_in(await workshop.store.turn("s", turn.turn_id))
+    assert tape is not None
+    again = play(tape, CalibratedEstimator().estimate)
+    assert again.assembled.messages == turn.messages
