@@ -2,7 +2,8 @@
 
 A store of each size lies open at once; appends and loads of all sizes and of their plain drivers are interleaved, and the
 order changes from round to round, so that whatever else the machine does falls on all of them alike: read the ratios first,
-the milliseconds second. An append is one turn of two messages, kept when it returns; a load is the window that a turn reads.
+the milliseconds second. Processor time is that of this process (not of a database server), and says most on a busy machine.
+An append is one turn of two messages, kept when it returns; a load is the window that a turn reads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import anyio
@@ -60,9 +61,10 @@ class Side:
     memory_mb: float
     samples: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, step: str, began: float) -> None:
-        """Keep the milliseconds since `began`."""
-        self.samples.setdefault(step, []).append((perf_counter() - began) * 1000)
+    def add(self, step: str, began: tuple[float, float]) -> None:
+        """Keep the milliseconds since `began`, by the clock and of this process's processor time."""
+        for name, since, now in zip((step, f"{step} processor"), began, _times(), strict=True):
+            self.samples.setdefault(name, []).append((now - since) * 1000)
 
 
 async def run(
@@ -173,23 +175,27 @@ def _said(message: Message) -> Said:
     return {"role": message.role.value, "content": message.content}
 
 
+def _times() -> tuple[float, float]:
+    return perf_counter(), process_time()
+
+
 async def _round(side: Side, number: int) -> None:
     """Append a turn and load a window, once in the store and once by hand, whichever first."""
     messages = _turn((f"How far is it to the mill, the {number}th time? 还有多远？", "Not far, 不远了。"))
     said = [_said(each) for each in messages]
     for first in (number % 4 < 2, number % 4 >= 2):
         if first:
-            began = perf_counter()
+            began = _times()
             await side.store.append_messages(SESSION, messages)
             side.add("append", began)
-            began = perf_counter()
+            began = _times()
             await side.store.window(SESSION, message_limit=WINDOW)
             side.add("load", began)
         else:
-            began = perf_counter()
+            began = _times()
             side.plain.append(said)
             side.add("plain append", began)
-            began = perf_counter()
+            began = _times()
             side.plain.newest(WINDOW)
             side.add("plain load", began)
 
@@ -199,6 +205,7 @@ def _figures(sides: Sequence[Side]) -> dict[str, Any]:
     for name in ("append", "load"):
         medians = [statistics.median(side.samples[name]) for side in sides]
         plain = [statistics.median(side.samples[f"plain {name}"]) for side in sides]
+        processor = [statistics.median(side.samples[f"{name} processor"]) for side in sides]
         steps[name] = {
             "median_ms": medians,
             "p95_ms": [percentiles(side.samples[name], 95)[0] for side in sides],
@@ -206,6 +213,8 @@ def _figures(sides: Sequence[Side]) -> dict[str, Any]:
             "plain_p95_ms": [percentiles(side.samples[f"plain {name}"], 95)[0] for side in sides],
             "times_plain": [own / other for own, other in zip(medians, plain, strict=True)],
             "growth": medians[-1] / medians[0],
+            "processor_ms": processor,
+            "processor_growth": processor[-1] / processor[0],
             "plain_growth": plain[-1] / plain[0],
         }
     return {
@@ -237,6 +246,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
             plain = zip(step["plain_median_ms"], step["plain_p95_ms"], strict=True)
             cells = [f"{median:.3f} ({p95:.3f}) {times:.1f}x" for median, p95, times in own]
             table.add_row(*map(Text, (kind, name, *cells, f"{step['growth']:.2f}")), style="bold")
+            cells = [f"{value:.3f}" for value in step["processor_ms"]]
+            table.add_row(*map(Text, ("", "  processor", *cells, f"{step['processor_growth']:.2f}")))
             cells = [f"{median:.3f} ({p95:.3f})" for median, p95 in plain]
             table.add_row(*map(Text, ("", "  by hand", *cells, f"{step['plain_growth']:.2f}")))
     console.print(table)
