@@ -16,6 +16,7 @@ from rich.text import Text
 from evals.bench import deadline as deadline_bench
 from evals.bench import prefix as prefix_bench
 from evals.bench import recall as recall_bench
+from evals.bench import stalls as stalls_bench
 from evals.bench import stores as stores_bench
 from evals.bench import turn_length as turn_length_bench
 from evals.errors import EvalError
@@ -52,6 +53,7 @@ def bench(
             ("prefix", prefix_bench),
             ("stores", stores_bench),
             ("recall", recall_bench),
+            ("stalls", stalls_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -88,6 +90,18 @@ def deadline(
 ) -> None:
     """Prepare turns against a server that is slow, hangs, breaks off and talks rubbish; print how late they are."""
     _measure(partial(deadline_bench.run, turns, messages, deadline_ms, embedder), deadline_bench.show, json_file)
+
+
+@app.command("stalls")
+def stalls(
+    turns: Annotated[int, typer.Option("--turns", min=1, help="Turns of each session.")] = 10,
+    entries: Annotated[int, typer.Option("--entries", min=0, help="Lore that is indexed in them.")] = 2000,
+    embed_ms: Annotated[int, typer.Option("--embed-ms", min=0, help="How much longer embedding takes.")] = 200,
+    disk_ms: Annotated[int, typer.Option("--disk-ms", min=0, help="How much longer a transaction takes.")] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Play sessions at once while embedding, indexing and disk are slow; print the longest stall of the event loop."""
+    _measure(partial(stalls_bench.run, turns, entries, embed_ms, disk_ms), stalls_bench.show, json_file)
 
 
 @app.command("prefix")
