@@ -18,7 +18,7 @@ import numpy as np
 from mnemosyne.index.ask import Traits, add_talk
 from mnemosyne.index.fuse import FusionWeights
 from mnemosyne.index.lexical import K1, B, inverse_frequency
-from mnemosyne.index.words import CJK_RUN, STOP_WORDS, tokens
+from mnemosyne.index.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -68,11 +68,15 @@ def look_again(
 
 def _of_talk(entry: MemoryEntry, text: str, names: frozenset[str], weights: FusionWeights) -> float:
     """Return what the form of a message says: who said it, how much it says, how much of it only asks."""
-    spoke = bool(entry.speaker) and not names.isdisjoint(tokens(entry.speaker or ""))
-    sentences = _SENTENCE.findall(text)
-    asks = sum(sentence.rstrip().endswith(("?", "？")) for sentence in sentences) / max(len(sentences), 1)
+    spoke = bool(entry.speaker) and not names.isdisjoint(tokens_of_line(entry.speaker or ""))
+    asks = 0.0
+    if "?" in text or "？" in text:
+        sentences = _SENTENCE.findall(text)
+        asks = sum(sentence.rstrip().endswith(("?", "？")) for sentence in sentences) / max(len(sentences), 1)
     # About half of the words of talk are stop words; two characters of Chinese are about a word.
-    words = len(text.split()) / 2 + sum(len(run) for run in CJK_RUN.findall(text)) / 2
+    words = len(text.split()) / 2
+    if not text.isascii():
+        words += sum(map(len, CJK_RUN.findall(text))) / 2
     return float(weights.speaker * spoke + weights.length * math.log1p(words) / 5 + weights.asking * asks)
 
 
@@ -83,10 +87,14 @@ def _pairs(text: str) -> tuple[str, ...]:
 
 
 def _telling(text: str) -> list[str]:
-    return [word for word in _WORD.findall(CJK_RUN.sub(" ", text.lower())) if word not in STOP_WORDS]
+    plain = text.lower()
+    words = _WORD.findall(plain if plain.isascii() else CJK_RUN.sub(" ", plain))
+    return [word for word in words if word not in STOP_WORDS]
 
 
 def _runs(text: str, size: int) -> Runs:
+    if text.isascii():
+        return Counter()
     plain = unicodedata.normalize("NFKC", text)
     return Counter(run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1))
 
@@ -104,9 +112,10 @@ def _scores(asked: Mapping[str, float], documents: Sequence[Runs]) -> Vectors:
     norms = K1 * (1.0 - B + B * lengths / max(float(lengths.mean()), 1e-9))
     found = np.zeros(len(documents))
     for run, weight in asked.items():
-        counts = np.array([document.get(run, 0) for document in documents], dtype=np.float64)
-        holding = int(np.count_nonzero(counts))
+        held = [document[run] for document in documents]
+        holding = len(held) - held.count(0)
         if holding:
+            counts = np.array(held, dtype=np.float64)
             found += weight * inverse_frequency(len(documents), holding) * (K1 + 1.0) * counts / (counts + norms)
     best = float(found.max())
     return np.asarray(found / best if best > 0.0 else found, dtype=np.float32)
