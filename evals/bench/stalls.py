@@ -33,27 +33,9 @@ from mnemosyne.stores.sqlite import SqliteStore
 TICK_SECONDS = 0.001
 SESSIONS = 4
 _WORDS = (
-    *"temple key forest bridge river wolf chief lantern rune door mill ferry".split(),
-    *"神庙 钥匙 森林 石桥 灯笼".split(),
+    *["temple", "key", "forest", "bridge", "river", "wolf", "chief", "lantern", "rune", "door", "mill", "ferry"],
+    *["神庙", "钥匙", "森林", "石桥", "灯笼"],
 )
-    "temple",
-    "key",
-    "forest",
-    "bridge",
-    "river",
-    "wolf",
-    "chief",
-    "lantern",
-    "rune",
-    "door",
-    "mill",
-    "ferry",
-    "神庙",
-    "钥匙",
-    "森林",
-    "石桥",
-    "灯笼",
-]
 
 
 class SlowEmbedder:
