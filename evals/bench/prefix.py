@@ -16,6 +16,7 @@ from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -194,11 +195,11 @@ async def run(
     data: Path | None, world: Path | None, session: str | None, turns: int, embedder: str, say: Say, progress: Progress
 ) -> dict[str, Any]:
     """Play the conversation in both layouts, each in a store of its own, and return the figures."""
-    pack = None if world is None else load_world(world)
+    pack = None if world is None else await to_thread.run_sync(load_world, world)
     if pack is not None:
         name, pairs = pack.world_id, list(played(pack, turns))
     elif data is not None:
-        name, pairs = exchanges_of(data, session)
+        name, pairs = await to_thread.run_sync(exchanges_of, data, session)
         pairs = list(islice(pairs, turns))
     else:
         raise SetupError("Say what to play: --data DIR (a set with a conversation) or --world DIR (a pack).")
