@@ -123,6 +123,7 @@ def prefix(
     write_baseline: Annotated[
         Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the shares for later runs to keep.")
     ] = None,
+    by_turn: Annotated[bool, typer.Option("--by-turn", help="Print every turn with the block that broke it.")] = False,
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
@@ -134,6 +135,8 @@ def prefix(
         return kept[0]
 
     _measure(run, prefix_bench.show, json_file)
+    if by_turn:
+        prefix_bench.show_turns(kept[0], _out)
     if write_baseline is not None:
         write_baseline.write_text(json.dumps(prefix_bench.baseline_of(kept[0]), indent=1) + "\n", encoding="utf-8")
     if baseline is not None:

@@ -270,3 +270,24 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         for kind, broken in row["broken_by"].items():
             lost = broken["tokens_lost_before_tail"]
             console.print(Text(f"{layout}: {kind} broke {broken['turns']} turns, {lost:,} tokens before the tail lost"))
+
+
+def show_turns(figures: Mapping[str, Any], console: Console) -> None:
+    """Print the share of each turn in each layout, and the block that broke it."""
+    layouts = figures["layouts"]
+    table = Table(title="by turn", title_justify="left")
+    table.add_column("turn", justify="right")
+    for layout in layouts:
+        table.add_column(layout, justify="right")
+        table.add_column("broken by")
+    rows: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for layout, told in layouts.items():
+        for row in told["by_turn"]:
+            rows.setdefault(row["turn"], {})[layout] = row
+    for turn, by_layout in sorted(rows.items()):
+        cells = [str(turn)]
+        for layout in layouts:
+            row = by_layout.get(layout)
+            cells += ["", ""] if row is None else [f"{row['share']:.0%}", f"{row['broken']} ({row['kind']})"]
+        table.add_row(*map(Text, cells))
+    console.print(table)

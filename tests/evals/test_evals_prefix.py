@@ -82,10 +82,11 @@ def test_sums_are_by_tokens():
 def test_the_command_prints_writes_and_fails_below_its_baseline(tmp_path):
     talk = corpus(tmp_path / "set", [(("Ann", "Bo")[n % 2], f"Line {n} of a talk about lamps.") for n in range(12)])
     json_file, baseline = tmp_path / "f.json", tmp_path / "b.json"
-    done = bench("--data", talk, "--turns", 5, "--json", json_file, "--write-baseline", baseline)
+    done = bench("--data", talk, "--turns", 5, "--by-turn", "--json", json_file, "--write-baseline", baseline)
     assert done.exit_code == 0, done.output
     assert "what a prefix cache uses again: c" in done.stdout
     assert "new talk broke" in done.stdout
+    assert "(new talk)" in done.stdout
     figures = json.loads(json_file.read_text())
     assert len(figures["layouts"]["cache_first"]["by_turn"]) == 4
     assert read_baseline(baseline) == baseline_of(figures)
