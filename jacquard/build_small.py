@@ -14,6 +14,7 @@ from jacquard.config import RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.observe.bus import InMemoryEventBus
+from jacquard.observe.spans import NO_TRACING, Tracing
 from jacquard.planners.model import ModelPlanner
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, Summarizer
@@ -38,7 +39,6 @@ from mnemosyne.protocols import (
 )
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.tokens import CalibratedEstimator
-
 
 _SHIPPED = shipped_templates()
 """Looked for once, at import: to look for files is no work for an event loop."""
@@ -65,6 +65,7 @@ def create_context_engine(
     summarizer: Summarizer | None = None,
     index: Index | None = None,
     locks: SessionLocks | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> ContextEngine:
     """Return an engine with the shipped parts; open it with `async with`. The store stays the host's to close.
 
@@ -97,6 +98,7 @@ def create_context_engine(
         ingestor=ingestor,
         summarizer=summarizer,
         locks=locks,
+        tracing=tracing,
         opening=opening,
     )
     return ContextEngine(parts, settings)

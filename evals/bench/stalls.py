@@ -173,7 +173,8 @@ async def _play(folder: Path, turns: int, entries: int, embed_ms: int, disk_ms: 
         async with create_context_engine(
             store, config=config, world=world, embedder=SlowEmbedder(embed_ms), index=index
         ) as engine:
-            await store.replace_world(world.world_id, "lore", _lore(world.world_id, entries, chance))
+            lore = await to_thread.run_sync(_lore, world.world_id, entries, chance)
+            await store.replace_world(world.world_id, "lore", lore)
 
             async def play(session_id: str) -> None:
                 for number in range(turns):

@@ -1,0 +1,138 @@
+"""What is told of an engine's work: the bus, spans by the GenAI names, Prometheus figures, and nothing imported unasked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from engine_parts import PLANNED, ScriptedModel, small_engine
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from jacquard import open_workshop
+from jacquard.config import CurationConfig, ObservabilityConfig, RuntimeConfig
+from jacquard.errors import ModelError
+from jacquard.observe.bus import InMemoryEventBus
+from jacquard.observe.models import TracedModel
+from jacquard.observe.otel import OtelTracing
+from jacquard.observe.prometheus import PrometheusMetrics
+from jacquard.protocols import LlmRequest
+from mnemosyne.schema.event import Event, EventType
+
+pytestmark = pytest.mark.anyio
+DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
+REQUEST = LlmRequest(messages=(("user", "a secret"),), max_tokens=5, timeout_seconds=1.0)
+
+
+def event(kind=EventType.PERSISTED):
+    return Event(event_type=kind, session_id="s", at=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+async def test_handlers_are_told_in_order_each_once_and_no_more_when_off():
+    bus, told = InMemoryEventBus(), []
+
+    async def slowly(each):
+        told.append(("async", each.event_type.value))
+
+    bus.on("Persisted", slowly)
+    bus.on("Assembled", lambda each: told.append("wrong"))
+    bus.on_all(lambda each: told.append("all"))
+    await bus.emit(event())
+    bus.off("Persisted", slowly)
+    await bus.emit(event())
+    assert told == [("async", "Persisted"), "all", "all"]
+    with pytest.raises(ValueError, match="no such"):
+        bus.on("no such", slowly)
+
+
+def traced():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return OtelTracing(provider), exporter
+
+
+@pytest.mark.parametrize("capture", [False, True])
+async def test_a_models_call_is_a_span_with_the_names_of_the_conventions(capture):
+    tracing, exporter = traced()
+    model = TracedModel(ScriptedModel("another secret"), tracing, capture)
+    with tracing.span("outer"):
+        await model.generate(REQUEST)
+    inner, outer = exporter.get_finished_spans()
+    assert inner.name == "chat scripted/small"
+    assert inner.parent.span_id == outer.context.span_id
+    facts = dict(inner.attributes)
+    assert facts["gen_ai.operation.name"] == "chat"
+    assert facts["gen_ai.provider.name"] == "scripted"
+    assert (facts["gen_ai.usage.input_tokens"], facts["gen_ai.usage.output_tokens"]) == (120, 30)
+    assert ("secret" in str(facts)) is capture
+
+
+async def test_a_failing_call_is_marked_by_its_kind_alone():
+    tracing, exporter = traced()
+    with pytest.raises(ModelError):
+        await TracedModel(ScriptedModel(ModelError("connection", "secret host")), tracing).generate(REQUEST)
+    (span,) = exporter.get_finished_spans()
+    assert span.attributes["error.type"] == "ModelError"
+    assert "secret host" not in span.to_json()
+
+
+async def test_a_turn_is_a_tree_of_spans():
+    tracing, exporter = traced()
+    model = TracedModel(ScriptedModel(PLANNED), tracing)
+    async with small_engine(model=model, tracing=tracing) as (engine, _, _):
+        turn = await engine.prepare_turn("s", "hm, and then?")
+        await engine.commit_assistant_message("s", "hi")
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    root = spans["jacquard.prepare_turn"]
+    assert root.attributes["gen_ai.conversation.id"] == "s"
+    assert root.attributes["jacquard.turn.id"] == turn.turn_id
+    assert spans["jacquard.plan"].parent.span_id == root.context.span_id
+    assert spans["jacquard.plan"].attributes["jacquard.plan.tier"] == 1
+    assert "jacquard.commit_assistant_message" in spans
+
+
+async def test_figures_are_counted_from_events():
+    metrics = PrometheusMetrics()
+    config = RuntimeConfig(curation=CurationConfig(enabled=False))
+    async with small_engine(config=config) as (engine, _, _):
+        engine._parts.events.on_all(metrics.count)
+        await engine.prepare_turn("s", "hello")
+        await engine.commit_assistant_chunk("s", "hi", 0)
+        await engine.finalize_assistant_message("s")
+    text = metrics.exposition().decode()
+    assert 'jacquard_turns_total{what="prepared"} 1.0' in text
+    assert 'jacquard_turns_total{what="committed"} 1.0' in text
+    assert 'jacquard_stream_b_total{code="disabled",path="skipped"} 1.0' in text
+    assert 'jacquard_plans_total{tier="0",tier1="no_model"} 1.0' in text
+    assert "jacquard_prompt_tokens_count 1.0" in text
+    assert 'jacquard_turn_step_seconds_count{step="total"} 1.0' in text
+
+
+async def test_a_configuration_opens_what_it_names(tmp_path):
+    config = RuntimeConfig(observability=ObservabilityConfig(metrics=True, tracing=True))
+    world = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+    async with open_workshop(tmp_path, world=world, embedder="none", config=config) as workshop:
+        assert b"jacquard_events" in workshop.watchers.metrics.exposition()
+        assert isinstance(workshop.engine._parts.tracing, OtelTracing)
+
+
+def test_nothing_of_it_is_imported_unless_it_is_asked_for():
+    code = (
+        "import sys, jacquard, jacquard.build, jacquard.build_watch, jacquard.cli.app\n"
+        "print([m for m in ('opentelemetry', 'prometheus_client', 'psycopg') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_page_names_every_event_and_every_figure():
+    page = DOCS.read_text(encoding="utf-8")
+    for kind in EventType:
+        assert f"`{kind.value}`" in page
+    for family in PrometheusMetrics().registry.collect():
+        assert f"`{family.name}" in page, family.name
