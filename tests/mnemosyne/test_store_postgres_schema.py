@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from anyio import to_thread
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
@@ -132,7 +133,7 @@ def test_migrated_tables_are_like_new_ones(postgres_server, tmp_path):
 
 
 async def test_what_the_first_release_held_is_all_there(postgres_url, old_file):
-    make_first(postgres_url, old_file)
+    await to_thread.run_sync(make_first, postgres_url, old_file)
     old, new = SqliteStore(old_file), PostgresStore(postgres_url)
     for session_id in ("s0", SESSION):
         assert await everything(new, session_id) == await everything(old, session_id)
@@ -185,19 +186,19 @@ def open_at_once(url: str, sessions: int) -> list[int]:
 
 
 async def test_processes_that_open_a_new_database_at_once_make_it_once(postgres_url):
-    assert max(open_at_once(postgres_url, 10)) == 20
+    assert max(await to_thread.run_sync(open_at_once, postgres_url, 10)) == 20
     store = PostgresStore(postgres_url)
     assert len(await store.sessions()) == 20
     await store.close()
 
 
 async def test_processes_that_find_an_old_one_at_once_migrate_it_once(postgres_url, old_file):
-    make_first(postgres_url, old_file)
-    assert open_at_once(postgres_url, 0) == [2, 2]
+    await to_thread.run_sync(make_first, postgres_url, old_file)
+    assert await to_thread.run_sync(open_at_once, postgres_url, 0) == [2, 2]
 
 
 async def test_a_migration_that_fails_changes_nothing(postgres_url, old_file):
-    make_first(postgres_url, old_file)
+    await to_thread.run_sync(make_first, postgres_url, old_file)
     with connect(postgres_url) as admin:
         admin.execute("CREATE TABLE audits (in_the_way TEXT)")
     before = shape(postgres_url)
