@@ -162,7 +162,7 @@ def _played(record: TurnRecord, tape: Tape, roots: Sequence[Path]) -> _Replayed:
 async def _roots(workshop: Workshop, session: str) -> tuple[Path, ...]:
     head = await workshop.store.head(session)
     world = workshop.worlds.get(head.world_id) or bare_world(head.world_id)
-    return template_roots((shipped_templates(),), world)
+    return template_roots((await to_thread.run_sync(shipped_templates),), world)
 
 
 async def _otherwise(

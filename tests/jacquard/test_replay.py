@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, open_workshop
 from jacquard.build import Workshop
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.anyio
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"
 COUNT = CalibratedEstimator().estimate
+SHIPPED = shipped_templates()
 ASKED = {
     "zh": (
         "那把钥匙是不是开启神庙的?我记得之前提到过。",
@@ -122,14 +124,11 @@ async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
 ) -> None:
     (turn_id,) = await played(workshop, 1)
     record, tape = await taped(workshop, turn_id)
-    roots = template_roots((shipped_templates(),), workshop.worlds["whispering_forest"])
-    same = compare_templates(tape, open_templates(roots), COUNT)
+    roots = template_roots((SHIPPED,), workshop.worlds["whispering_forest"])
+    same = compare_templates(tape, await to_thread.run_sync(open_templates, roots), COUNT)
     assert (same.changed, same.added, same.removed, same.blocks) == ((), (), (), ())
-    folder = tmp_path / "newer"
-    (folder / "chat").mkdir(parents=True)
-    old = (shipped_templates() / "chat" / "status.j2").read_text(encoding="utf-8")
-    (folder / "chat" / "status.j2").write_text(old.replace("<status>", "<status>\nseen: now"), encoding="utf-8")
-    found = compare_templates(tape, open_templates((folder, *roots)), COUNT)
+    folder = await to_thread.run_sync(newer_status, tmp_path)
+    found = compare_templates(tape, await to_thread.run_sync(open_templates, (folder, *roots)), COUNT)
     assert found.changed == ("chat/status.j2",)
     (block,) = found.blocks
     assert (block.block_id, block.file) == ("status", "chat/status.j2")
@@ -140,10 +139,19 @@ async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
     assert differences(record, play(tape, COUNT)) == ()
 
 
+def newer_status(tmp_path: Path) -> Path:
+    """Write a folder with another status template."""
+    folder = tmp_path / "newer"
+    (folder / "chat").mkdir(parents=True)
+    old = (SHIPPED / "chat" / "status.j2").read_text(encoding="utf-8")
+    (folder / "chat" / "status.j2").write_text(old.replace("<status>", "<status>\nseen: now"), encoding="utf-8")
+    return folder
+
+
 async def test_another_configuration_changes_decisions_and_tokens(workshop: Workshop) -> None:
     names = await played(workshop, 1)
     names += [(await workshop.engine.prepare_turn("s", "我们去找村长。")).turn_id]
-    roots = template_roots((shipped_templates(),), workshop.worlds["whispering_forest"])
+    roots = template_roots((SHIPPED,), workshop.worlds["whispering_forest"])
 
     async def rehearsed(config: RuntimeConfig):
         rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
@@ -176,7 +184,7 @@ async def test_a_longer_window_brings_back_older_talk(workshop: Workshop) -> Non
     short = RuntimeConfig(history=HistoryConfig(max_messages=4))
     turn = await workshop.engine.prepare_turn("s", "我们去找村长。", short)
     record, tape = await taped(workshop, turn.turn_id)
-    roots = (shipped_templates(),)
+    roots = (SHIPPED,)
     config = RuntimeConfig(history=HistoryConfig(max_messages=20))
     rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
     diff = await rehearsal.turn(record, tape, rehearsal.start())
