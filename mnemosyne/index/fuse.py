@@ -107,11 +107,11 @@ def beside_weight(traits: Traits, chain: Chain, weights: FusionWeights = WEIGHTS
     return min(math.exp(power), _MOST)
 
 
-def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None, *, beside: float = 0.0) -> dict[str, float]:
+def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> dict[str, float]:
     """Return a score for every entry that any heard arm returned; unmoved by rescaling one sparse arm.
 
     `tops` are the scores that count as 1, where several chains share a scale; by default each arm's own best, so that
-    scores are 0..1 before anything is lent. `beside`: see `lent`. Entries keep the order of the arms.
+    scores are 0..1. Entries keep the order of the arms.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum(arm.weight for arm in heard.values())
@@ -123,7 +123,7 @@ def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None, *, be
         scale = arm.weight / whole * arm.top / most / max(arm.top - floor, 1e-9)
         for hit in arm.hits:
             fused[hit.entry_id] = fused.get(hit.entry_id, 0.0) + scale * max(hit.score - floor, 0.0)
-    return lent(fused, [hit for arm in heard.values() for hit in arm.hits], beside) if beside > 0.0 else fused
+    return fused
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:

@@ -25,6 +25,7 @@ from mnemosyne.index.fuse import (
     FusionWeights,
     beside_weight,
     fuse,
+    lent,
     score_unit,
     shared_tops,
     vector_weight,
@@ -292,7 +293,7 @@ class _Recalling:
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
             beside = beside_weight(self.traits, pool.chain, weights) if self.whole else 0.0
-            scored.extend(_scored(pool, tops, fuse(pool.arms, tops, beside=beside), self.query.depth))
+            scored.extend(_scored(pool, tops, fuse(pool.arms, tops), beside, self.query.depth))
             near.update((pool.scope, hit.entry_id) for hit in pool.near)
         scored.sort(key=lambda each: (-each.fused * each.weight, each.entry_id))
         cut = 2 * self.query.limit
@@ -353,12 +354,19 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[_Pool]
     ]
 
 
-def _scored(pool: _Pool, tops: Mapping[str, float], fused: Mapping[str, float], now: int) -> Iterable[_Scored]:
+def _scored(
+    pool: _Pool, tops: Mapping[str, float], fused: Mapping[str, float], beside: float, now: int
+) -> Iterable[_Scored]:
     words = {hit.entry_id: hit.score for hit in pool.arms[BM25].hits} if BM25 in pool.arms else {}
     cosines = {hit.entry_id: hit.score for hit in pool.arms[VECTOR].hits} if VECTOR in pool.arms else {}
     depths = {hit.entry_id: hit.depth for arm in pool.arms.values() for hit in arm.hits}
     depths.update({hit.entry_id: hit.depth for hit in pool.near})
-    unit = score_unit(pool.arms, tops)
+    unit, best = score_unit(pool.arms, tops), max(fused.values(), default=0.0)
+    if beside > 0.0 and best > 0.0:
+        fused = lent(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
+        # What a chain lends within itself must not lift it above the others.
+        shrunk = best / max(fused.values())
+        fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
     for entry_id, depth in depths.items():
         signals = Signals(
             vector=cosines.get(entry_id),
