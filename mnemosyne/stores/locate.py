@@ -1,8 +1,8 @@
 """Where a store lies: an address, taken apart.
 
 The room exists so that every entry point (command line, configuration, library) reads a store's address alike, and so that
-no password of an address is ever shown. Pure but for looking whether a path is a folder; it opens and makes nothing, and
-imports no store.
+no password of an address is ever shown. Pure but for looking whether a path is a folder (if asked to); it opens and makes
+nothing, and imports no store.
 """
 
 from __future__ import annotations
@@ -66,18 +66,21 @@ class StoreLocation:
     index: Path | None = None
 
 
-def locate_store(address: str | Path | None = None, tenant: str = DEFAULT_TENANT) -> StoreLocation:
+def locate_store(
+    address: str | Path | None = None, tenant: str = DEFAULT_TENANT, *, look: bool = True
+) -> StoreLocation:
     """Return where the store of `address` lies; None means the folder `.jacquard` in the current directory.
 
     A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
     for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR` and
     `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`. The
     index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing.
-    Tenants have an index each.
+    Tenants have an index each. With `look` false no disk is touched, so that it may be called on an event loop; a folder in
+    the place of a file is then told by the store itself, at its first call.
     StoreUnavailableError says what is wrong with an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
-    location = _locate(text)
+    location = _locate(text, look)
     if location.index is None or tenant == DEFAULT_TENANT:
         return location
     name = f"{location.index.name}-{_digest(tenant)}"
@@ -90,15 +93,15 @@ def locate_store(address: str | Path | None = None, tenant: str = DEFAULT_TENANT
     )
 
 
-def _locate(text: str) -> StoreLocation:
+def _locate(text: str, look: bool) -> StoreLocation:
     if "\0" in text:
         raise StoreUnavailableError(repr(hidden(text)), f"a path holds no NUL character; {FORMS}")
     if text == "memory:":
         return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
-        return _sqlite_location(text, text[len(_SQLITE) :])
+        return _sqlite_location(text, text[len(_SQLITE) :], look)
     if text.startswith(_FILE) and (text.startswith(f"{_FILE}///") or not text.startswith(f"{_FILE}//")):
-        return _file_location(text, unquote(re.sub(r"^///+", "/", text[len(_FILE) :])))
+        return _file_location(text, unquote(re.sub(r"^///+", "/", text[len(_FILE) :])), look)
     if text.startswith(_POSTGRES):
         return _postgres_location(postgres_address(text))
     if "://" in text or re.match(r"(sqlite|memory|postgres|postgresql):", text):
@@ -106,27 +109,27 @@ def _locate(text: str) -> StoreLocation:
     if not text.strip():
         raise StoreUnavailableError(repr(text), f"the address is empty; {FORMS}")
     folder = Path(text).expanduser()
-    if folder.exists() and not folder.is_dir():
+    if look and folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(text, f"it is a file, not a folder; write {_SQLITE}{text} to use it as a store")
     return StoreLocation(kind="sqlite", shown=text, database=folder / DATABASE_NAME, index=folder / INDEX_NAME)
 
 
-def _sqlite_location(address: str, path: str) -> StoreLocation:
+def _sqlite_location(address: str, path: str, look: bool) -> StoreLocation:
     if path in ("", ":memory:"):
         raise StoreUnavailableError(address, f"a SQLite store lies in a file; {FORMS}")
     file = Path(path).expanduser()
-    if path.endswith(("/", "\\")) or file.is_dir():
+    if path.endswith(("/", "\\")) or (look and file.is_dir()):
         raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {FORMS}")
     index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
     return StoreLocation(kind="sqlite", shown=address, database=file, index=index)
 
 
-def _file_location(address: str, path: str) -> StoreLocation:
+def _file_location(address: str, path: str, look: bool) -> StoreLocation:
     if not path.strip("/\\"):
         raise StoreUnavailableError(address, f"a file store lies in a folder; {FORMS}")
     drive = re.match(r"/[A-Za-z]:", path)
     folder = Path(path[1:] if drive and os.name == "nt" else path).expanduser()
-    if folder.exists() and not folder.is_dir():
+    if look and folder.exists() and not folder.is_dir():
         raise StoreUnavailableError(address, f"it is a file, not a folder; {FORMS}")
     return StoreLocation(kind="file", shown=address, database=folder, index=folder / f".{INDEX_NAME}")
 

@@ -26,7 +26,7 @@ def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENAN
     `.jacquard`. With `create` false a store that is not there is refused at the first call. StoreUnavailableError for an
     address of no known form, and for PostgreSQL without its driver; a password is never shown.
     """
-    return store_at(locate_store(address, tenant), tenant=tenant, create=create)
+    return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 
 
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:

@@ -71,7 +71,7 @@ class Writers:
 
 def wait_for_server(address: str) -> None:
     """Wait until PostgreSQL has noticed that its client is gone: what it was told before, it still does."""
-    postgres = locate_store(address).postgres
+    postgres = locate_store(address, look=False).postgres
     if postgres is None:
         return
     until = time.monotonic() + 60
