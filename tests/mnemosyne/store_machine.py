@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from store_filters import check_filters
 
 from mnemosyne.errors import SchemaValidationError, VersionConflictError
 from mnemosyne.protocols import Store
-from mnemosyne.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, TaskStatus, ToolCall
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
@@ -75,6 +75,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.keys: set[str] = set()
         self.entries: list[str] = []
         self.summaries: dict[str, Summary | None] = {}
+        self.untold: Summary | None = None
         self.locale = "en"
         self.evidences: dict[str, Evidence] = {}
         self.blocks: dict[str, ContextBlock] = {}
@@ -87,12 +88,10 @@ class StoreMachine(RuleBasedStateMachine):
         return f"{prefix}{self.step}"
 
     def branch(self, number: int) -> tuple[str, TreeBranch]:
-        name = sorted(self.tree.branches)[number % len(self.tree.branches)]
-        return name, self.tree.branches[name]
+        return sorted(self.tree.branches.items(), key=lambda item: item[0])[number % len(self.tree.branches)]
 
     def committed(self, number: int) -> str | None:
-        known = sorted(self.tree.committed)
-        return known[number % len(known)] if known else None
+        return [*sorted(self.tree.committed), None][number % max(len(self.tree.committed), 1)]
 
     @rule(at=numbers, text=words, again=few)
     def prepare(self, at: int, text: str, again: int) -> None:
@@ -228,9 +227,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.tree.version += 1
         assert done.version == self.tree.version
         self.blocks = {each.block_id: each for each in blocks}
-        head = self.run(self.store.head(SESSION))
-        if head.turn_id is not None and self._summary() != session.summary:
-            self.summaries[head.turn_id] = session.summary
+        self._put_summary(session.summary)
+
+    def _put_summary(self, summary: Summary | None) -> None:
+        path = self.tree.branches[self.tree.active].path
+        self.untold = None if path else summary
+        if self._summary() != summary:
+            self.summaries[path[-1]] = summary
 
     def _document(self) -> SessionDocument:
         document = self.run(self.store.get_session(SESSION))
@@ -268,7 +271,9 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(SchemaValidationError):
                 self.run(self.store.patch_session(SESSION, {"meta": {"locale": locale}}))
             return
+        shown = self._summary()
         self.run(self.store.patch_session(SESSION, {"meta": {"locale": locale}}))
+        self._put_summary(shown)
         self._abandon()
         self.tree.version += 1
         self.locale = locale
@@ -290,7 +295,6 @@ class StoreMachine(RuleBasedStateMachine):
         """Tasks write all at once: as if one after the other, in the order of the versions that they were told."""
         texts = [self.new("crowd ") for _ in range(appends)]
         found = [evidence(self.new("e"), "by many") for _ in range(finds)]
-        turn_ids: dict[int, str] = {}
 
         async def together() -> list[Any]:
             works = [self.store.append_messages(SESSION, (says(text),)) for text in texts]
@@ -365,7 +369,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _summary(self) -> Summary | None:
         path = self.tree.branches[self.tree.active].path
-        return next((self.summaries[turn_id] for turn_id in reversed(path) if turn_id in self.summaries), None)
+        return next((self.summaries[turn_id] for turn_id in reversed(path) if turn_id in self.summaries), self.untold)
 
     def check(self) -> None:
         """Compare everything that the store says with the model."""
@@ -382,7 +386,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert session.task_state.todo_list.tasks == tuple(self.tasks.values())
         assert (() if session.tool_state is None else session.tool_state.tool_calls) == tuple(self.calls.values())
         assert (session.model_usage or ()) == tuple(self.usages.values())
-        self._check_filters()
+        self.run(check_filters(self.store, self.evidences.values(), self.blocks.values()))
         listed = self.run(self.store.entries_after(SCOPE, Chain.EVENT, 0, 9_999))
         assert [each.entry.entry_id for each in listed] == self.entries
         history = self.run(self.store.entries_after(SCOPE, Chain.HISTORY, 0, 9_999))
@@ -390,18 +394,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert all(each.entry.turn_id in self.tree.committed for each in history)
         assert {Role.USER.value, Role.ASSISTANT.value} >= {each.entry.title for each in history}
         assert len(self.run(self.store.audits())) == self.audits
-
-    def _check_filters(self) -> None:
-        for where in (
-            EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC})),
-            EvidenceFilter(since=AT, limit=2),
-            EvidenceFilter(until=AT),
-        ):
-            expected = [each for each in self.evidences.values() if where.admits(each)][: where.limit]
-            assert list(self.run(self.store.list_evidences(SESSION, where))) == expected
-        wanted = BlockFilter(min_priority=Priority.HIGH)
-        kept = tuple(each for each in self.blocks.values() if wanted.admits(each))
-        assert self.run(self.store.list_context_blocks(SESSION, wanted)) == kept
 
     def teardown(self) -> None:
         try:

@@ -1,0 +1,25 @@
+"""Filters of a store held against the same filters in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mnemosyne.protocols import Store
+from mnemosyne.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
+from mnemosyne.testing.store_samples import AT, SESSION
+
+
+async def check_filters(store: Store, evidences: Iterable[Evidence], blocks: Iterable[ContextBlock]) -> None:
+    """Compare some listings with what the filter says of each item."""
+    known = list(evidences)
+    for where in (
+        EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC})),
+        EvidenceFilter(since=AT, limit=2),
+        EvidenceFilter(until=AT),
+    ):
+        expected = [each for each in known if where.admits(each)][: where.limit]
+        assert list(await store.list_evidences(SESSION, where)) == expected
+    wanted = BlockFilter(min_priority=Priority.HIGH)
+    kept = tuple(each for each in blocks if wanted.admits(each))
+    assert await store.list_context_blocks(SESSION, wanted) == kept
