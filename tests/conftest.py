@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 # A deadline is a wall-clock limit: it says how busy the machine is, not whether a law holds.
@@ -19,3 +21,29 @@ pytest_plugins = ["postgres_server"]
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_call_blocks_the_event_loop(request):
+    """In every async test, a call of ours that blocks the event loop is an error (spec B8)."""
+    if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+        yield
+        return
+    ours = ["mnemosyne", "jacquard", "evals"]
+    # LiteLLM runs on a loop of its own, in a thread of its own; what blocks there blocks nobody else. The others are
+    # synchronous by contract: a test may call them, an async function of ours may not, and is found by its own frame.
+    elsewhere = ["jacquard.models.litellm_adapter", "mnemosyne.index.embed_remote"]
+    synchronous = [
+        "mnemosyne.world",
+        "mnemosyne.importers",
+        "mnemosyne.stores.locate",
+        "jacquard.templating",
+        "jacquard.template_set",
+        "jacquard.template_files",
+        "jacquard.authoring",
+        "jacquard.settings",
+        "jacquard.layouts",
+        "jacquard.streams.automation",
+    ]
+    with blockbuster_ctx(ours, excluded_modules=[*elsewhere, *synchronous]):
+        yield
