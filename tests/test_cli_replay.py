@@ -29,7 +29,20 @@ def run(tmp_path, monkeypatch):
 
 
 def test_explain_and_replay(run, tmp_path):
-    weave = ("weave", "--world", "world", "--session", "s", "--embedder", "none", "--json", "--input", ASKED)
+    weave = (
+        "weave",
+        "--world",
+        "world",
+        "--session",
+        "s",
+        "--embedder",
+        "none",
+        "--deadline-ms",
+        "60000",
+        "--json",
+        "--input",
+        ASKED,
+    )
     turn = json.loads(run(*weave).stdout)
     name = turn["turn_id"]
 
@@ -56,7 +69,9 @@ def test_explain_and_replay(run, tmp_path):
     (one,) = json.loads(run("replay", "s", "--json").stdout)["turns"]
     assert (one["turn_id"], one["same"], one["templates"]["changed"]) == (name, True, [])
 
-    (tmp_path / "other.yaml").write_text("layout: cache_first\nbudget: {max_input_tokens: 4200}\nviewer: witch\n")
+    (tmp_path / "other.yaml").write_text(
+        "layout: cache_first\nbudget: {max_input_tokens: 4200}\nviewer: witch\ncuration: {deadline_ms: 60000}\n"
+    )
     shown = run("replay", "s", "--config", "other.yaml").stdout
     assert "settings that differ: budget, layout" in shown
     assert "viewer" in shown

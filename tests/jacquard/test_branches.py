@@ -86,7 +86,7 @@ def pack(language: str) -> WorldPack:
     return load_world(FORESTS / language)
 
 
-UNSUMMED = RuntimeConfig(summary=SummaryConfig(enabled=False))
+UNSUMMED = RuntimeConfig(summary=SummaryConfig(enabled=False), curation=CurationConfig(deadline_ms=60_000))
 WITHOUT_RECALL = replace(UNSUMMED, curation=CurationConfig(enabled=False))
 SUMMED = replace(
     WITHOUT_RECALL,
@@ -292,7 +292,7 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
             assert await opened.engine.settle(60)
             await opened.engine.commit_assistant_message("s", reply("…"))
     assert first.report.stream_b.path.value == "timeout"
-    async with open_workshop(tmp_path, world=pack(story.language), embedder="none") as opened:
+    async with open_workshop(tmp_path, world=pack(story.language), embedder="none", config=UNSUMMED) as opened:
         paths = {}
         for branch, at in (("before", "p039"), ("beside", LAST), ("after", first.turn_id)):
             await opened.store.fork("s", at, branch)
@@ -320,7 +320,19 @@ def test_the_command_line_forks_switches_and_shows_states(
         return value[0] if isinstance(value, list) else value
 
     world = str(FORESTS / story.language)
-    weave = ("weave", "--session", "s", "--world", world, "--embedder", "none", "--json", "--input")
+    weave = (
+        "weave",
+        "--session",
+        "s",
+        "--world",
+        world,
+        "--embedder",
+        "none",
+        "--json",
+        "--deadline-ms",
+        "60000",
+        "--input",
+    )
     turn = json.loads(run(*weave, story.asked))["turn_id"]
     start = coins()
     run("commit", "--session", "s", "--text", reply("a", ["SUB", "hero.gold", 5]))

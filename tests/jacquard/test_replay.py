@@ -42,8 +42,9 @@ ASKED = {
     ),
 }
 SAID = '<content>“不。”他说 & 走了。</content><state_update>[["SUB", "hero.gold", 1]]</state_update>'
+PATIENT = CurationConfig(deadline_ms=60_000)
 CONFIGS = (
-    RuntimeConfig(),
+    RuntimeConfig(curation=PATIENT),
     RuntimeConfig(layout="cache_first"),
     RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600)),
     RuntimeConfig(
@@ -150,7 +151,7 @@ def newer_status(tmp_path: Path) -> Path:
 
 async def test_another_configuration_changes_decisions_and_tokens(workshop: Workshop) -> None:
     names = await played(workshop, 1)
-    names += [(await workshop.engine.prepare_turn("s", "我们去找村长。")).turn_id]
+    names += [(await workshop.engine.prepare_turn("s", "我们去找村长。", CONFIGS[0])).turn_id]
     roots = template_roots((SHIPPED,), workshop.worlds["whispering_forest"])
 
     async def rehearsed(config: RuntimeConfig):
@@ -196,7 +197,7 @@ async def test_settings_that_a_replay_cannot_show_are_named(workshop: Workshop) 
     (turn_id,) = await played(workshop, 1)
     _, tape = await taped(workshop, turn_id)
     other = RuntimeConfig(
-        layout="cache_first", viewer="witch", curation=CurationConfig(select_limit=2, recall_limit=9), tags={"a": "b"}
+        layout="cache_first", viewer="witch", curation=replace(PATIENT, select_limit=2, recall_limit=9), tags={"a": "b"}
     )
     assert changed_settings(tape, other) == (("layout", "curation.select_limit"), ("viewer", "curation.recall_limit"))
 
