@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
+
 from evals.compare import SHOWN, Comparison, compare
 from evals.dataset import read_set
 from evals.errors import DatasetError
@@ -103,7 +105,7 @@ def _kept(report: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: Progress) -> Result:
     if "data" in each:
-        labelled = read_set(folder / each["data"])
+        labelled = await to_thread.run_sync(read_set, folder / each["data"])
         return await run_set(labelled, Options(embedder=embedder, cache=DEFAULT_CACHE), progress)
     return await run_world(folder / each["world"], folder / each["queries"], embedder=embedder, progress=progress)
 

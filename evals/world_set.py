@@ -12,6 +12,8 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from anyio import to_thread
+
 from evals.dataset import LabelledQuery, read_queries
 from evals.errors import DatasetError
 from evals.machine import load, machine, versions
@@ -51,7 +53,7 @@ async def run_world(
     DatasetError where a label names nothing that the session holds. No turn is late here: a score must not depend on how
     busy the machine is.
     """
-    queries = read_queries(file)
+    queries = await to_thread.run_sync(read_queries, file)
     if limit is not None and limit < len(queries):
         queries = tuple(queries[place * len(queries) // limit] for place in range(limit))
     budget = BudgetConfig() if max_input_tokens is None else BudgetConfig(max_input_tokens=max_input_tokens)

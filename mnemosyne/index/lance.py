@@ -260,9 +260,9 @@ class LanceIndex:
         try:
             self._tables[scope] = await self._connection.open_table(table_name(scope))
         except ValueError as error:
-            if "was not found" in str(error) and not has_files(self.folder, scope):
-                return None
-            raise
+            if "was not found" not in str(error) or await to_thread.run_sync(has_files, self.folder, scope):
+                raise
+            return None
         return self._tables[scope]
 
     async def _connect(self) -> None:

@@ -16,6 +16,7 @@ from evals.report import result_json
 from evals.world_set import run_world
 
 pytestmark = pytest.mark.anyio
+GATE = read_gate(DEFAULT_GATE)
 
 WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 KEY = {"id": "q1", "query": "Is that the temple key?", "relevant": {"lore_temple_key": 2}}
@@ -65,7 +66,7 @@ async def test_a_label_that_names_nothing_is_refused(tmp_path):
 
 async def test_the_checked_in_sets_hold_their_baseline():
     """Both languages, some two hundred labelled turns with distractors and secrets; the carried model embeds."""
-    for verdict in await run_gate(read_gate(DEFAULT_GATE)):
+    for verdict in await run_gate(GATE):
         assert verdict.faults == ()
         assert verdict.report["leaks"]["queries"] == 0
 

@@ -27,7 +27,7 @@ from filelock import FileLock
 
 _TRIES_SECONDS = 120
 _LONGEST_FOLDER = 60
-_NAME = "JACQUARD_TEST_POSTGRES"
+_NAME = "TEST_POSTGRES_ADDRESS"
 
 
 @dataclass(frozen=True, kw_only=True)
