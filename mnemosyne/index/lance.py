@@ -178,7 +178,7 @@ class LanceIndex:
                 await self._connect()
                 await self._connection.drop_table(table_name(scope), ignore_missing=True)
             except Exception as error:
-                if not has_files(self.folder, scope):
+                if not await to_thread.run_sync(has_files, self.folder, scope):
                     raise self._unavailable(scope, error) from error
             try:
                 await to_thread.run_sync(remove_files, self.folder, scope)

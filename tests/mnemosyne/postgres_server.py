@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg  # noqa: F401  (loaded here, or its first use would load it on an event loop)
 import pytest
 from filelock import FileLock
 

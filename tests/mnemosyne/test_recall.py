@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from anyio import to_thread
 from blockbuster import blockbuster_ctx
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
@@ -121,7 +122,7 @@ def test_finding_out_that_a_text_is_chinese_loads_no_torch() -> None:
 
 async def test_a_local_folder_is_a_name_too(tmp_path: Path) -> None:
     copied = tmp_path / "model"
-    shutil.copytree(model_folder(PACKAGE), copied)
+    await to_thread.run_sync(lambda: shutil.copytree(model_folder(PACKAGE), copied))
     assert await LocalEmbedder(str(copied)).fitness("the temple") == 1.0
 
 

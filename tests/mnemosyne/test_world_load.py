@@ -148,7 +148,15 @@ def test_the_pack_on_the_authors_page_loads(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"^```yaml\n# (\S+)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     assert {name for name, _ in blocks} == {
-        *("world.yaml", "quests.yaml", "actions.yaml", "planner.yaml", "history.yaml", "lore/all.yaml")
+        *(
+            "world.yaml",
+            "quests.yaml",
+            "actions.yaml",
+            "planner.yaml",
+            "history.yaml",
+            "injections.yaml",
+            "lore/all.yaml",
+        )
     }
     (markdown,) = re.findall(r"^```markdown\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     world = load_world(write(tmp_path, {**dict(blocks), "lore/rule.md": markdown}))
