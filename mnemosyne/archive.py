@@ -110,7 +110,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     heads = await store.branches(session_id)
     paths = {head.branch_id: await store.turns(session_id, limit=_ALL, branch_id=head.branch_id) for head in heads}
     turns = {turn.turn_id: turn for path in paths.values() for turn in path}
-    whole = [await store.turn(session_id, turn_id) for turn_id in turns]
+    whole = [await store.turn(session_id, turn_id) for turn_id in sorted(turns)]
     states: dict[str, Mapping[str, Any]] = {}
     for head in heads:
         states.update(await _unexplained_states(store, head, paths[head.branch_id]))
@@ -127,10 +127,10 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         state=await store.state_at(session_id, None),
         branches=_ordered(heads, paths),
         turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
-        states=states,
+        states=dict(sorted(states.items())),
         entries=await _entries(store, session_id),
-        summaries=tuple({summary.turn_id: summary for summary in summaries}.values()),
-        pending=tuple(pending),
+        summaries=tuple(sorted({each.turn_id: each for each in summaries}.values(), key=lambda each: each.turn_id)),
+        pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
     )
 
 

@@ -214,12 +214,12 @@ def test_import_makes_sessions_from_a_corpus(run):
             "meta": {},
         }
         for n, text in enumerate(
-            ["My sister keeps three goats in Porto.", "How nice!", "I am baking bread.", "Rye?"] * 12
+            ["My sister keeps three goats in Porto.", *["How nice!", "I am baking bread.", "Rye?"] * 40]
         )
     ]
     Path("corpus.jsonl").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     made = json.loads(run("import", "corpus.jsonl", "--embedder", "none", "--json").stdout)
-    assert made == {"sessions": {"talk": 48}}
+    assert made == {"sessions": {"talk": 121}}
     args = [
         "weave",
         "--session",

@@ -61,8 +61,6 @@ async def _fill(store_path, world):
     async with open_workshop(store_path, world=world, embedder="none") as workshop:
         await workshop.ensure_session("demo")
         turn = await workshop.engine.prepare_turn("demo", "那把钥匙是不是开启神庙的?")
-        ref = Ref(evidence_id="lookup", selector="lines:1-1")
-        await workshop.engine.commit_assistant_message("demo", "<content>是的。</content>", refs=[ref])
         store = workshop.store
         for each in turn.evidences:
             await store.put_evidence("demo", each)
@@ -78,6 +76,8 @@ async def _fill(store_path, world):
             extra={"shelf": [1, {"x": None}]},
         )
         await store.put_evidence("demo", lookup)
+        ref = Ref(evidence_id="lookup", selector="lines:1-1")
+        await workshop.engine.commit_assistant_message("demo", "<content>是的。</content>", refs=[ref])
         block = ContextBlock(
             block_id="b1", block_type=BlockType.EVIDENCE, priority=Priority.HIGH, token_estimate=4, refs=(ref,)
         )

@@ -17,6 +17,7 @@ from jacquard import (
     SelectorConfig,
     open_workshop,
 )
+from jacquard.config import HistoryConfig
 from jacquard.errors import ConfigError
 from mnemosyne.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
 from mnemosyne.schema.session import Message, Role
