@@ -116,12 +116,13 @@ class EntryConflictError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """The database stayed locked by another process."""
+    """The database, or one session of it, stayed locked by another process."""
 
-    def __init__(self, path: str, waited_seconds: float) -> None:
-        self.path, self.waited_seconds = path, waited_seconds
+    def __init__(self, path: str, waited_seconds: float, *, session_id: str | None = None) -> None:
+        self.path, self.waited_seconds, self.session_id = path, waited_seconds, session_id
+        what = path if session_id is None else f"Session {session_id!r} in {path}"
         super().__init__(
-            f"{path} stayed locked by another process for {waited_seconds:g} s. Nothing was written; try again when it ends."
+            f"{what} stayed locked by another process for {waited_seconds:g} s. Nothing was written; try again when it ends."
         )
 
 

@@ -28,3 +28,10 @@ async def hop(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: boo
     with anyio.CancelScope(shield=finish):
         result = await asyncio.wrap_future(threads.submit(work))
     return result  # noqa: RET504 (a scope may swallow, says its type)
+
+
+async def surely(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+    """Return what `work` returns on one of these threads; it is done whatever becomes of the caller."""
+    with anyio.CancelScope(shield=True):
+        result = await asyncio.shield(asyncio.wrap_future(threads.submit(work)))
+    return result  # noqa: RET504 (a scope may swallow, says its type)

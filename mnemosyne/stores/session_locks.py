@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Lock
 
 import anyio
-from anyio import CapacityLimiter, to_thread
 from filelock import FileLock, Timeout
 
 from mnemosyne.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.stores.hop import surely
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1
-_THREADS = 8
+_THREADS = 4
 
 
 class FileSessionLocks:
@@ -32,43 +34,52 @@ class FileSessionLocks:
         self._folder = Path(folder)
         self._tenant = tenant
         self._wait_seconds = wait_seconds
-        self._threads = CapacityLimiter(_THREADS)
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="session-locks")
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
         """Hold a session as long as the block lasts; StoreBusyError, StoreUnavailableError."""
-        lock = FileLock(self._file(session_id), thread_local=False, blocking=False)
-        await self._acquire(lock)
+        claim = _Claim(FileLock(self._file(session_id), thread_local=False, blocking=False))
         try:
+            await self._acquire(claim, session_id)
             yield
         finally:
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(lock.release, limiter=self._threads)
+            await surely(self._threads, claim.give_back)
 
     async def close(self) -> None:
-        """Release what is open: nothing is, when nobody holds a session."""
+        """Let the threads go that ask for locks."""
+        self._threads.shutdown(wait=False)
 
     def _file(self, session_id: str) -> Path:
         digest = hashlib.sha256(f"{self._tenant}\0{session_id}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return self._folder / f"{digest}.lock"
 
-    async def _acquire(self, lock: FileLock) -> None:
+    async def _acquire(self, claim: _Claim, session_id: str) -> None:
         until = anyio.current_time() + self._wait_seconds
         wait = _FIRST_WAIT_SECONDS
-        while not await self._try(lock):
+        while not await surely(self._threads, claim.take):
             if anyio.current_time() >= until:
-                raise StoreBusyError(str(self._folder), self._wait_seconds)
+                raise StoreBusyError(str(self._folder), self._wait_seconds, session_id=session_id)
             await anyio.sleep(wait)
             wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
-    async def _try(self, lock: FileLock) -> bool:
-        """Return whether the lock is ours now; one that was got while the caller was cancelled is given back."""
-        try:
-            return await to_thread.run_sync(_take, lock, limiter=self._threads)
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(lock.release, limiter=self._threads)
-            raise
+
+class _Claim:
+    """One caller's way to a lock. A caller may be gone before the thread that asks for it has begun: then it does not ask."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self._lock, self._one, self._is_over = lock, Lock(), False
+
+    def take(self) -> bool:
+        """Return whether the lock is ours now."""
+        with self._one:
+            return not self._is_over and _take(self._lock)
+
+    def give_back(self) -> None:
+        """Let go of the lock, and never take it again."""
+        with self._one:
+            self._is_over = True
+            self._lock.release()
 
 
 def _take(lock: FileLock) -> bool:

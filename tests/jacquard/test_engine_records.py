@@ -1,30 +1,23 @@
-"""The engine's records: links both ways, chunks under a clock, corrections, serial calls among processes."""
+"""The engine's records: links both ways, chunks under a clock, corrections."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import anyio
 import pytest
-from engine_parts import WORLD, small_engine
+from engine_parts import small_engine
 
-from jacquard.build_small import create_context_engine
 from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.errors import BudgetExceededError, MissingChunksError
-from mnemosyne.errors import EvidenceNotFoundError, StoreBusyError
+from mnemosyne.errors import EvidenceNotFoundError
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.session import Ref
-from mnemosyne.stores.session_locks import FileSessionLocks
-from mnemosyne.stores.sqlite import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))
-PLAYER = Path(__file__).with_name("session_player.py")
 
 
 class SetClock:
@@ -162,37 +155,3 @@ async def test_a_receipt_may_be_kept_without_its_decisions():
         assert record.receipt["decisions"] == []
         assert record.receipt["plan"]["tier"] == 0
         assert (await engine.prepare_turn("s", "hello")).text == turn.text
-
-
-async def test_a_lock_holds_among_holders_and_dies_with_its_task(tmp_path):
-    one, two = FileSessionLocks(tmp_path / "locks"), FileSessionLocks(tmp_path / "locks", wait_seconds=0.05)
-    async with one.hold("s"):
-        async with two.hold("other"):
-            pass
-        with pytest.raises(StoreBusyError):
-            async with two.hold("s"):
-                pass
-    with anyio.move_on_after(0.05):
-        async with one.hold("s"):
-            await anyio.sleep(60)
-    async with two.hold("s"):
-        pass
-
-
-async def test_processes_play_one_session_one_after_the_other(tmp_path):
-    turns, players = 4, 3
-    store = SqliteStore(tmp_path / "store.db")
-    async with create_context_engine(store, config=PLAIN, world=WORLD) as engine:
-        await engine.start_session("s", WORLD)
-    with anyio.fail_after(120):
-        async with anyio.create_task_group() as players_at_work:
-            for n in range(players):
-                command = [sys.executable, str(PLAYER), str(tmp_path), f"p{n}", str(turns)]
-                players_at_work.start_soon(anyio.run_process, command)
-    head = await store.head("s")
-    messages = (await store.window("s", message_limit=100)).messages
-    await store.close()
-    assert head.depth == turns * players
-    said = [item.message.content for item in messages]
-    for place in range(0, len(said), 2):
-        assert said[place + 1] == f"reply to {said[place]}"
