@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import anyio
 import psycopg
@@ -26,7 +27,7 @@ from mnemosyne.stores.locate import PostgresAddress
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1
 _THREADS = 2
-_LINE: dict[str, str | int] = {
+_LINE: dict[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -138,7 +139,7 @@ class PostgresSessionLocks:
         return self._driver is None
 
     def _connected(self) -> Driver:
-        wanted = _LINE | conninfo_to_dict(self._address.conninfo)
+        wanted: dict[str, Any] = _LINE | conninfo_to_dict(self._address.conninfo)
         driver: Driver = psycopg.connect(**wanted, autocommit=True)
         driver.execute(_SERVERS_SIDE)
         return driver
