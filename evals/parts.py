@@ -19,8 +19,9 @@ from jacquard.build import open_embedder as named_embedder
 from jacquard.protocols import LlmAdapter, Selector
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
-from mnemosyne.index.hybrid import BM25, BOTH_ARMS, VECTOR, HybridRetriever
+from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.recalling import BM25, VECTOR
 from mnemosyne.protocols import EntrySource
 from mnemosyne.query import Recall, RetrievalQuery
 from mnemosyne.schema.memory import MemoryEntry, session_scope

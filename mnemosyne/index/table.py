@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ _SIGN_SHARE = 8
 _COMPACT_ROWS = 1_024
 _FEW_SPANS = 8
 _BLOCK = 64
+_GATHERED = 512
 _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 _NO_BRANCH = 0
 _ANY_DEPTH = np.iinfo(np.int32).max
@@ -128,10 +130,7 @@ class ScopeTable:
             nearest = max(limit * _SIGN_OVERSAMPLE, len(slots) // _SIGN_SHARE)
             if len(slots) > max(_SIGN_ROWS, nearest):
                 slots = self._nearest_signs(vector, admitted, nearest)
-            known = self._vectors[:rows]
-            # Gathering half of the rows costs as much as multiplying all of them.
-            cosines = (known @ vector)[slots] if len(slots) * 2 > rows else known[slots] @ vector
-            return self._best(slots, cosines.astype(np.float64), limit)
+            return self._best(slots, _cosines(self._vectors[:rows], slots, vector).astype(np.float64), limit)
 
     def _admitted(self, where: IndexFilter) -> Mask:
         view = self._columns.view(len(self._ids))
@@ -166,12 +165,18 @@ class ScopeTable:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             keep = scores >= least
             slots, scores = slots[keep], scores[keep]
-        hits = [self._hit(int(slot), float(score)) for slot, score in zip(slots, scores, strict=True)]
-        return tuple(sorted(hits, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
-
-    def _hit(self, slot: int, score: float) -> Hit:
-        depth = int(self._columns.depth[slot]) if self._columns.placed[slot] else None
-        return Hit(entry_id=self._ids[slot], score=score, depth=depth, sequence=int(self._columns.sequence[slot]))
+        columns = self._columns
+        parts = (slots, scores, columns.depth[slots], columns.placed[slots], columns.sequence[slots])
+        # Out of numpy in one go: a scalar at a time costs more than the search.
+        hits = [
+            (-score, self._ids[slot], depth if placed else None, sequence)
+            for slot, score, depth, placed, sequence in zip(*(part.tolist() for part in parts), strict=True)
+        ]
+        hits.sort(key=itemgetter(0, 1))
+        return tuple(
+            Hit(entry_id=entry_id, score=-score, depth=depth, sequence=sequence)
+            for score, entry_id, depth, sequence in hits[:limit]
+        )
 
     def _append(self, rows: Sequence[IndexRow], stored: StoredScope | None) -> None:
         first = len(self._ids)
@@ -248,11 +253,28 @@ class ScopeTable:
         if self._signed < rows:
             self._signs[:, self._signed : rows] = _sign_codes(vectors[self._signed : rows]).T
             self._signed = rows
-        apart = np.zeros(rows, dtype=np.uint16)
+        apart = np.zeros(rows, dtype=np.int32)
         for word, code in zip(self._signs, _sign_codes(vector[None, :])[0], strict=True):
             apart += np.bitwise_count(word[:rows] ^ code)
-        apart[~admitted[:rows]] = np.iinfo(np.uint16).max
+        apart[~admitted[:rows]] = np.iinfo(np.int32).max
         return np.sort(np.argpartition(apart, limit)[:limit])
+
+
+def _cosines(rows: Vectors, slots: npt.NDArray[np.int64], vector: Vectors) -> Vectors:
+    """Return the product of some rows with a vector.
+
+    Rows are gathered a block at a time into one small room: a copy of all of them costs twice as much, most of it for fresh
+    memory. Gathering half of the rows costs as much as multiplying all.
+    """
+    if len(slots) * 2 > len(rows):
+        return np.asarray((rows @ vector)[slots], dtype=np.float32)
+    found = np.empty(len(slots), dtype=np.float32)
+    room = np.empty((min(_GATHERED, len(slots)), rows.shape[1]), dtype=np.float32)
+    for first in range(0, len(slots), _GATHERED):
+        block = slots[first : first + _GATHERED]
+        gathered = np.take(rows, block, axis=0, out=room[: len(block)], mode="clip")
+        np.dot(gathered, vector, out=found[first : first + len(block)])
+    return found
 
 
 def _least(scores: Scores, limit: int) -> float:

@@ -1,0 +1,225 @@
+"""One recall under way: what each chain's arms found, joined, weighed and cut to the places there are.
+
+Calculation only; `hybrid` asks indexes, embedder and source and brings what they say here. Must not import an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from time import perf_counter
+
+from mnemosyne.index.ask import RECALLED, chain_weights, traits
+from mnemosyne.index.extra import score_extra
+from mnemosyne.index.fuse import Arm, FusionWeights, beside_weight, fuse, lent, score_unit, shared_tops
+from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
+from mnemosyne.index.look import look_again
+from mnemosyne.protocols import Vectors
+from mnemosyne.query import Hit, IndexFilter, RetrievalQuery, Signals
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.session import BranchSpan
+
+BM25 = "bm25"
+VECTOR = "vector"
+_SEAT_SHARE = 10
+
+
+@dataclass(kw_only=True, slots=True)
+class Pool:
+    """The entries of one chain in one scope, and what each arm found among them."""
+
+    scope: str
+    chain: Chain
+    weight: float
+    where: IndexFilter
+    arms: dict[str, Arm] = field(default_factory=dict)
+    near: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pooled:
+    """What one pool found, after fusion: scores by id, each arm's own scores, where every find stands."""
+
+    pool: Pool
+    fused: Mapping[str, float]
+    unit: float
+    words: Mapping[str, float]
+    cosines: Mapping[str, float]
+    depths: Mapping[str, int | None]
+
+    @classmethod
+    def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> Pooled:
+        """Join a pool's arms; neighbours lend `beside` of their scores."""
+        fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
+        best = max(fused.values(), default=0.0)
+        if beside > 0.0 and best > 0.0:
+            fused = lent(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
+            # What a chain lends within itself must not lift it above the others.
+            shrunk = best / max(fused.values())
+            fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
+        by_arm = {name: {hit.entry_id: hit.score for hit in arm.hits} for name, arm in pool.arms.items()}
+        found = (hit for hits in (*(arm.hits for arm in pool.arms.values()), pool.near) for hit in hits)
+        return cls(
+            pool=pool,
+            fused=fused,
+            unit=unit,
+            words=by_arm.get(BM25, {}),
+            cosines=by_arm.get(VECTOR, {}),
+            depths={hit.entry_id: hit.depth for hit in found},
+        )
+
+    def scored(self, entry_id: str, now: int) -> Scored:
+        """Return one find with its signals; `now` is the depth that recency counts from."""
+        fused = self.fused.get(entry_id)
+        signals = Signals(
+            vector=self.cosines.get(entry_id),
+            fts=self.words.get(entry_id),
+            fused=fused,
+            recency=recency(self.depths[entry_id], now),
+        )
+        return Scored(
+            scope=self.pool.scope,
+            entry_id=entry_id,
+            fused=fused or 0.0,
+            weight=self.pool.weight,
+            signals=signals,
+            unit=self.unit if fused is not None else 0.0,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scored:
+    """An entry after fusion, before it is fetched."""
+
+    scope: str
+    entry_id: str
+    fused: float
+    weight: float
+    signals: Signals
+    unit: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranked:
+    """An entry with its final score."""
+
+    entry: MemoryEntry
+    score: float
+    signals: Signals
+
+
+class Recalling:
+    """One recall under way. `whole`: both arms are heard and everything counts; else one arm alone ranks."""
+
+    def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
+        self.query, self.terms, self.whole = query, terms, whole
+        self.traits = traits(query, terms)
+        self.facets = facet_terms(query)
+        self.weights = chain_weights(query)
+        self.pools = _pools(query, self.weights)
+        self.depth = max(3 * query.limit, 100)
+        self.vector: Vectors | None = None
+        self.fitness = 0.0
+        self.degradations: dict[str, None] = {}
+        self.timings_ms: dict[str, float] = {}
+
+    def lacks(self, code: str) -> None:
+        """Note a degradation, once."""
+        self.degradations[code] = None
+
+    def took(self, step: str, started: float) -> None:
+        """Note how long a step took that began at `started` (`perf_counter`)."""
+        self.timings_ms[step] = (perf_counter() - started) * 1000.0
+
+    def prelim(self, weights: FusionWeights) -> list[Scored]:
+        """Return the best of all pools by fused score, and all that is near on the graph; best first."""
+        scored: list[tuple[float, str, Pooled]] = []
+        near: set[tuple[str, str]] = set()
+        for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
+            beside = beside_weight(self.traits, pool.chain, weights) if self.whole else 0.0
+            pooled = Pooled.of(pool, tops, beside)
+            scored.extend(
+                (-pooled.fused.get(entry_id, 0.0) * pool.weight, entry_id, pooled) for entry_id in pooled.depths
+            )
+            near.update((pool.scope, hit.entry_id) for hit in pool.near)
+        scored.sort(key=itemgetter(0, 1))
+        cut = 2 * self.query.limit
+        kept = scored[:cut] + [each for each in scored[cut:] if (each[2].pool.scope, each[1]) in near]
+        return [pooled.scored(entry_id, self.query.depth) for _, entry_id, pooled in kept]
+
+    def looks(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
+        """Return what a second look at fetched entries adds to each."""
+        return look_again(self.query, self.traits, entries, weights) if self.whole else [0.0] * len(entries)
+
+    def ranked(self, entry: MemoryEntry, each: Scored, look: float) -> Ranked:
+        """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
+        if not self.whole:
+            return Ranked(entry=entry, score=each.fused * each.weight, signals=each.signals)
+        return self._weighed(entry, each.fused + look * each.unit, each.weight, each.signals)
+
+    def ranked_extra(self) -> list[Ranked]:
+        """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
+        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.exclude]
+        best = max((arm.hits[0].score for pool in self.pools if (arm := pool.arms.get(BM25)) and arm.hits), default=0.0)
+        found = []
+        for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
+            fused = words / max(best, words) if words > 0.0 else 0.0
+            signals = Signals(fts=words or None, fused=fused or None, recency=recency(entry.depth, self.query.depth))
+            each = self._weighed(entry, fused, self.weights.get(entry.chain, 0.0), signals)
+            if each.score > 0.0:
+                found.append(each)
+        return found
+
+    def _weighed(self, entry: MemoryEntry, fused: float, weight: float, signals: Signals) -> Ranked:
+        near = nearness(entry, self.query.quest_distances, self.query.entities)
+        factor, bonus = context_factor(entry.chain, near, signals.recency, self.query.temporal)
+        known = Signals(
+            vector=signals.vector,
+            fts=signals.fts,
+            fused=signals.fused,
+            recency=signals.recency,
+            graph=near if near > 0.0 else None,
+        )
+        return Ranked(entry=entry, score=(fused * factor + bonus) * weight, signals=known)
+
+
+def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
+    scopes: list[tuple[str, tuple[Chain, ...], tuple[BranchSpan, ...] | None]] = []
+    if query.world_id:
+        scopes.append((world_scope(query.world_id), (Chain.LORE,), None))
+    if query.session_id is not None:
+        scopes.append((session_scope(query.session_id), RECALLED, query.lineage))
+    return [
+        Pool(
+            scope=scope,
+            chain=chain,
+            weight=weights[chain],
+            where=IndexFilter(scope=scope, chains=frozenset({chain}), lineage=lineage, exclude=query.exclude),
+        )
+        for scope, chains, lineage in scopes
+        for chain in chains
+        if weights[chain] > 0.0
+    ]
+
+
+def unique(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return the entries best first, each id once."""
+    best: dict[str, Ranked] = {}
+    for each in sorted(ranked, key=lambda each: (-each.score, each.entry.entry_id)):
+        best.setdefault(each.entry.entry_id, each)
+    return list(best.values())
+
+
+def seated(ranked: Sequence[Ranked], limit: int, weights: Mapping[Chain, float]) -> list[Ranked]:
+    """Return the best `limit`, but a tenth of the places (if it has so many) for every chain that the plan weighs.
+
+    A selector can only choose what it sees, and chains score on scales that are alike, not equal.
+    """
+    seats = limit // _SEAT_SHARE
+    kept: list[Ranked] = []
+    for chain in weights:
+        kept.extend([each for each in ranked if each.entry.chain is chain][:seats])
+    sure = {each.entry.entry_id for each in kept}
+    kept.extend([each for each in ranked if each.entry.entry_id not in sure][: max(limit - len(kept), 0)])
+    return sorted(kept, key=lambda each: (-each.score, each.entry.entry_id))[:limit]
