@@ -18,7 +18,8 @@ from psycopg.pq import TransactionStatus
 
 from mnemosyne.errors import CommitUnknownError, StoreError, StoreUnavailableError
 from mnemosyne.stores.hop import hop
-from mnemosyne.stores.postgres_database import PostgresConnection, PostgresOpening, meaning_of, open_driver
+from mnemosyne.stores.postgres_connection import PostgresConnection
+from mnemosyne.stores.postgres_database import PostgresOpening, meaning_of, open_driver
 
 T = TypeVar("T")
 
@@ -63,11 +64,14 @@ class Crew:
 
     def _guarded(self, work: Callable[[PostgresConnection], T]) -> T:
         try:
-            connection = self._begun()
-            try:
-                return self._whole(connection, work)
-            finally:
-                self._put_back(connection)
+            while (connection := self._kept()) is not None:
+                try:
+                    return self._whole(connection, work)
+                except psycopg.OperationalError:
+                    # It had died while it was idle: nothing has been heard from it since.
+                    if connection.answered or not connection.driver.closed:
+                        raise
+            return self._whole(self._opened(), work)
         except (psycopg.Error, OSError) as error:
             known = meaning_of(error, self._opening)
             if known is None:
@@ -78,37 +82,39 @@ class Crew:
                 f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
             ) from error
 
-    def _begun(self) -> PostgresConnection:
-        """Return a connection inside a new transaction; one that died while it was idle is replaced."""
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                connection.driver.execute(self._begin)
-            except psycopg.OperationalError:
-                connection.driver.close()
-            else:
-                return connection
-        driver = open_driver(self._opening)
-        driver.execute(self._begin)
-        return PostgresConnection(driver, self._tenant, " FOR UPDATE" if self._writing else "")
+    def _kept(self) -> PostgresConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _opened(self) -> PostgresConnection:
+        return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
 
     def _whole(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
-        driver = connection.driver
+        """Run one transaction; the connection is kept when it is well afterwards."""
+        connection.begin(self._begin)
         try:
             result = work(connection)
+            said = self._committed(connection)
         except BaseException:
+            connection.drop()
             with contextlib.suppress(psycopg.Error):
-                driver.execute(b"ROLLBACK")
+                connection.driver.execute(b"ROLLBACK")
             raise
-        try:
-            said = driver.execute(b"COMMIT").statusmessage
-        except psycopg.OperationalError as error:
-            if self._writing and driver.closed:
-                raise CommitUnknownError(self._opening.address.shown) from error
-            raise
+        finally:
+            self._put_back(connection)
         if said != "COMMIT":
             raise RuntimeError(f"The transaction ended with {said}: a statement had failed and its error was dropped.")
         return result
+
+    def _committed(self, connection: PostgresConnection) -> str | None:
+        try:
+            return connection.end(b"COMMIT")
+        except psycopg.OperationalError as error:
+            if self._writing and connection.driver.closed:
+                raise CommitUnknownError(self._opening.address.shown) from error
+            raise
 
     def _put_back(self, connection: PostgresConnection) -> None:
         if connection.driver.info.transaction_status is TransactionStatus.IDLE:

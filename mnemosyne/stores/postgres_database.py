@@ -10,25 +10,19 @@ one process at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib import import_module
-from itertools import count
 from typing import Any
 
 import psycopg
-from psycopg import errors, pq, sql
-from psycopg.adapt import Buffer, Loader
+from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8BinaryDumper
 
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.locate import PostgresAddress
-from mnemosyne.stores.sql_connection import Rows
+from mnemosyne.stores.postgres_connection import Driver, TextLoader
 from mnemosyne.stores.sql_schema import REVISION, statements
-
-Driver = psycopg.Connection[tuple[Any, ...]]
 
 MARK = "mnemosyne"
 """The comment on `alembic_version` that tells our schema from another program's."""
@@ -38,6 +32,15 @@ _TEXT = 25
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 300
 _MAKING_SECONDS = 60
+_PLANS = """SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
+    SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"""
+"""What each statement costs must not hang on how many rows the server believes a session to have.
+
+Every statement of the store has an index that gives its rows in their order. Left to itself the server plans most of them
+anew each time (a tenth of a millisecond or two), since a plan for any session looks dear to it beside one for this session;
+and where its statistics are old, or speak of a thousand short sessions beside the long one, it may read a whole session and
+sort it. So it is told to keep its plans and to go by the indexes.
+"""
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full; free some space there and try again"),
@@ -57,59 +60,6 @@ class PostgresOpening:
     address: PostgresAddress
     busy_seconds: float = 5.0
     create: bool = True
-
-
-class PostgresConnection:
-    """A connection of the driver inside a transaction, for one tenant."""
-
-    def __init__(self, driver: Driver, tenant: str, lock: str) -> None:
-        self.driver = driver
-        self.tenant = tenant
-        self.lock = lock
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement."""
-        return self.driver.cursor(binary=True).execute(_numbered(sql), _escaped(parameters))
-
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each of these rows."""
-        self.driver.cursor().executemany(_numbered(sql), [_escaped(row) for row in rows])
-
-    def contains(self, column: str) -> str:
-        """Return the condition that a text or a blob holds the value of a `?`."""
-        return f"position(? IN {column}) > 0"
-
-
-@lru_cache(maxsize=512)
-def _numbered(sql: str) -> bytes:
-    """Return a statement with `$1`, `$2` … in place of `?`."""
-    numbers = count(1)
-    return "".join(f"${next(numbers)}" if sign == "?" else sign for sign in sql).encode()
-
-
-def _escaped(values: Sequence[Any]) -> Sequence[Any]:
-    """Write NUL, which PostgreSQL's text cannot hold, as two characters; what is compared and sorted stays in order."""
-    if any(isinstance(value, str) and ("\0" in value or "\1" in value) for value in values):
-        return [escape_text(value) if isinstance(value, str) else value for value in values]
-    return values
-
-
-def escape_text(text: str) -> str:
-    """Return a text without NUL: U+0000 is written U+0001 U+0001, and U+0001 is written U+0001 U+0002."""
-    return text.replace("\1", "\1\2").replace("\0", "\1\1")
-
-
-def unescape_text(text: str) -> str:
-    """Return the text that `escape_text` wrote."""
-    return text.replace("\1\1", "\0").replace("\1\2", "\1")
-
-
-class _TextLoader(Loader):
-    format = pq.Format.BINARY
-
-    def load(self, data: Buffer) -> str:
-        text = bytes(data).decode()
-        return unescape_text(text) if "\1" in text else text
 
 
 def open_driver(opening: PostgresOpening) -> Driver:
@@ -154,7 +104,7 @@ def _connect(opening: PostgresOpening) -> Driver:
         reason = f"it cannot be read: {address.without_secrets(str(error)).strip()}"
         raise StoreUnavailableError(address.shown, reason) from None
     driver: Driver = psycopg.Connection.connect(**wanted, autocommit=True, cursor_factory=psycopg.RawCursor)
-    driver.adapters.register_loader(_TEXT, _TextLoader)
+    driver.adapters.register_loader(_TEXT, TextLoader)
     driver.adapters.register_dumper(int, Int8BinaryDumper)
     driver.execute(
         sql.SQL(
@@ -166,6 +116,7 @@ def _connect(opening: PostgresOpening) -> Driver:
             sql.Literal(str(_IDLE_SECONDS * 1000)),
         )
     )
+    driver.execute(_PLANS)
     return driver
 
 

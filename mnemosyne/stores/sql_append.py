@@ -27,13 +27,22 @@ _AT_ONCE = 1_000
 
 
 def append(
-    connection: Connection, session: Entered, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None
+    connection: Connection,
+    session: Entered,
+    head: SessionHead,
+    turns: Sequence[ImportedTurn],
+    at: datetime | None,
+    *,
+    new: bool = False,
 ) -> int:
-    """Commit finished turns after a head without moving the version; returns how many were new."""
+    """Commit finished turns after a head without moving the version; returns how many were new.
+
+    With `new` the caller has made sure that there are no turns of these ids.
+    """
     parent_id, depth = head.turn_id, head.depth
     for start in range(0, len(turns), _AT_ONCE):
         some = turns[start : start + _AT_ONCE]
-        known = turn_statuses(connection, session.key, [turn.turn_id for turn in some])
+        known = {} if new else turn_statuses(connection, session.key, [turn.turn_id for turn in some])
         records: list[TurnRecord] = []
         for turn in some:
             status = known.get(turn.turn_id)

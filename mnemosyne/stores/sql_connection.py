@@ -6,7 +6,7 @@ connection translates them where its driver wants another sign. It knows no driv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -43,8 +43,15 @@ class Connection(Protocol):
         """Run one statement."""
         ...
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each of these rows."""
+    def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement that nobody asks anything of.
+
+        A server gets it with the next question or with the commit, whichever comes first; there its error is raised.
+        """
+        ...
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write new rows, few or thousands; `columns` are their names, joined by commas. Errors as of `post`."""
         ...
 
     def contains(self, column: str) -> str:

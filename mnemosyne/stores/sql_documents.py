@@ -113,11 +113,12 @@ def _begin(connection: Connection, session_id: str, document: SessionDocument) -
 def _append(
     connection: Connection, session: Entered, head: SessionHead, messages: Sequence[Message], turn_id: str | None
 ) -> None:
+    new = turn_id is None
     if turn_id is None:
         turn_id = free_name(
             TURN_PREFIX, session.version + 1, lambda name: turn_status(connection, session.key, name) is not None
         )
-    append(connection, session, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None)
+    append(connection, session, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None, new=new)
 
 
 def _put_rest(connection: Connection, session: Entered, head: SessionHead, document: SessionDocument) -> None:
@@ -134,12 +135,12 @@ def _put_rest(connection: Connection, session: Entered, head: SessionHead, docum
         _put_summary(connection, session, head, said.summary)
     if meta is not None:
         check_times(meta.created_at, meta.updated_at)
-    connection.execute(
+    connection.post(
         "INSERT INTO documents (session, frame) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET frame = excluded.frame",
         (session.key, encode(frame)),
     )
     user_id = meta.actor.user_id if meta is not None and meta.actor is not None else ""
-    connection.execute("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
+    connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
     refill_evidences(connection, session.key, document.evidences.values())
     refill_parts(connection, session.key, "block", document.context_blocks, lambda block: block.block_id)
     refill_parts(connection, session.key, "task", said.task_state.todo_list.tasks, lambda task: task.task_id)

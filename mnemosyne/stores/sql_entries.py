@@ -76,7 +76,7 @@ def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str
 def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
     """Bring a world's lore up to date and return how many entries were added, changed or removed (0 = same digest)."""
     here = (connection.tenant, world_id)
-    connection.execute(
+    connection.post(
         "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
         here,
     )
@@ -99,7 +99,7 @@ def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequ
         changes += 1
     for entry in wanted.values():
         replace_entry(connection, entry, None)
-    connection.execute("UPDATE worlds SET digest = ? WHERE tenant = ? AND world_id = ?", (digest, *here))
+    connection.post("UPDATE worlds SET digest = ? WHERE tenant = ? AND world_id = ?", (digest, *here))
     return changes + len(wanted)
 
 
@@ -108,8 +108,8 @@ def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *
     if entry.at is not None:
         time_text(entry.at)
     if seq is not None:
-        connection.execute("DELETE FROM entries WHERE seq = ?", (seq,))
-    connection.execute(
+        connection.post("DELETE FROM entries WHERE seq = ?", (seq,))
+    connection.post(
         """INSERT INTO entries (tenant, scope, chain, entry_id, branch_id, depth, turn_id, restricted, deleted, body)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (

@@ -32,7 +32,7 @@ from mnemosyne.scrub import (
 )
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import replace_entry
-from mnemosyne.stores.sql_messages import INSERT_MESSAGE
+from mnemosyne.stores.sql_messages import MESSAGE_COLUMNS
 from mnemosyne.stores.sql_papers import changed
 from mnemosyne.stores.sql_parts import bump
 from mnemosyne.stores.sql_recall import RECALLED_NO_MORE
@@ -293,7 +293,7 @@ def _messages(connection: Connection, task: _Task) -> None:
         if recalled and task.is_theirs(message):
             recalled = RECALLED_NO_MORE
         connection.execute("DELETE FROM messages WHERE seq = ?", (seq,))
-        connection.execute(INSERT_MESSAGE, (task.session.key, *place, recalled, encode(done)))
+        connection.insert("messages", MESSAGE_COLUMNS, [(task.session.key, *place, recalled, encode(done))])
 
 
 def _gone(task: _Task, entry_id: str) -> None:

@@ -15,8 +15,7 @@ from mnemosyne.speech import is_recalled, named, settled
 from mnemosyne.stores.sql_connection import Connection, among
 from mnemosyne.stores.sql_recall import RECALLED
 
-INSERT_MESSAGE = """INSERT INTO messages (session, branch_id, depth, ord, turn_id, message_id, recalled, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+MESSAGE_COLUMNS = "session, branch_id, depth, ord, turn_id, message_id, recalled, body"
 _AT_ONCE = 512
 
 
@@ -33,8 +32,7 @@ def insert_messages(connection: Connection, key: int, records: Sequence[TurnReco
         messages = settled(record.turn_id, record.messages, is_used)
         used.update(message.message_id for message in messages)
         rows.extend(_row(key, record, place, each) for place, each in enumerate(messages))
-    if rows:
-        connection.executemany(INSERT_MESSAGE, rows)
+    connection.insert("messages", MESSAGE_COLUMNS, rows)
 
 
 def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[object, ...]:

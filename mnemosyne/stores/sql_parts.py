@@ -40,7 +40,7 @@ def put_evidence(connection: Connection, session_id: str, evidence: Evidence) ->
     ).fetchone()
     if known is None or known[0] != encode(evidence):
         place = _next_place(connection, "evidences WHERE session = ?", (session.key,))
-        connection.execute(_PUT_EVIDENCE, _evidence_row(session.key, place, evidence))
+        connection.post(_PUT_EVIDENCE, _evidence_row(session.key, place, evidence))
         bump(connection, session)
     return evidence.evidence_id
 
@@ -187,7 +187,8 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
         return False
     start = _next_place(connection, "parts WHERE session = ? AND kind = ?", (key, kind))
     rows = [(key, kind, name, start + place, body) for place, (name, body) in enumerate(changed.items())]
-    connection.executemany(_PUT_PART, rows)
+    for row in rows:
+        connection.post(_PUT_PART, row)
     return True
 
 
@@ -203,9 +204,8 @@ def hold(
     for evidence in evidences:
         check_times(evidence.created_at, evidence.expires_at)
     place = _next_place(connection, "evidences WHERE session = ?", (key,))
-    connection.executemany(
-        _PUT_EVIDENCE, [_evidence_row(key, place + number, evidence) for number, evidence in enumerate(evidences)]
-    )
+    for number, evidence in enumerate(evidences):
+        connection.post(_PUT_EVIDENCE, _evidence_row(key, place + number, evidence))
     _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
     _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
 
@@ -220,7 +220,7 @@ def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], li
 
 def bump(connection: Connection, session: Entered) -> int:
     """Count a write to the session and return its new version."""
-    connection.execute("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return session.version + 1
 
 
@@ -261,15 +261,15 @@ def _refill(
     while shared < min(len(stored), len(rows)) and stored[shared][0] == rows[shared][len(here)]:
         shared += 1
     if shared < len(stored):
-        connection.execute(f"DELETE FROM {table} WHERE {where} AND ord >= ?", (*here, stored[shared][1]))
+        connection.post(f"DELETE FROM {table} WHERE {where} AND ord >= ?", (*here, stored[shared][1]))
     end = stored[shared - 1][1] if shared else -1
     changed = [
         row if place < shared else (*row[: len(here) + 1], end + 1 + place - shared, *row[len(here) + 2 :])
         for place, row in enumerate(rows)
         if place >= shared or stored[place][2] != row[-1]
     ]
-    if changed:
-        connection.executemany(put, changed)
+    for row in changed:
+        connection.post(put, row)
 
 
 def check_times(*times: datetime | None) -> None:

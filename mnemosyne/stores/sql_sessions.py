@@ -7,6 +7,7 @@ commits. Each function runs inside a transaction that its caller has opened; non
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mnemosyne.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
@@ -19,7 +20,18 @@ _PATH = """WITH RECURSIVE path (branch_id, upto, parent, next_upto, tip, place) 
         UNION ALL
         SELECT b.branch_id, path.next_upto, b.parent_branch, b.fork_depth, b.head_turn, path.place + 1
             FROM path JOIN branches AS b ON b.session = ? AND b.branch_id = path.parent)
-    SELECT branch_id, upto, tip FROM path ORDER BY place"""
+    SELECT branch_id, upto, tip FROM path ORDER BY path.place"""
+
+_HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
+        SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?),
+    path (session, branch_id, upto, parent, next_upto, tip, place) AS (
+        SELECT b.session, b.branch_id, b.head_depth, b.parent_branch, b.fork_depth, b.head_turn, 0
+            FROM here JOIN branches AS b ON b.session = here.key AND b.branch_id = coalesce(?, here.active_branch)
+        UNION ALL
+        SELECT b.session, b.branch_id, path.next_upto, b.parent_branch, b.fork_depth, b.head_turn, path.place + 1
+            FROM path JOIN branches AS b ON b.session = path.session AND b.branch_id = path.parent)
+    SELECT here.key, here.world_id, here.active_branch, here.version, path.branch_id, path.upto, path.tip
+        FROM here LEFT JOIN path ON path.session = here.key ORDER BY path.place"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,24 +78,40 @@ def read_sessions(connection: Connection) -> tuple[str, ...]:
 def head_of(connection: Connection, session: Entered, branch_id: str | None = None) -> SessionHead:
     """Return the head of a branch (None = the active one); BranchNotFoundError."""
     branch_id = session.active_branch if branch_id is None else branch_id
-    spans = _spans(connection, session.key, branch_id, None)
+    return _head(session, branch_id, _spans(connection, session.key, branch_id, None))
+
+
+def _head(session: Entered, branch_id: str, spans: Sequence[tuple[str, int, str | None]]) -> SessionHead:
     if not spans:
         raise BranchNotFoundError(session.session_id, branch_id)
-    lineage = tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans)
     return SessionHead(
         session_id=session.session_id,
         world_id=session.world_id,
         branch_id=branch_id,
         turn_id=spans[0][2],
         depth=spans[0][1],
-        lineage=lineage,
+        lineage=tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans),
         version=session.version,
     )
 
 
+def visit(connection: Connection, session_id: str, branch_id: str | None = None) -> tuple[Entered, SessionHead]:
+    """Return a session and the head of a branch (None = the active one) from one question, without locking anything.
+
+    Only for reads: a writer must hold the session before it looks. SessionNotFoundError, BranchNotFoundError.
+    """
+    rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
+    if not rows:
+        raise SessionNotFoundError(session_id)
+    key, world_id, active_branch, version = rows[0][:4]
+    session = Entered(key=key, session_id=session_id, world_id=world_id, active_branch=active_branch, version=version)
+    spans = [row[4:] for row in rows if row[4] is not None]
+    return session, _head(session, active_branch if branch_id is None else branch_id, spans)
+
+
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
     """Return the head of a branch (None = the active one); SessionNotFoundError, BranchNotFoundError."""
-    return head_of(connection, enter(connection, session_id), branch_id)
+    return visit(connection, session_id, branch_id)[1]
 
 
 def read_lineage(connection: Connection, key: int, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:

@@ -35,6 +35,7 @@ from mnemosyne.stores import (
     sql_search,
     sql_sessions,
     sql_turns,
+    sql_window,
     sql_writes,
 )
 from mnemosyne.stores.sql_connection import Connection
@@ -86,7 +87,7 @@ class SqlStore:
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
         """Return what a turn needs; `previous` and `pending` come with plan, prompt and receipt."""
-        return await self._reads.run(lambda db: sql_turns.read_window(db, session_id, message_limit, branch_id))
+        return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
 
     async def save_prepared(
         self,

@@ -14,22 +14,29 @@ from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql_connection import Connection, among
 from mnemosyne.stores.sql_papers import packed
 
-_INSERT_TURN = """INSERT INTO turns (session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at,
-    anchors, ops, draft, plan) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_TURN_COLUMNS = (
+    "session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
+)
 _AT_ONCE = 512
 
 
 def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
     """Write a turn; the messages of one that waits are its draft, those of a committed one are rows of their own."""
-    (number,) = connection.execute(f"{_INSERT_TURN} RETURNING number", _row(key, record)).fetchone()
-    if record.receipt is not None or record.prompt is not None:
-        papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
-        connection.execute("INSERT INTO papers (turn, receipt, prompt) VALUES (?, ?, ?)", (number, *papers))
+    row = _row(key, record)
+    if record.receipt is None and record.prompt is None:
+        connection.insert("turns", _TURN_COLUMNS, [row])
+        return
+    signs = ", ".join("?" * len(row))
+    (number,) = connection.execute(
+        f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
+    ).fetchone()
+    papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
+    connection.insert("papers", "turn, receipt, prompt", [(number, *papers)])
 
 
 def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
     """Write committed turns without receipt and prompt."""
-    connection.executemany(_INSERT_TURN, [_row(key, record) for record in records])
+    connection.insert("turns", _TURN_COLUMNS, [_row(key, record) for record in records])
 
 
 def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
@@ -53,15 +60,15 @@ def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
 
 def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
     """Remove a turn that is not committed, so that its id can be written anew."""
-    connection.execute(
+    connection.post(
         "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
     )
-    connection.execute("DELETE FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id))
+    connection.post("DELETE FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id))
 
 
 def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
     """Let a branch end at a turn."""
-    connection.execute(
+    connection.post(
         "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
         (turn_id, depth, key, branch_id),
     )
@@ -69,7 +76,7 @@ def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | No
 
 def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
     """Mark the turn that waits on a branch abandoned, if there is one."""
-    connection.execute(
+    connection.post(
         "UPDATE turns SET status = 'abandoned' WHERE session = ? AND branch_id = ? AND status = 'prepared'",
         (key, branch_id),
     )

@@ -1,4 +1,4 @@
-"""Reading turns: windows, records, and states rebuilt.
+"""Reading turns: records, paths, and states rebuilt.
 
 The room exists so that every query of a turn stands beside the index that it uses, and so that reads can run on a
 connection that never waits for a writer. Each function runs inside a transaction that its caller has opened; none writes.
@@ -9,65 +9,31 @@ grows with what is asked for and with the number of forks on the path, never wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mnemosyne.codec import decode, decode_tree, text_time
 from mnemosyne.errors import TurnNotFoundError
 from mnemosyne.patch import apply_patch
-from mnemosyne.schema.document import ModelUsage, Summary, Task
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
+from mnemosyne.schema.record import PathSummary, TurnRecord
 from mnemosyne.schema.session import (
     BranchSpan,
     Message,
-    SessionHead,
     TurnKind,
     TurnStatus,
     WindowMessage,
 )
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
-from mnemosyne.stores.sql_parts import newest_parts, read_parts
-from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, head_of, read_lineage
+from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, read_lineage, visit
 from mnemosyne.turn_tree import BASE_BRANCH, Ops
 
-_TURN = """SELECT number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft,
-    plan FROM turns """
-
-
-def read_window(connection: Connection, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
-    """Return what a turn needs of a session."""
-    session = enter(connection, session_id)
-    head = head_of(connection, session, branch_id)
-    here = (session.key, head.branch_id)
-    state = connection.execute("SELECT state FROM branch_states WHERE session = ? AND branch_id = ?", here).fetchone()
-    late = connection.execute("SELECT body FROM prefetches WHERE session = ? AND branch_id = ?", here).fetchone()
-    pending = connection.execute(_TURN + "WHERE session = ? AND branch_id = ? AND status = 'prepared'", here).fetchone()
-    return SessionWindow(
-        head=head,
-        messages=_newest_messages(connection, session.key, head, message_limit),
-        state=decode_tree(state[0]),
-        previous=None if head.turn_id is None else find_turn(connection, session, head.turn_id),
-        pending=None if pending is None else _record(connection, session, pending, with_papers=True),
-        prefetch=None if late is None else decode(late[0], Prefetch),
-        summary=read_summary(connection, session.key, head.lineage)[0],
-        tasks=read_parts(connection, session.key, "task", Task),
-        usages=newest_parts(connection, session.key, "model_usage", ModelUsage, WINDOW_USAGES),
-    )
-
-
-def _newest_messages(connection: Connection, key: int, head: SessionHead, limit: int) -> tuple[WindowMessage, ...]:
-    newest: list[WindowMessage] = []
-    for span in head.lineage:
-        if len(newest) >= limit:
-            break
-        rows = connection.execute(
-            """SELECT body, turn_id, branch_id, depth FROM messages
-                WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC, ord DESC LIMIT ?""",
-            (key, span.branch_id, span.upto_depth, limit - len(newest)),
-        )
-        newest.extend(_placed(row) for row in rows)
-    return tuple(reversed(newest))
+TURN_COLUMNS = (
+    "number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
+)
+_TURN = f"SELECT {TURN_COLUMNS} FROM turns "
 
 
 def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...]) -> tuple[WindowMessage, ...]:
@@ -79,11 +45,12 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth, ord""",
             (key, span.branch_id, span.upto_depth),
         )
-        said.extend(_placed(row) for row in rows)
+        said.extend(placed(row) for row in rows)
     return tuple(said)
 
 
-def _placed(row: tuple[bytes, str, str, int]) -> WindowMessage:
+def placed(row: tuple[bytes, str, str, int]) -> WindowMessage:
+    """Return a message from `body, turn_id, branch_id, depth`."""
     body, turn_id, branch_id, depth = row
     return WindowMessage(message=decode(body, Message), turn_id=turn_id, branch_id=branch_id, depth=depth)
 
@@ -97,12 +64,16 @@ def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ..
             (key, span.branch_id, span.upto_depth),
         ).fetchone()
         if row is not None:
-            body, turn_id, branch_id, depth = row
-            if body is None:
-                return None, True
-            summary = decode(body, Summary)
-            return PathSummary(turn_id=turn_id, branch_id=branch_id, depth=depth, summary=summary), True
+            return path_summary(row), True
     return None, False
+
+
+def path_summary(row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
+    """Return a summary from `body, turn_id, branch_id, depth`; None where it says that there is none any more."""
+    body, turn_id, branch_id, depth = row
+    if body is None:
+        return None
+    return PathSummary(turn_id=turn_id, branch_id=branch_id, depth=depth, summary=decode(body, Summary))
 
 
 def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnRecord:
@@ -122,9 +93,9 @@ def read_turns(
     connection: Connection, session_id: str, limit: int, branch_id: str | None, before_depth: int | None
 ) -> tuple[TurnRecord, ...]:
     """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
-    session = enter(connection, session_id)
+    session, head = visit(connection, session_id, branch_id)
     newest: list[TurnRecord] = []
-    for span in head_of(connection, session, branch_id).lineage:
+    for span in head.lineage:
         if len(newest) >= limit:
             break
         upto = span.upto_depth if before_depth is None else min(span.upto_depth, before_depth - 1)
@@ -138,17 +109,30 @@ def read_turns(
 
 
 def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, with_papers: bool) -> TurnRecord:
-    number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
     papers = (None, None, None)
     if with_papers:
-        found = connection.execute("SELECT receipt, prompt, report FROM papers WHERE turn = ?", (number,)).fetchone()
+        found = connection.execute("SELECT receipt, prompt, report FROM papers WHERE turn = ?", (row[0],)).fetchone()
         papers = found or papers
-    if status == TurnStatus.COMMITTED:
-        bodies = connection.execute(
+    bodies: list[bytes] = []
+    if row[6] == TurnStatus.COMMITTED:
+        rows = connection.execute(
             "SELECT body FROM messages WHERE session = ? AND branch_id = ? AND depth = ? ORDER BY ord",
-            (session.key, branch_id, depth),
+            (session.key, row[2], row[3]),
         )
-        messages = tuple(decode(body, Message) for (body,) in bodies)
+        bodies = [body for (body,) in rows]
+    return record_of(session, row, bodies, papers)
+
+
+def record_of(
+    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], papers: tuple[bytes | None, ...]
+) -> TurnRecord:
+    """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
+
+    A turn that waits has its messages in the row.
+    """
+    _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
+    if status == TurnStatus.COMMITTED:
+        messages = tuple(decode(body, Message) for body in bodies)
     else:
         messages = decode(draft, tuple[Message, ...])
     return TurnRecord(

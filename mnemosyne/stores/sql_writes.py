@@ -56,7 +56,7 @@ def create_session(connection: Connection, start: SessionStart) -> SessionHead:
 def begin_session(connection: Connection, start: SessionStart, *, version: int) -> bool:
     """Write a session without turns; says whether it was not there before."""
     state = encode_tree(start.state)
-    connection.execute(
+    connection.post(
         """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
             VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session_id) DO NOTHING""",
         (
@@ -73,8 +73,8 @@ def begin_session(connection: Connection, start: SessionStart, *, version: int) 
     if session is None or session.version:
         return False
     key = session.key
-    connection.execute("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
-    connection.execute(
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
+    connection.post(
         "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, 0, ?)", (key, BASE_BRANCH, state)
     )
     _insert_branch(connection, key, (MAIN_BRANCH, 0, None, 0, None, 0, 0), state)
@@ -82,13 +82,13 @@ def begin_session(connection: Connection, start: SessionStart, *, version: int) 
 
 
 def _insert_branch(connection: Connection, key: int, row: tuple[Any, ...], state: bytes) -> None:
-    connection.execute(
+    connection.post(
         """INSERT INTO branches
             (session, branch_id, ordinal, parent_branch, fork_depth, head_turn, head_depth, changes)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         (key, *row),
     )
-    connection.execute("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
+    connection.post("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
 
 
 def append_turns(
@@ -141,7 +141,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
         (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
     ).fetchone()
     if commit.report is not None:
-        connection.execute(
+        connection.post(
             "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
             (number, packed(encode(commit.report))),
         )
@@ -207,11 +207,11 @@ def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | 
     """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
     key = enter(connection, session_id).key
     if prefetch is None:
-        connection.execute("DELETE FROM prefetches WHERE session = ?", (key,))
+        connection.post("DELETE FROM prefetches WHERE session = ?", (key,))
         return
     if not has_branch(connection, key, prefetch.branch_id):
         raise BranchNotFoundError(session_id, prefetch.branch_id)
-    connection.execute(
+    connection.post(
         """INSERT INTO prefetches (session, branch_id, depth, body) VALUES (?, ?, ?, ?)
             ON CONFLICT (session, branch_id) DO UPDATE SET depth = excluded.depth, body = excluded.body
             WHERE excluded.depth >= prefetches.depth""",
@@ -235,7 +235,7 @@ def save_summary(connection: Connection, session_id: str, summary: PathSummary) 
 
 def put_summary(connection: Connection, key: int, place: tuple[str, int, str], body: bytes | None) -> None:
     """Write what a path has as its summary from a turn on (None: nothing any more)."""
-    connection.execute(
+    connection.post(
         """INSERT INTO summaries (session, branch_id, depth, turn_id, body) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (session, branch_id, depth) DO UPDATE SET turn_id = excluded.turn_id, body = excluded.body""",
         (key, *place, body),
@@ -244,7 +244,7 @@ def put_summary(connection: Connection, key: int, place: tuple[str, int, str], b
 
 def moved(connection: Connection, session: Entered, head: SessionHead) -> SessionHead:
     """Count a write to the session and return `head` at its new version."""
-    connection.execute("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return replace(head, version=session.version + 1)
 
 
@@ -275,15 +275,15 @@ def _write_state(connection: Connection, key: int, record: TurnRecord, state: Ma
         return
     changes = 0 if after != replayed or changes + 1 >= SNAPSHOT_EVERY else changes + 1
     if changes == 0:
-        connection.execute(
+        connection.post(
             "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, ?, ?)", (*here, record.depth, after)
         )
-    connection.execute("UPDATE branch_states SET state = ? WHERE session = ? AND branch_id = ?", (after, *here))
-    connection.execute("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
+    connection.post("UPDATE branch_states SET state = ? WHERE session = ? AND branch_id = ?", (after, *here))
+    connection.post("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
 
 
 def _activate(connection: Connection, key: int, branch_id: str) -> None:
-    connection.execute("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
+    connection.post("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
 
 
 def _head_of_turn(connection: Connection, session: Entered, record: TurnRecord) -> SessionHead:

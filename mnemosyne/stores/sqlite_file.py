@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,9 +42,15 @@ class SqliteConnection:
         self.tenant = tenant
         self.execute = driver.execute
 
-    def executemany(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Run one statement for each of these rows."""
-        self.driver.executemany(sql, rows)
+    def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement that nobody asks anything of."""
+        self.driver.execute(sql, parameters)
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write new rows; `columns` are their names, joined by commas."""
+        if rows:
+            signs = ", ".join("?" * len(rows[0]))
+            self.driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({signs})", rows)
 
     def contains(self, column: str) -> str:
         """Return the condition that a text or a blob holds the value of a `?`."""

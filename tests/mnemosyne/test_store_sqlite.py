@@ -18,7 +18,7 @@ from blockbuster import blockbuster_ctx
 
 from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
 from mnemosyne.schema.memory import Chain
-from mnemosyne.stores import sql_recall, sql_turns
+from mnemosyne.stores import sql_recall, sql_turns, sql_window
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.stores.sqlite_file import Opening, SqliteConnection, open_database
 from mnemosyne.testing.store_samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
@@ -366,7 +366,7 @@ async def test_every_read_of_a_turn_uses_an_index(store):
     await store.replace_world("w1", "d", ())
     await store.close()
     reads = (
-        lambda db: sql_turns.read_window(db, SESSION, 40, "main"),
+        lambda db: sql_window.read_window(db, SESSION, 40, "main"),
         lambda db: sql_turns.read_turns(db, SESSION, 3, None, None),
         lambda db: sql_turns.read_turn(db, SESSION, "t1"),
         lambda db: sql_turns.read_state(db, SESSION, "t1"),
@@ -388,10 +388,14 @@ def check_plans(path: Path, reads) -> int:
             scans = [
                 step
                 for step in plan
-                if step.startswith(("SCAN", "USE TEMP B-TREE")) and "json_each" not in step and "path" not in step
+                if step.startswith(("SCAN", "USE TEMP B-TREE"))
+                and "json_each" not in step
+                and step.split()[1] not in ("path", "here", "found")
             ]
             allowed = (
-                ["USE TEMP B-TREE FOR ORDER BY"] if "path (branch_id" in statement or "scope IN" in statement else []
+                ["USE TEMP B-TREE FOR ORDER BY"]
+                if "ORDER BY path.place" in statement or "scope IN" in statement
+                else []
             )
             assert [step for step in scans if step not in allowed] == [], (statement, plan)
             checked += 1
