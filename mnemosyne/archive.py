@@ -5,8 +5,8 @@ memories of consolidation. An export writes these into one more field of the doc
 keeps as an unknown field; an import builds the tree again through the Store's own methods. It knows the Store by its
 protocol only.
 
-Not in a document, and said in the docs: lore (it is the world pack's), turns that were abandoned before a reply came,
-summaries that a newer one of the same branch has replaced, late results of Stream B, audit records.
+Not in a document, and said in the docs: lore (it is the world pack's), late results of Stream B (a cache), audit records
+(they tell of the store).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.patch import apply_patch
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import PathSummary, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.record import Leftovers, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 
 TREE = "turn_tree"
@@ -51,7 +51,8 @@ class TurnTree:
 
     `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
     `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
-    prepared turns that wait for a reply, `summaries` the newest of each branch.
+    prepared turns that wait for a reply, `abandoned` those that never got one; `summaries` and `unsummed` are as in
+    `Leftovers`.
     """
 
     format: int
@@ -66,7 +67,9 @@ class TurnTree:
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
     entries: tuple[MemoryEntry, ...] = ()
     summaries: tuple[PathSummary, ...] = ()
+    unsummed: tuple[str, ...] = ()
     pending: tuple[TurnRecord, ...] = ()
+    abandoned: tuple[TurnRecord, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,11 +117,9 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     states: dict[str, Mapping[str, Any]] = {}
     for head in heads:
         states.update(await _unexplained_states(store, head, paths[head.branch_id]))
-    summaries, pending = [], []
-    for head in heads:
-        window = await store.window(session_id, message_limit=1, branch_id=head.branch_id)
-        summaries += [window.summary] if window.summary is not None else []
-        pending += [window.pending] if window.pending is not None else []
+    windows = [await store.window(session_id, message_limit=1, branch_id=head.branch_id) for head in heads]
+    pending = [window.pending for window in windows if window.pending is not None]
+    aside = await store.leftovers(session_id)
     return TurnTree(
         format=TREE_FORMAT,
         world_id=told.world_id,
@@ -129,8 +130,10 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
         states=dict(sorted(states.items())),
         entries=await _entries(store, session_id),
-        summaries=tuple(sorted({each.turn_id: each for each in summaries}.values(), key=lambda each: each.turn_id)),
+        summaries=aside.summaries,
+        unsummed=aside.unsummed,
         pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
+        abandoned=aside.abandoned,
     )
 
 
@@ -183,6 +186,7 @@ def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
         (changes, "turn that changed the state", "turns that changed the state"),
         (papers, "prompt with its receipt", "prompts with their receipts"),
         (len(tree.pending), "turn that waits for a reply", "turns that wait for a reply"),
+        (len(tree.abandoned), "turn that never got a reply", "turns that never got a reply"),
     )
     told = tuple(f"{number} {one if number == 1 else many}" for number, one, many in counts if number > 0)
     return (*(["the state of the world"] if tree.state else []), *told)
@@ -234,9 +238,15 @@ def _faults(tree: TurnTree) -> tuple[Fault, ...]:
             faults.append(Fault(path=f"{TREE}.{name}", what=f"there is no branch {branch_id!r}", code="dangling"))
     places = [(f"entries[{n}]", each.turn_id) for n, each in enumerate(tree.entries)]
     places += [(f"summaries[{n}]", each.turn_id) for n, each in enumerate(tree.summaries)]
+    places += [(f"unsummed[{n}]", turn_id) for n, turn_id in enumerate(tree.unsummed)]
     for where, turn_id in places:
         if turn_id not in depths:
             faults.append(Fault(path=f"{TREE}.{where}.turn_id", what=f"there is no turn {turn_id!r}", code="dangling"))
+    for part, turns in (("pending", tree.pending), ("abandoned", tree.abandoned)):
+        for place, turn in enumerate(turns):
+            if turn.branch_id not in branches:
+                what = f"there is no branch {turn.branch_id!r}"
+                faults.append(Fault(path=f"{TREE}.{part}[{place}].branch_id", what=what, code="dangling"))
     return tuple(faults)
 
 
@@ -312,8 +322,12 @@ async def _grow(store: Store, name: str, tree: TurnTree) -> None:
                 grown.add(turn.turn_id)
     placed = [_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
     await store.append_entries(name, placed)
-    for summary in tree.summaries:
-        await store.save_summary(name, summary)
+    aside = Leftovers(
+        abandoned=tuple(replace(turn, session_id=name) for turn in tree.abandoned),
+        summaries=tree.summaries,
+        unsummed=tree.unsummed,
+    )
+    await store.keep_leftovers(name, aside)
 
 
 async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] | None) -> None:

@@ -57,8 +57,18 @@ def _version_faults(raw: Mapping[str, Any]) -> tuple[Fault, ...]:
     version = raw.get("schema_version", SCHEMA_VERSION)
     if version == SCHEMA_VERSION or not isinstance(version, str):
         return ()
-    what = f"{version!r} is not {SCHEMA_VERSION!r}; bring it to the present version first (`jacquard doc migrate`)"
+    advice = "bring it to the present version first (`jacquard doc migrate`)"
+    if _is_newer(version):
+        advice = "a newer release wrote it; use that one, or export the session again from it"
+    what = f"{version!r} is not {SCHEMA_VERSION!r}; {advice}"
     return (Fault(path="schema_version", what=what, code="version"),)
+
+
+def _is_newer(version: str) -> bool:
+    try:
+        return [int(part) for part in version.split(".")] > [int(part) for part in SCHEMA_VERSION.split(".")]
+    except ValueError:
+        return False
 
 
 def _path(steps: tuple[str | int, ...]) -> str:

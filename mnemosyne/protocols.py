@@ -19,6 +19,7 @@ from mnemosyne.schema.ingest import Ingested, IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import (
     ImportedTurn,
+    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -232,6 +233,18 @@ class Store(Protocol):
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
         """Keep a rolling summary of a committed turn's path (one a turn, the last wins). No version moves. TurnNotFoundError."""
+        ...
+
+    async def leftovers(self, session_id: str) -> Leftovers:
+        """Return what no window shows: abandoned turns with all that was stored of them, and every rolling summary."""
+        ...
+
+    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
+        """Write the leftovers of a session that was copied from elsewhere. No version moves.
+
+        Turns whose id is there already are passed over; a summary takes the place of its turn. BranchNotFoundError,
+        TurnNotFoundError.
+        """
         ...
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:

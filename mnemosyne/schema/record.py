@@ -98,6 +98,20 @@ class PathSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Leftovers:
+    """What a store holds of a session and no window of its branches shows, for whoever copies it whole.
+
+    `abandoned`: turns that never got their reply. `summaries`: all rolling summaries, replaced ones with them; a branch that is
+    opened further back shows the one from there. `unsummed`: turns after which a path has no summary any more, whatever
+    older turns say. Each ordered by turn id.
+    """
+
+    abandoned: tuple[TurnRecord, ...] = ()
+    summaries: tuple[PathSummary, ...] = ()
+    unsummed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PutResult:
     """What a write to a session came to; `version` is the session's after it (seed 002 section 5.1.3)."""
 

@@ -17,6 +17,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import (
     ImportedTurn,
+    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -27,7 +28,7 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.session import Message, SessionHead
-from mnemosyne.stores import ledger_documents, ledger_entries, ledger_reads, ledger_writes
+from mnemosyne.stores import ledger_documents, ledger_entries, ledger_leftovers, ledger_reads, ledger_writes
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_erase import Rewriting, Shelf, erase, occurrences
 
@@ -205,6 +206,14 @@ class LedgerStore:
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
         """Keep a rolling summary of a committed turn's path."""
         await self._write(session_id, ledger_writes.save_summary, summary)
+
+    async def leftovers(self, session_id: str) -> Leftovers:
+        """Return abandoned turns and every rolling summary."""
+        return await self._read(session_id, ledger_leftovers.read_leftovers)
+
+    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
+        """Write the leftovers of a session that was copied from elsewhere."""
+        await self._write(session_id, ledger_leftovers.keep_leftovers, leftovers)
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document, or None."""

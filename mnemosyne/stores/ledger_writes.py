@@ -143,8 +143,7 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
     abandon_pending(ledger, record.branch_id)
     if row is not None:
         _forget(ledger, record.turn_id)
-    _insert(ledger, record)
-    ledger.put("draft", record.turn_id, written(record.messages))
+    insert_waiting(ledger, record)
     ledger.put("branch", record.branch_id, replace(ledger.branches[record.branch_id], pending=record.turn_id))
     return moved(ledger, head)
 
@@ -325,6 +324,12 @@ def _insert(ledger: Ledger, record: TurnRecord) -> None:
     for table, paper in papers.items():
         if paper is not None:
             ledger.put(table, record.turn_id, written(paper))
+
+
+def insert_waiting(ledger: Ledger, record: TurnRecord) -> None:
+    """Write a turn that is not committed, its messages as a draft."""
+    _insert(ledger, record)
+    ledger.put("draft", record.turn_id, written(record.messages))
 
 
 def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:

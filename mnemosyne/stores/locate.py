@@ -104,7 +104,7 @@ def _locate(text: str, look: bool) -> StoreLocation:
         return _file_location(text, unquote(re.sub(r"^///+", "/", text[len(_FILE) :])), look)
     if text.startswith(_POSTGRES):
         return _postgres_location(postgres_address(text))
-    if "://" in text or re.match(r"(sqlite|memory|postgres|postgresql):", text):
+    if "://" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
         raise StoreUnavailableError(hidden(text), f"this form of address is not known; {FORMS}")
     if not text.strip():
         raise StoreUnavailableError(repr(text), f"the address is empty; {FORMS}")

@@ -16,6 +16,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import (
     ImportedTurn,
+    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -30,6 +31,7 @@ from mnemosyne.stores import (
     sql_documents,
     sql_entries,
     sql_erase,
+    sql_leftovers,
     sql_parts,
     sql_recall,
     sql_search,
@@ -183,6 +185,14 @@ class SqlStore:
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
         """Keep a rolling summary of a committed turn's path."""
         await self._writes.run(lambda db: sql_writes.save_summary(db, session_id, summary))
+
+    async def leftovers(self, session_id: str) -> Leftovers:
+        """Return abandoned turns and every rolling summary."""
+        return await self._reads.run(lambda db: sql_leftovers.read_leftovers(db, session_id))
+
+    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
+        """Write the leftovers of a session that was copied from elsewhere."""
+        await self._writes.run(lambda db: sql_leftovers.keep_leftovers(db, session_id, leftovers))
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document, or None."""

@@ -49,6 +49,7 @@ from mnemosyne.testing.store_samples import (
     prepared,
     replies,
     says,
+    start,
     told,
 )
 
@@ -330,6 +331,35 @@ class StoreDocuments(StoreTests):
             for turn_id in ("nothing", "t9"):
                 with pytest.raises(TurnNotFoundError):
                     await store.save_summary(SESSION, path_summary(turn_id, "x"))
+
+    async def test_leftovers_can_be_copied(self, tmp_path: Path) -> None:
+        """Abandoned turns and all summaries are told whole, and written as they were; no version moves."""
+        turns = (imported("p1"), imported("p2"))
+        async with self.opened(tmp_path, *turns) as store:
+            head = await store.save_prepared(prepared(await store.head(SESSION), "gone"), expected_version=1)
+            await store.save_prepared(prepared(head, "waits"), expected_version=head.version)
+            for summary in (path_summary("p1", "one"), path_summary("p2", "two")):
+                await store.save_summary(SESSION, summary)
+            aside = await store.leftovers(SESSION)
+            assert aside.abandoned == (await store.turn(SESSION, "gone"),)
+            assert aside.abandoned[0].status is TurnStatus.ABANDONED
+            assert [each.summary.content for each in aside.summaries] == ["one", "two"]
+            copy = await store.create_session(start(*turns, session_id="copy"))
+            for _ in range(2):
+                await store.keep_leftovers("copy", replace(aside, unsummed=("p2",), summaries=aside.summaries[:1]))
+            assert await store.head("copy") == copy
+            told = await store.leftovers("copy")
+            assert [replace(each, session_id=SESSION) for each in told.abandoned] == list(aside.abandoned)
+            assert (told.summaries, told.unsummed) == (aside.summaries[:1], ("p2",))
+            window = await store.window("copy", message_limit=0)
+            assert (window.summary, window.pending) == (None, None)
+            for wrong in (
+                replace(aside, unsummed=("t9",)),
+                replace(aside, abandoned=(replace(aside.abandoned[0], turn_id="t8", branch_id="nowhere"),)),
+            ):
+                with pytest.raises((TurnNotFoundError, BranchNotFoundError)):
+                    await store.keep_leftovers("copy", wrong)
+            assert await store.leftovers("copy") == told
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
         """They are found after what was written before, once; no version moves."""

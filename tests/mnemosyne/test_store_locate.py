@@ -94,6 +94,7 @@ def test_the_schema_is_ours_to_read():
     ("address", "reason"),
     [
         ("mysql://db/games", "not known"),
+        ("sqlte:games.db", "not known"),
         ("sqlite://games.db", "not known"),
         ("postgres:games", "not known"),
         ("file://games", "not known"),
