@@ -5,19 +5,43 @@ It knows time only through the clock that it is given, and must not import anyth
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from enum import StrEnum
 
 from jacquard.errors import SelectorError
 from jacquard.protocols import Selection, SelectionRequest, Selector
+
+_log = logging.getLogger(__name__)
+
+
+class BreakerChange(StrEnum):
+    """What a breaker did; it stands in the log record of it as `breaker`."""
+
+    OPENED = "opened"
+    TRIAL = "trial"
+    REOPENED = "reopened"
+    CLOSED = "closed"
+    CLOSED_LATE = "closed_late"
+
+
+_SENTENCES = {
+    BreakerChange.OPENED: "opened after %d failures in a row; no call is made for %g s",
+    BreakerChange.TRIAL: "lets one call through as a trial (%d failures, %g s are over)",
+    BreakerChange.REOPENED: "opened again: the trial failed (%d failures in a row); no call is made for %g s",
+    BreakerChange.CLOSED: "closed: the trial worked after %d failures and at least %g s",
+    BreakerChange.CLOSED_LATE: "closed before its time: an answer came late after all (%d failures, limit %g s)",
+}
 
 
 class CircuitBreaker:
     """Counts failures in a row.
 
     Closed: every call is admitted. After `failure_limit` failures in a row it opens: none is, for `reset_seconds`. Then
-    it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it again.
-    `clock` returns monotonic seconds.
+    it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it again. Calls that
+    were admitted before it opened do not keep it open longer when they fail, and close it when they work after all. Each
+    change is logged. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -48,18 +72,25 @@ class CircuitBreaker:
         if self._on_trial or self.remaining_seconds() > 0:
             return False
         self._on_trial = True
+        self._say(BreakerChange.TRIAL)
         return True
 
     def succeed(self) -> None:
         """Book a call that worked."""
+        if self._opened_at is not None:
+            self._say(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE)
         self._failures, self._opened_at, self._on_trial = 0, None, False
 
     def fail(self) -> None:
         """Book a call that did not."""
         self._failures += 1
-        self._on_trial = False
-        if self._failures >= self._failure_limit:
-            self._opened_at = self._clock()
+        if self._opened_at is None:
+            if self._failures >= self._failure_limit:
+                self._opened_at = self._clock()
+                self._say(BreakerChange.OPENED)
+        elif self._on_trial:
+            self._opened_at, self._on_trial = self._clock(), False
+            self._say(BreakerChange.REOPENED)
 
     def miss(self) -> None:
         """Book a call that is still under way after the turn gave up waiting: a failure for as long as no answer comes."""
@@ -68,6 +99,11 @@ class CircuitBreaker:
     def abandon(self) -> None:
         """Book a call that was given up before anyone knew: it counts as nothing."""
         self._on_trial = False
+
+    def _say(self, change: BreakerChange) -> None:
+        level = logging.INFO if change in (BreakerChange.TRIAL, BreakerChange.CLOSED) else logging.WARNING
+        sentence = f"the circuit breaker {_SENTENCES[change]}"
+        _log.log(level, sentence, self._failures, self._reset_seconds, extra={"breaker": change.value})
 
 
 class BreakingSelector:

@@ -352,7 +352,7 @@ def open_selector(settings: SelectorConfig, watch: Watch = _as_it_is) -> tuple[S
         return None, ()
     model = _model(settings, watch)
     flash = FlashSelector(model, max_tokens=settings.max_tokens)
-    return BreakingSelector(flash, CircuitBreaker()), (model,)
+    return BreakingSelector(flash, CircuitBreaker(settings.failure_limit, settings.reset_seconds)), (model,)
 
 
 def open_writers(

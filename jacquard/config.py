@@ -126,12 +126,17 @@ class CurationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectorConfig:
-    """The small model behind the Flash Selector; no model means that the heuristic selects."""
+    """The small model behind the Flash Selector; no model means that the heuristic selects.
+
+    After `failure_limit` failures in a row it is left alone for `reset_seconds` (the circuit breaker).
+    """
 
     model: str | None = None
     api_base: str | None = None
     api_key: str | None = field(default=None, repr=False)
     max_tokens: int = bounded(400, 1)
+    failure_limit: int = bounded(3, 1)
+    reset_seconds: float = bounded(30.0, 0)
 
     def __post_init__(self) -> None:
         _check(self)

@@ -206,11 +206,12 @@ class TurnDrafter:
         if not (settings.enabled and plan.search_intent.enabled):
             code = "numerical" if draft.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        prefetch = draft.window.prefetch
+        prefetch, refused = draft.window.prefetch, ""
         if prefetch is not None:
             fits, why = scene_matches(prefetch, plan, head, draft.message.content, shown=scene.query.exclude)
             if fits:
                 return prefetched_curation(prefetch, why, shown=scene.query.exclude)
+            refused = why if prefetch.depth >= head.depth else ""
         request = CurationRequest(
             query=scene.query,
             user_text=draft.message.content,
@@ -224,7 +225,8 @@ class TurnDrafter:
             made = prefetch_of(late, plan, draft.turn_id, head.branch_id, head.depth + 1, draft.message.content)
             await self._parts.store.save_prefetch(head.session_id, made)
 
-        return await self._race.run(self._parts.curation, request, settings, on_late=keep)
+        curation = await self._race.run(self._parts.curation, request, settings, on_late=keep)
+        return replace(curation, prefetch_refused=refused)
 
     async def _fetch(self, curation: Curation, scene: Scene) -> tuple[MemoryEntry, ...]:
         """Return the full entries of the choice, in its order; quests come from the state, not from the store."""

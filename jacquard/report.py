@@ -72,6 +72,7 @@ class StreamBReport:
     """Stream B's part of the receipt; `selected` are entry ids in the order of choice, `reason` a sentence.
 
     `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where known.
+    `prefetch_refused`: why an earlier late result that was at hand did not serve this turn ("" = used, or there was none).
     """
 
     path: CurationPath
@@ -83,6 +84,7 @@ class StreamBReport:
     queries: tuple[str, ...] = ()
     rationale: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    prefetch_refused: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from jacquard.config import RuntimeConfig
 from jacquard.errors import BudgetExceededError
 from jacquard.observe.bus import Teller
 from jacquard.plan import PlanContext
-from jacquard.report import Action
+from jacquard.report import Action, CurationPath, StreamBReport
 from jacquard.turn import PreparedTurn
 from mnemosyne.errors import ContextEngineError
 from mnemosyne.schema.event import EventType
@@ -78,6 +78,7 @@ async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) 
         layout=report.layout,
         stream_b=report.stream_b.path.value,
         stream_b_code=report.stream_b.code,
+        prefetch=_prefetch(report.stream_b),
         candidates=len(report.stream_b.candidates),
         selected=len(report.stream_b.selected),
         timings_ms=dict(report.timings_ms),
@@ -87,6 +88,12 @@ async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) 
         await teller.tell(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
     for degradation in report.degradations:
         await teller.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
+
+
+def _prefetch(stream: StreamBReport) -> str:
+    if stream.path is CurationPath.PREFETCHED:
+        return "used"
+    return "refused" if stream.prefetch_refused else "none"
 
 
 async def tell_prepared(teller: Teller, turn: PreparedTurn) -> None:

@@ -81,15 +81,36 @@ def turn_length(
 @app.command("deadline")
 def deadline(
     turns: Annotated[int, typer.Option("--turns", min=1, help="How many turns.")] = 200,
-    messages: Annotated[int, typer.Option("--messages", min=2, help="How long the session is before them.")] = 1000,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions are played at once.")] = 12,
+    messages: Annotated[int, typer.Option("--messages", min=2, help="How long each is before that.")] = 400,
     deadline_ms: Annotated[
         int, typer.Option("--deadline-ms", min=1, help="How long a turn waits for Stream B.")
     ] = 1500,
+    think_seconds: Annotated[
+        float, typer.Option("--think-seconds", min=0, help="What lies between the turns of a session, in the mean.")
+    ] = 2.0,
+    reset_seconds: Annotated[
+        float, typer.Option("--reset-seconds", min=0, help="The circuit breaker's pause (30 s in use).")
+    ] = 3.0,
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
-    """Prepare turns against a server that is slow, hangs, breaks off and talks rubbish; print how late they are."""
-    _measure(partial(deadline_bench.run, turns, messages, deadline_ms, embedder), deadline_bench.show, json_file)
+    """Prepare turns against a server that is slow, hangs, dies and talks rubbish; print how late they are, and the roads.
+
+    Exits with 1 when a turn took an illegal road, a late result served another scene, or the breaker was not as documented.
+    """
+    settings = deadline_bench.Settings(
+        turns=turns,
+        sessions=sessions,
+        messages=messages,
+        deadline_ms=deadline_ms,
+        think_seconds=think_seconds,
+        reset_seconds=reset_seconds,
+        embedder=embedder,
+    )
+    figures = _measure(partial(deadline_bench.run, settings), deadline_bench.show, json_file)
+    if figures["faults"]:
+        raise typer.Exit(1)
 
 
 @app.command("stalls")
@@ -198,7 +219,9 @@ def recall(
     )
 
 
-def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None) -> None:
+def _measure(
+    run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None
+) -> dict[str, Any]:
     try:
         with bars(_err) as told:
             figures = anyio.run(run, _say, told)
@@ -209,6 +232,7 @@ def _measure(run: Measured, show: Callable[[Mapping[str, Any], Console], None], 
         _err.print(Text(f"error: {error}", style="bold red"))
         raise typer.Exit(1) from error
     show(figures, _out)
+    return figures
 
 
 def _say(text: str) -> None:

@@ -1,186 +1,180 @@
-"""How late prompts are when the selector's model is slow, hangs, breaks off or talks rubbish.
+"""How late prompts are when the selector's model is slow, hangs, breaks off, dies or talks rubbish.
 
-Every turn goes over real HTTP to a scripted server in a process of its own. What counts is the wall time of
-`prepare_turn` beyond the deadline, and which road each turn took.
+Sessions are played at once, over real HTTP, against a server in a process of its own whose mood changes as the run goes on.
+What counts is the time of Stream B beyond its deadline; and which road each turn took, what became of late results, and what
+the circuit breaker did.
 """
 
 from __future__ import annotations
 
-import sys
+import logging
 import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any
 
 import anyio
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from evals.bench.talk import questions, session_of
-from evals.errors import SetupError
-from evals.figures import percentiles
-from evals.machine import load, machine
+from evals.bench.deadline_figures import Change, Run, Sample, Settings, figures_of, show
+from evals.bench.deadline_server import ServerProcess
+from evals.bench.pulse import Pulse
+from evals.bench.talk import scenes, session_of
 from jacquard.build import Workshop, open_workshop
 from jacquard.config import CurationConfig, RuntimeConfig, SelectorConfig
 
-SERVER = Path(__file__).resolve().parents[2] / "tests" / "servers" / "openai_server.py"
+__all__ = ["Settings", "run", "show"]
+
 SEED = 11
-SLOWEST_SECONDS = 5.0
 REPLY = "<content>So be it, 就这样吧。</content>"
-_FAULTS = ("hang", "status:500", "status:429", "status:401", "drop", "html", "rubbish", "unknown", "many", "empty")
-_FAULT_SHARE = 0.4
+CYCLE = (
+    ("quick", 3), ("random", 8), ("hang", 2), ("quick", 1), ("dead", 2), ("quick", 1), ("refuse", 1), ("rubbish", 2),
+)  # fmt: skip
+"""The server's moods and for how many parts of a cycle each holds; `dead`: its process is killed."""
+CYCLE_TURNS = 400
+PLAIN_EACH = 10
+"""Each so many turns one goes without Stream B: what a turn takes by itself, under the same load."""
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sample:
-    """One turn: wall time of `prepare_turn` and of Stream B in it (None where it did not run), and the road it took."""
-
-    wall_ms: float
-    stream_ms: float | None
-    path: str
-    code: str
-
-
-def script(turns: int, seed: int = SEED) -> list[str]:
-    """Return what the server does, a step a request: answers after 0 to 5 s, and every kind of fault."""
-    random = Random(seed)
-    return [
-        random.choice(_FAULTS) if random.random() < _FAULT_SHARE else f"slow:{random.uniform(0.0, SLOWEST_SECONDS):.3f}"
-        for _ in range(turns)
-    ]
+def mood_at(turn: int, turns: int) -> str:
+    """Return the server's mood at a turn (0-based); a run shorter than a cycle goes through all of one."""
+    parts = sum(share for _, share in CYCLE)
+    length = min(CYCLE_TURNS, turns)
+    place = turn % length * parts / length
+    for mood, share in CYCLE:
+        place -= share
+        if place < 0:
+            return mood
+    return CYCLE[-1][0]
 
 
-@asynccontextmanager
-async def server(steps: Sequence[str], folder: Path) -> AsyncIterator[str]:
-    """Run the scripted server in a process of its own and give its base address; it ends with the block.
-
-    What it says goes to a file in `folder`: a pipe that nobody reads would stop it in the end.
-    """
-    if not await anyio.Path(SERVER).is_file():
-        raise SetupError(f"{SERVER} is not there: this benchmark runs from a checkout of the repository.")
-    command = [sys.executable, str(SERVER), "--port", "0", "--script", *steps]
-    log = folder / "server.log"
-    async with await anyio.open_file(log, "w", encoding="utf-8") as said:
-        process = await anyio.open_process(command, stdout=said.wrapped, stderr=said.wrapped)
-    try:
-        while not (heard := await anyio.Path(log).read_text(encoding="utf-8")).endswith("\n"):
-            if process.returncode is not None:
-                raise SetupError(f"The server did not start: {heard.strip() or 'it said nothing'}")
-            await anyio.sleep(0.02)
-        yield heard.splitlines()[0].rpartition(" ")[2]
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def run(
-    turns: int, messages: int, deadline_ms: int, embedder: str, say: Say, progress: Progress
-) -> dict[str, Any]:
-    """Run `turns` turns of a session of `messages` messages against the server and return the figures."""
+async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any]:
+    """Play all turns and return the figures with a row a turn; whatever is against the law stands in `faults`."""
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         folder = Path(name)
-        say(f"building a session of {messages:,} messages")
-        async with server(script(turns), folder) as api_base:
+        async with ServerProcess(folder / "requests.jsonl", SEED) as server:
             config = RuntimeConfig(
-                curation=CurationConfig(deadline_ms=deadline_ms, background_seconds=SLOWEST_SECONDS),
-                selector=SelectorConfig(model="openai/scripted", api_base=api_base),
+                curation=CurationConfig(deadline_ms=settings.deadline_ms),
+                selector=SelectorConfig(
+                    model="openai/moody", api_base=server.api_base, reset_seconds=settings.reset_seconds
+                ),
             )
-            async with open_workshop(str(folder / "store"), embedder=embedder, config=config) as workshop:
-                head = await workshop.import_session(session_of(messages, seed=SEED))
+            async with open_workshop(folder / "store", embedder=settings.embedder, config=config) as workshop:
+                say(f"building {settings.sessions} sessions of {settings.messages:,} messages")
+                ids = [await _begin(workshop, number, settings) for number in range(settings.sessions)]
                 await workshop.warm()
-                await workshop.sync(head.session_id, lambda done, total: progress("indexing", done, total))
-                samples = []
-                for place, text in enumerate(questions(turns, SEED), start=1):
-                    samples.append(await _turn(workshop, head.session_id, text, config))
-                    progress("turns", place, turns)
-    return {**_figures(samples, deadline_ms, embedder), "messages": messages}
-
-
-async def _turn(workshop: Workshop, session_id: str, text: str, config: RuntimeConfig) -> Sample:
-    began = perf_counter()
-    prepared = await workshop.engine.prepare_turn(session_id, text, config)
-    wall_ms = (perf_counter() - began) * 1000
-    await workshop.engine.commit_assistant_message(session_id, REPLY, turn_id=prepared.turn_id)
-    stream = prepared.report.stream_b
-    return Sample(
-        wall_ms=wall_ms,
-        stream_ms=prepared.report.timings_ms.get("stream_b"),
-        path=stream.path.value,
-        code=stream.code,
+                play = _Play(workshop=workshop, config=config, settings=settings, server=server, progress=progress)
+                pulse = Pulse()
+                with _watched_breaker() as changes:
+                    began = time.time()
+                    async with pulse.watching(), anyio.create_task_group() as players:
+                        for number, session_id in enumerate(ids):
+                            players.start_soon(play.session, session_id, number)
+                    ended = time.time()
+                requests = await server.requests()
+    outcome = Run(
+        samples=play.samples, changes=changes, requests=requests, stalls_ms=pulse.late_ms, queued_ms=pulse.queued_ms
     )
+    return figures_of(outcome, settings, seconds=ended - began)
 
 
-def _figures(samples: Sequence[Sample], deadline_ms: int, embedder: str) -> dict[str, Any]:
-    roads = sorted({(sample.path, sample.code) for sample in samples})
-    return {
-        "turns": len(samples),
-        "deadline_ms": deadline_ms,
-        "embedder": embedder,
-        "lateness_ms": _lateness([sample.wall_ms for sample in samples], deadline_ms),
-        "stream_lateness_ms": _lateness(
-            [sample.stream_ms for sample in samples if sample.stream_ms is not None], deadline_ms
-        ),
-        "paths": dict(Counter(sample.path for sample in samples)),
-        "roads": [
-            {
-                "path": path,
-                "code": code,
-                "turns": len(walls),
-                "wall_p50_ms": percentiles(walls, 50)[0],
-                "wall_max_ms": max(walls),
-            }
-            for path, code in roads
-            for walls in [[each.wall_ms for each in samples if (each.path, each.code) == (path, code)]]
-        ],
-        "machine": machine(),
-        "load": load(),
-    }
+async def _begin(workshop: Workshop, number: int, settings: Settings) -> str:
+    start = session_of(settings.messages, seed=SEED, session_id=f"talk-{number}")
+    head = await workshop.import_session(start)
+    await workshop.sync(head.session_id)
+    return head.session_id
 
 
-def _lateness(values: Sequence[float], deadline_ms: int) -> dict[str, float]:
-    """Return how far those values that lie beyond the deadline do so, and how many they are."""
-    late = [value - deadline_ms for value in values if value > deadline_ms]
-    p50, p99 = percentiles(late, 50, 99)
-    return {"late": len(late), "p50": p50, "p99": p99, "max": max(late, default=0.0)}
+class _Play:
+    """The players, one a session; they draw turns from one count, and the server's mood follows it."""
 
+    def __init__(
+        self,
+        *,
+        workshop: Workshop,
+        config: RuntimeConfig,
+        settings: Settings,
+        server: ServerProcess,
+        progress: Progress,
+    ) -> None:
+        self._workshop, self._settings, self._server, self._progress = workshop, settings, server, progress
+        self._with = config
+        self._without = replace(config, curation=replace(config.curation, enabled=False))
+        self._begun = 0
+        self._lock = anyio.Lock()
+        self.samples: list[Sample] = []
 
-def show(figures: Mapping[str, Any], console: Console) -> None:
-    """Print the figures."""
-    where = figures["machine"]
-    console.print(
-        Text(
-            f"{where['cpu']}, {where['cores']} cores, load {figures['load']}; {figures['turns']} turns, "
-            f"deadline {figures['deadline_ms']} ms, embedder {figures['embedder']}"
+    async def session(self, session_id: str, number: int) -> None:
+        """Play one session until all turns are drawn."""
+        random = Random(SEED * 101 + number)
+        await anyio.sleep(random.uniform(0, 2 * self._settings.think_seconds))
+        for text in scenes(self._settings.turns, SEED, number):
+            async with self._lock:
+                place = self._begun
+                if place >= self._settings.turns:
+                    return
+                self._begun += 1
+                mood = mood_at(place, self._settings.turns)
+                await self._server.put(mood)
+            plain = place % PLAIN_EACH == PLAIN_EACH - 1
+            self.samples.append(await self._turn(session_id, text, mood, plain))
+            self._progress("turns", len(self.samples), self._settings.turns)
+            await anyio.sleep(random.uniform(0, 2 * self._settings.think_seconds))
+
+    async def _turn(self, session_id: str, text: str, mood: str, plain: bool) -> Sample:
+        engine, at, began = self._workshop.engine, time.time(), perf_counter()
+        prepared = await engine.prepare_turn(session_id, text, self._without if plain else self._with)
+        wall_ms = (perf_counter() - began) * 1000
+        await engine.commit_assistant_message(session_id, REPLY, turn_id=prepared.turn_id)
+        stream = prepared.report.stream_b
+        return Sample(
+            session=session_id,
+            turn_id=prepared.turn_id,
+            text=text,
+            mood=mood,
+            at=at,
+            wall_ms=wall_ms,
+            stream_ms=prepared.report.timings_ms.get("stream_b", 0.0),
+            path=stream.path.value,
+            code=stream.code,
+            reason=stream.reason,
+            refused=stream.prefetch_refused,
+            selected=stream.selected,
+            timings_ms=prepared.report.timings_ms,
         )
-    )
-    table = Table(title="roads", title_justify="left")
-    for name in ("path", "code", "turns", "p50 ms", "max ms"):
-        table.add_column(name, justify="left" if name in ("path", "code") else "right")
-    for road in figures["roads"]:
-        cells = (
-            road["path"],
-            road["code"],
-            str(road["turns"]),
-            f"{road['wall_p50_ms']:.0f}",
-            f"{road['wall_max_ms']:.0f}",
-        )
-        table.add_row(*map(Text, cells))
-    console.print(table)
-    for name, title in (("stream_lateness_ms", "Stream B alone"), ("lateness_ms", "the whole of prepare_turn")):
-        late = figures[name]
-        console.print(
-            Text(
-                f"{title}: {late['late']} of {figures['turns']} turns beyond the deadline, "
-                f"these by {late['p50']:.1f} ms p50, {late['p99']:.1f} p99, {late['max']:.1f} max"
-            ),
-            style="bold",
-        )
+
+
+class _Changes(logging.Handler):
+    """Keeps what the circuit breaker says of itself."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.seen: list[Change] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        what = getattr(record, "breaker", None)
+        if what is not None and isinstance(record.args, tuple):
+            self.seen.append(Change(at=record.created, what=str(what), failures=int(str(record.args[0]))))
+
+
+@contextmanager
+def _watched_breaker() -> Iterator[list[Change]]:
+    """Give the list into which every change of the circuit breaker goes."""
+    heard, log = _Changes(), logging.getLogger("jacquard.breaker")
+    level, passed_on = log.level, log.propagate
+    log.addHandler(heard)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield heard.seen
+    finally:
+        log.removeHandler(heard)
+        log.setLevel(level)
+        log.propagate = passed_on

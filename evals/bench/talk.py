@@ -56,6 +56,20 @@ _THINGS = (
 )  # fmt: skip
 
 
+_ASKED = (
+    "Where is the {thing} that {a} spoke of, is it still in {b}?",
+    "And what did {a} want with the {thing}?",
+    "Who else in {b} has seen the {thing} of {a}?",
+    "Let us ask {a} about the {thing} once more.",
+)
+_ASKED_ZH = (
+    "{a}之前提到的{thing}现在在哪里？是不是还在{b}？",
+    "那么{a}要{thing}做什么？",
+    "{b}还有谁见过{a}的{thing}？",
+    "我们再去问问{a}那{thing}的事吧。",
+)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Names:
     """Made-up names in both scripts and how often each is drawn (as 1/rank)."""
@@ -96,6 +110,19 @@ def questions(count: int, seed: int) -> Iterator[str]:
             yield f"{a[1]}之前提到的{chinese}现在在哪里？是不是还在{b[1]}？"
         else:
             yield f"Where is the {english} that {a[0]} spoke of, is it still in {b[0]}?"
+
+
+def scenes(count: int, seed: int, player: int = 0) -> Iterator[str]:
+    """Yield inputs for turns that stay with a subject for one to four of them, as players do; each player has his own."""
+    random, names = Random(seed * 37 + 2 + player * 1009), _names(seed)
+    left = 0
+    for _ in range(count):
+        if left == 0:
+            left, script = random.randint(1, 4), int(random.random() < CHINESE_SHARE)
+            a, b = names.draw(random)[script], names.draw(random)[script]
+            thing = random.choice(_THINGS)[script]
+        left -= 1
+        yield random.choice(_ASKED_ZH if script else _ASKED).format(a=a, b=b, thing=thing)
 
 
 def _sentence(random: Random, names: _Names, *, chinese: bool) -> str:

@@ -63,6 +63,11 @@ def show_receipt(report: Report) -> None:
     stream = report.stream_b
     model = f" · model {stream.model}" if stream.model else ""
     show(f"stream B: {stream.path.value}{model} · {stream.reason}", "bold")
+    asked, answered = (stream.counts.get(name) for name in ("prompt_tokens", "completion_tokens"))
+    if asked is not None:
+        show(f"its call: {asked} tokens asked, {answered or 0} answered")
+    if stream.prefetch_refused:
+        show(f"a late result was at hand but not used: {stream.prefetch_refused}")
     chosen = [c for c in stream.candidates if c.chosen]
     show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen")
     for candidate in chosen:

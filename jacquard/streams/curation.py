@@ -58,7 +58,7 @@ class CurationRequest:
 class Curation:
     """What Stream B did for a turn: which road, why (`code` for machines, `reason` for people), on what, with what.
 
-    `timings_ms` has `recall` and `select` as far as they were done.
+    `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a kept result did not serve.
     """
 
     path: CurationPath
@@ -67,6 +67,7 @@ class Curation:
     recall: Recall = _NOTHING_RECALLED
     selection: Selection = _NOTHING_CHOSEN
     timings_ms: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    prefetch_refused: str = ""
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
@@ -161,6 +162,7 @@ def stream_report(curation: Curation) -> StreamBReport:
         queries=curation.recall.queries,
         rationale=curation.selection.rationale,
         counts=dict(curation.selection.counts),
+        prefetch_refused=curation.prefetch_refused,
     )
 
 

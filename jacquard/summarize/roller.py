@@ -324,11 +324,13 @@ class SummaryRoller:
         page = await self._store.turns(
             head.session_id, limit=last - coverage.depth, branch_id=head.branch_id, before_depth=last + 1
         )
+        if self._is_local:
+            return list(page)
         taken: list[TurnRecord] = []
         spent = 0
         for turn in page:
             spent += sum(self._count(message.content) for message in turn.messages)
-            if taken and spent > BATCH_TOKENS and not self._is_local:
+            if taken and spent > BATCH_TOKENS:
                 break
             taken.append(turn)
         return taken
