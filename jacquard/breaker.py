@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class BreakerChange(StrEnum):
-    """What a breaker did; it stands in the log record of it as `breaker`."""
+    """What a breaker did; it stands in the log record of it as `breaker`, with the clock's seconds as `breaker_at`."""
 
     OPENED = "opened"
     TRIAL = "trial"
@@ -69,16 +69,17 @@ class CircuitBreaker:
         """Say whether a call may be made now; every admitted call must end in `succeed`, `fail` or `abandon`."""
         if self._opened_at is None:
             return True
-        if self._on_trial or self.remaining_seconds() > 0:
+        now = self._clock()
+        if self._on_trial or now < self._opened_at + self._reset_seconds:
             return False
         self._on_trial = True
-        self._say(BreakerChange.TRIAL)
+        self._say(BreakerChange.TRIAL, now)
         return True
 
     def succeed(self) -> None:
         """Book a call that worked."""
         if self._opened_at is not None:
-            self._say(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE)
+            self._say(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE, self._clock())
         self._failures, self._opened_at, self._on_trial = 0, None, False
 
     def fail(self) -> None:
@@ -87,10 +88,10 @@ class CircuitBreaker:
         if self._opened_at is None:
             if self._failures >= self._failure_limit:
                 self._opened_at = self._clock()
-                self._say(BreakerChange.OPENED)
+                self._say(BreakerChange.OPENED, self._opened_at)
         elif self._on_trial:
             self._opened_at, self._on_trial = self._clock(), False
-            self._say(BreakerChange.REOPENED)
+            self._say(BreakerChange.REOPENED, self._opened_at)
 
     def miss(self) -> None:
         """Book a call that is still under way after the turn gave up waiting: a failure for as long as no answer comes."""
@@ -100,10 +101,12 @@ class CircuitBreaker:
         """Book a call that was given up before anyone knew: it counts as nothing."""
         self._on_trial = False
 
-    def _say(self, change: BreakerChange) -> None:
+    def _say(self, change: BreakerChange, at: float) -> None:
         level = logging.INFO if change in (BreakerChange.TRIAL, BreakerChange.CLOSED) else logging.WARNING
         sentence = f"the circuit breaker {_SENTENCES[change]}"
-        _log.log(level, sentence, self._failures, self._reset_seconds, extra={"breaker": change.value})
+        _log.log(
+            level, sentence, self._failures, self._reset_seconds, extra={"breaker": change.value, "breaker_at": at}
+        )
 
 
 class BreakingSelector:

@@ -81,14 +81,14 @@ def turn_length(
 @app.command("deadline")
 def deadline(
     turns: Annotated[int, typer.Option("--turns", min=1, help="How many turns.")] = 200,
-    sessions: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions are played at once.")] = 12,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions are played at once.")] = 6,
     messages: Annotated[int, typer.Option("--messages", min=2, help="How long each is before that.")] = 400,
     deadline_ms: Annotated[
         int, typer.Option("--deadline-ms", min=1, help="How long a turn waits for Stream B.")
     ] = 1500,
     think_seconds: Annotated[
         float, typer.Option("--think-seconds", min=0, help="What lies between the turns of a session, in the mean.")
-    ] = 2.0,
+    ] = 1.0,
     reset_seconds: Annotated[
         float, typer.Option("--reset-seconds", min=0, help="The circuit breaker's pause (30 s in use).")
     ] = 3.0,

@@ -161,7 +161,8 @@ class _Changes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         what = getattr(record, "breaker", None)
         if what is not None and isinstance(record.args, tuple):
-            self.seen.append(Change(at=record.created, what=str(what), failures=int(str(record.args[0]))))
+            at = float(getattr(record, "breaker_at", 0.0))
+            self.seen.append(Change(at=at, what=str(what), failures=int(str(record.args[0]))))
 
 
 @contextmanager

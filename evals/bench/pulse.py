@@ -18,7 +18,7 @@ _SCHEDULER = "/proc/thread-self/schedstat"
 
 
 class Pulse:
-    """Ticks on a loop and notes for each tick how late it was (`late_ms`) and how long its thread waited for a core (`queued_ms`)."""
+    """Ticks on a loop: how late each tick was (`late_ms`), and how long its thread waited for a core (`queued_ms`)."""
 
     def __init__(self) -> None:
         self.late_ms: list[float] = []

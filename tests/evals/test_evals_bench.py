@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.bench.__main__ import app
-from evals.bench.deadline import script
 from evals.bench.talk import questions, session_of, utterances
 from mnemosyne.index.words import has_cjk
 
@@ -34,12 +33,6 @@ def test_a_session_holds_so_many_messages(messages):
     start = session_of(messages)
     assert sum(len(turn.messages) for turn in start.turns) == messages
     assert len({turn.turn_id for turn in start.turns}) == len(start.turns)
-
-
-def test_the_script_of_faults_is_seeded():
-    assert script(50) == script(50)
-    assert any(step.startswith("slow:") for step in script(50))
-    assert "hang" in script(50)
 
 
 def test_the_list_names_every_benchmark():
@@ -68,16 +61,6 @@ def test_sizes_that_cannot_be_compared_are_refused(sizes):
     done = bench("turn_length", "--sizes", sizes)
     assert done.exit_code == 2
     assert "--sizes" in done.stderr
-
-
-def test_deadline_counts_every_turn_by_its_road(tmp_path):
-    file = tmp_path / "figures.json"
-    done = bench("deadline", "--turns", 2, "--messages", 20, "--deadline-ms", 300, "--json", file)
-    assert done.exit_code == 0, done.output
-    assert "beyond the deadline" in done.stdout
-    figures = json.loads(file.read_text(encoding="utf-8"))
-    assert sum(figures["paths"].values()) == 2
-    assert sum(road["turns"] for road in figures["roads"]) == 2
 
 
 def test_stores_prints_every_store_beside_its_driver(tmp_path):

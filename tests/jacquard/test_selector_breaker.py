@@ -100,3 +100,43 @@ async def test_an_empty_pool_is_no_call() -> None:
 def test_a_limit_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="failure_limit"):
         CircuitBreaker(failure_limit=0)
+
+
+async def test_calls_from_before_it_opened_neither_keep_it_open_nor_hide_that_they_work() -> None:
+    clock = HandClock()
+    breaker = CircuitBreaker(failure_limit=2, reset_seconds=30, clock=clock)
+    for _ in range(4):
+        assert breaker.admit()
+    breaker.fail()
+    breaker.fail()
+    clock.seconds += 20
+    breaker.fail()
+    assert breaker.remaining_seconds() == 10
+    breaker.succeed()
+    assert breaker.admit()
+
+
+async def test_every_change_is_logged_with_the_time_of_its_clock(caplog: pytest.LogCaptureFixture) -> None:
+    clock = HandClock()
+    breaker = CircuitBreaker(failure_limit=1, reset_seconds=30, clock=clock)
+    with caplog.at_level("INFO", logger="jacquard.breaker"):
+        breaker.fail()
+        clock.seconds += 30
+        assert breaker.admit()
+        breaker.fail()
+        clock.seconds += 31
+        assert breaker.admit()
+        breaker.succeed()
+        breaker.fail()
+        breaker.succeed()
+    told = [(record.__dict__["breaker"], record.__dict__["breaker_at"]) for record in caplog.records]
+    assert told == [
+        ("opened", 100.0),
+        ("trial", 130.0),
+        ("reopened", 130.0),
+        ("trial", 161.0),
+        ("closed", 161.0),
+        ("opened", 161.0),
+        ("closed_late", 161.0),
+    ]
+    assert "opened after 1 failures in a row; no call is made for 30 s" in caplog.text
