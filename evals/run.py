@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -58,9 +59,15 @@ class Options:
     cache: Path = DEFAULT_CACHE
 
 
-async def run_set(labelled: LabelledSet, options: Options, progress: Progress | None = None) -> Result:
+async def run_set(
+    labelled: LabelledSet,
+    options: Options,
+    progress: Progress | None = None,
+    selectors: AbstractAsyncContextManager[SelectorSource] | None = None,
+) -> Result:
     """Run every query (or an even sample of `options.limit`) and return what came back, in the order of the file.
 
+    `selectors` stand in for the one that the options name.
     Raises SetupError where parts are missing. A selector that fails on a query is a row with an error, not an end.
     """
     told = progress or (lambda what, done, total: None)
@@ -70,8 +77,9 @@ async def run_set(labelled: LabelledSet, options: Options, progress: Progress | 
     rows: dict[str, Row] = {}
     before = load()
     embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache))
-    async with open_selectors(options.selector, options.model, options.api_base) as selectors:
-        runner = _Runner(config=config, selectors=selectors, options=options, embedder=embedder)
+    named = open_selectors(options.selector, options.model, options.api_base)
+    async with selectors or named as opened:
+        runner = _Runner(config=config, selectors=opened, options=options, embedder=embedder)
         with tempfile.TemporaryDirectory(prefix="jacquard-evals-") as folder:
             for number, pool in enumerate(pools):
                 done = len(rows)

@@ -15,7 +15,10 @@ JacquardError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mnemosyne.errors import ContextEngineError
+from mnemosyne.schema.memory import EMPTY
 
 
 class JacquardError(ContextEngineError):
@@ -53,10 +56,13 @@ class LayoutError(JacquardError):
 
 
 class SelectorError(JacquardError):
-    """The selector could not choose. `code`: `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`."""
+    """The selector could not choose. `code`: `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`.
 
-    def __init__(self, code: str, detail: str) -> None:
-        self.code, self.detail = code, detail
+    `counts` holds the tokens of a call that was answered all the same.
+    """
+
+    def __init__(self, code: str, detail: str, counts: Mapping[str, int] = EMPTY) -> None:
+        self.code, self.detail, self.counts = code, detail, dict(counts)
         super().__init__(f"{code}: {detail}")
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.bench import deadline as deadline_bench
+from evals.bench import flash_tokens as flash_tokens_bench
 from evals.bench import prefix as prefix_bench
 from evals.bench import recall as recall_bench
 from evals.bench import stalls as stalls_bench
@@ -50,6 +51,7 @@ def bench(
         for name, module in (
             ("turn_length", turn_length_bench),
             ("deadline", deadline_bench),
+            ("flash_tokens", flash_tokens_bench),
             ("prefix", prefix_bench),
             ("stores", stores_bench),
             ("recall", recall_bench),
@@ -111,6 +113,22 @@ def deadline(
     figures = _measure(partial(deadline_bench.run, settings), deadline_bench.show, json_file)
     if figures["faults"]:
         raise typer.Exit(1)
+
+
+@app.command("flash_tokens")
+def flash_tokens(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set to recall in; may be repeated, for languages.")
+    ],
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="How many candidates a call shows.")
+    ] = "10,25,50",
+    queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of each set.")] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Count the tokens of selector calls, ours and a plain JSON request with full texts; no model is called."""
+    counts = _sizes(sizes, least=1, count=1)
+    _measure(partial(flash_tokens_bench.run, data, counts, queries), flash_tokens_bench.show, json_file)
 
 
 @app.command("stalls")

@@ -134,7 +134,9 @@ class CurationStream:
         try:
             selection = await self._selector.select(request.selection(recall, request.select_limit))
         except SelectorError as error:
-            return await self.fall_back(request, recall, error.code, error.detail.rstrip("."))
+            chosen = await self.fall_back(request, recall, error.code, error.detail.rstrip("."))
+            counts = {**chosen.selection.counts, **error.counts}
+            return replace(chosen, selection=replace(chosen.selection, counts=counts))
         except Exception as error:
             _log.exception("selector %s broke", self._selector.name)
             reason = f"the selector {self._selector.name} broke off ({type(error).__name__}: {error})"

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from jacquard.errors import ModelError, SelectorError
 from jacquard.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
+from jacquard.selectors.excerpt import excerpt
 from jacquard.selectors.flash import FlashSelector, selector_prompt
+from mnemosyne.index.words import tokens
 
 pytestmark = pytest.mark.anyio
 
@@ -41,7 +43,7 @@ class SaidModel:
 def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() -> None:
     system, user = selector_prompt(asked(*(as_candidate(entry) for entry in ENTRIES)))
     assert system[0] == "system"
-    assert "Select at most 5 items." in system[1]
+    assert "At most 5 items." in system[1]
     assert "JSON list" in system[1]
     assert user == (
         "user",
@@ -52,11 +54,11 @@ def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() 
 <current_input>那把钥匙是不是开启神庙的?</current_input>
 </user_context>
 <candidate_pool>
-<item id="lore_key">神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。</item>
-<item id="lore_wolf">Grey Wolf: A grey wolf that guards the northern path.</item>
-<item id="p003.a" turn="3">村长: 那把钥匙是我祖父留下的,我不能随便给人。</item>
-<item id="p003.summary" turn="3">村长拒绝交出神庙的钥匙。</item>
-<item id="q_necklace">The lost necklace: The necklace was found in the well and given back.</item>
+1: 神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。
+2: Grey Wolf: A grey wolf that guards the northern path.
+3@3: 村长: 那把钥匙是我祖父留下的,我不能随便给人。
+4@3: 村长拒绝交出神庙的钥匙。
+5: The lost necklace: The necklace was found in the well and given back.
 </candidate_pool>""",
     )
 
@@ -80,9 +82,11 @@ def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: s
     tags = re.findall(r"</?([a-z_]+)", text)
     assert tags == [
         *("user_context", "recent_history", "recent_history", "current_input", "current_input", "user_context"),
-        *("candidate_pool", "item", "item", "item", "item", "candidate_pool"),
+        *("candidate_pool", "candidate_pool"),
     ]
     assert text.count("<") == len(tags)
+    pool = text.partition("<candidate_pool>\n")[2].partition("\n</candidate_pool>")[0]
+    assert [line.partition(":")[0] for line in pool.splitlines()] == ["1", "2"]
 
 
 def test_long_talk_and_input_are_cut() -> None:
@@ -123,3 +127,66 @@ async def test_a_failure_is_a_selector_error_with_a_code(failure: str | Exceptio
     with pytest.raises(SelectorError) as caught:
         await FlashSelector(SaidModel(failure)).select(asked(candidate("a")))
     assert caught.value.code == code
+
+
+async def test_numbers_mean_the_lines_of_the_prompt_even_where_an_entry_is_called_so() -> None:
+    selection = await FlashSelector(SaidModel("[2]")).select(asked(candidate("2"), candidate("b")))
+    assert selection.entry_ids == ("b",)
+
+
+async def test_an_answer_that_cannot_be_read_tells_what_it_cost() -> None:
+    with pytest.raises(SelectorError) as caught:
+        await FlashSelector(SaidModel("no list here")).select(asked(candidate("a")))
+    assert caught.value.counts == {"prompt_tokens": 900, "completion_tokens": 12}
+
+
+async def test_many_candidates_go_in_batches_at_the_same_time_and_each_is_shown_once() -> None:
+    llm = SaidModel("[1, 2]")
+    pool = [candidate(f"e{number}", f"text {number}") for number in range(7)]
+    selection = await FlashSelector(llm, batch_size=3).select(asked(*pool))
+    assert selection.entry_ids == ("e0", "e1", "e2", "e3", "e4")
+    assert dict(selection.counts) == {"prompt_tokens": 2700, "completion_tokens": 36, "batches": 3}
+    shown = [line for call in llm.requests for line in re.findall(r"text \d", call.messages[1][1])]
+    assert sorted(shown) == [f"text {number}" for number in range(7)]
+
+
+class HalfDeaf(SaidModel):
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        if "text 0" in request.messages[1][1]:
+            raise ModelError("connection", "nobody there")
+        return await super().generate(request)
+
+
+async def test_a_batch_that_fails_is_counted_and_all_failing_is_an_error() -> None:
+    pool = [candidate(f"e{number}", f"text {number}") for number in range(4)]
+    selection = await FlashSelector(HalfDeaf("[1]"), batch_size=2).select(asked(*pool))
+    assert selection.entry_ids == ("e1",)
+    assert selection.counts["failed_batches"] == 1
+    with pytest.raises(SelectorError, match="nobody there"):
+        await FlashSelector(SaidModel(ModelError("connection", "nobody there")), batch_size=2).select(asked(*pool))
+
+
+@given(text=st.text(max_size=400), words=st.frozensets(st.text(min_size=1, max_size=5), max_size=5))
+def test_an_excerpt_is_one_line_within_its_limit(text: str, words: frozenset[str]) -> None:
+    cut = excerpt(text, words, 60)
+    assert len(cut.splitlines()) <= 1
+    assert len(cut) <= 60 + 2
+    if len(text) <= 20:
+        assert cut == " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "The road is long. " * 9 + "The lantern hangs in the mill. " + "Rain falls. " * 9,
+            "The lantern hangs in the mill.",
+        ),
+        ("路很长。" * 12 + "灯笼挂在磨坊里。" + "下着雨。" * 12, "灯笼挂在磨坊里。"),
+    ],
+)
+def test_a_long_preview_is_cut_around_the_words_of_the_input(text: str, wanted: str) -> None:
+    cut = excerpt(text, frozenset(tokens("lantern 灯笼")), 90)
+    assert wanted in cut
+    assert cut.startswith("…")
+    assert cut.endswith("…")

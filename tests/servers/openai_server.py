@@ -42,7 +42,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-ITEM = re.compile(r'<item id="([^"]*)"[^>]*>(.*?)</item>', re.DOTALL)
+POOL = re.compile(r"<candidate_pool>\n(.*)\n</candidate_pool>", re.DOTALL)
+ITEM = re.compile(r"^(\d+)(?:@\d+)?: (.*)$", re.MULTILINE)
 DIMENSIONS = 64
 
 
@@ -61,8 +62,9 @@ class Recorded:
 
 
 def pool(text: str) -> list[tuple[str, str]]:
-    """Return (id, preview) of every candidate in a selector's prompt, in its order."""
-    return [(html.unescape(name), html.unescape(body)) for name, body in ITEM.findall(text)]
+    """Return (number, preview) of every candidate in a selector's prompt, in its order."""
+    found = POOL.search(text)
+    return [(number, html.unescape(body)) for number, body in ITEM.findall(found.group(1))] if found else []
 
 
 def written(prompt: str) -> str:

@@ -1,0 +1,51 @@
+"""Cutting a preview to what matters for an input. Pure; it must not import a selector or a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from jacquard.lexicon import is_unspaced
+from mnemosyne.index.words import tokens
+
+CUT = "…"
+_PIECE = re.compile(r"[^。！？；.!?;,，\n]+[。！？；.!?;,，\n]*\s*")
+_WIDE = 3
+"""A character of a script without spaces says as much as so many Latin ones."""
+
+
+def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
+    """Return `text` on one line, if it is too long only the run of clauses in which most of `words` stand.
+
+    `limit_chars` counts Latin characters; others count for three. What was cut is marked by `…`.
+    """
+    line = " ".join(text.split())
+    if _width(line) <= limit_chars:
+        return line
+    pieces = _PIECE.findall(line) or [line]
+    worth = [len(words & frozenset(tokens(piece))) for piece in pieces]
+    start = end = max(range(len(pieces)), key=lambda place: worth[place])
+    used = _width(pieces[start])
+    while True:
+        sides = [place for place in (end + 1, start - 1) if 0 <= place < len(pieces)]
+        fitting = [place for place in sides if used + _width(pieces[place]) <= limit_chars]
+        if not fitting:
+            break
+        best = max(fitting, key=lambda place: worth[place])
+        used += _width(pieces[best])
+        start, end = min(start, best), max(end, best)
+    cut = _narrowed("".join(pieces[start : end + 1]).strip(), limit_chars)
+    return f"{CUT if start else ''}{cut}{CUT if end + 1 < len(pieces) and not cut.endswith(CUT) else ''}"
+
+
+def _narrowed(line: str, limit_chars: int) -> str:
+    used = 0
+    for place, sign in enumerate(line):
+        used += _width(sign)
+        if used > limit_chars:
+            return line[:place] + CUT
+    return line
+
+
+def _width(text: Sequence[str] | str) -> int:
+    return sum(_WIDE if is_unspaced(sign) else 1 for sign in text)
