@@ -11,12 +11,13 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit full bench clean
+.PHONY: help demo test check lint types contracts unit full bench costs clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
 	@echo "make full     the long forms: kills, fuzz, 10,000 texts"
-	@echo "make bench    the benchmarks in evals/bench"
+	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
+	@echo "make costs    what turns cost: the other benchmarks in evals/bench"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
 $(VENV)/.torch: constraints.txt
@@ -59,8 +60,18 @@ unit: $(VENV)/.dev
 full: $(VENV)/.dev
 	$(BIN)/pytest -m full
 
-bench: $(VENV)/.dev
+# The frameworks stand in an environment of their own, so that the tests' stays what it is.
+bench:
+	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.rivals
+	.venv-bench/bin/python -m evals bench $(BENCH)
+
+$(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
+	@echo "installing jacquard with what it is set beside"
+	@$(PIP) -c constraints.txt -e ".[local,evals,rivals]"
+	@touch $@
+
+costs: $(VENV)/.dev
 	$(BIN)/python -m evals.bench
 
 clean:
-	rm -rf $(VENV) .jacquard build dist
+	rm -rf $(VENV) .venv-bench .jacquard build dist

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
+from evals.bench.rivals.command import rivals as compare_stacks
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_set
@@ -41,6 +42,9 @@ app = typer.Typer(
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 STANDARD_OUTPUT = Path("-")
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
+
+
+app.command("bench")(compare_stacks)
 
 
 @app.callback()

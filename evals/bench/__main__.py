@@ -17,9 +17,11 @@ from evals.bench import deadline as deadline_bench
 from evals.bench import flash_tokens as flash_tokens_bench
 from evals.bench import prefix as prefix_bench
 from evals.bench import recall as recall_bench
+from evals.bench import rivals as rivals_bench
 from evals.bench import stalls as stalls_bench
 from evals.bench import stores as stores_bench
 from evals.bench import turn_length as turn_length_bench
+from evals.bench.rivals.command import rivals
 from evals.errors import EvalError
 from evals.progress import Told, bars
 from jacquard.errors import JacquardError
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 _out = Console(highlight=False, soft_wrap=True, width=None)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+app.command("rivals")(rivals)
 
 EmbedderOption = Annotated[
     str, typer.Option("--embedder", metavar="NAME", help="`none`, `auto`, or a model as everywhere.")
@@ -56,6 +60,7 @@ def bench(
             ("stores", stores_bench),
             ("recall", recall_bench),
             ("stalls", stalls_bench),
+            ("rivals", rivals_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))

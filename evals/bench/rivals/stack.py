@@ -1,0 +1,179 @@
+"""What every stack must be able to do, and the values that go in and out. Knows no stack and no framework."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Protocol
+
+from mnemosyne.importers.corpus import CorpusDocument
+from mnemosyne.protocols import Vectors
+from mnemosyne.tokens import CalibratedEstimator
+
+INSTRUCTION = (
+    "You are a helpful agent in a long conversation. Answer from the memories and the conversation; say so when they do not "
+    "hold the answer."
+)
+HISTORY_TOKENS = 3000
+"""What each stack's own trimming of the session so far allows; the bench hands out less, so that all show the same."""
+
+RRF = 60
+_WORD = re.compile(r"[^\W_]+")
+_CJK = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_TOKENS = CalibratedEstimator()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """One turn: the words, how many memories the prompt may hold, and in how many tokens (of their lines)."""
+
+    query: str
+    limit: int
+    tokens: int
+
+    @property
+    def depth(self) -> int:
+        """How many each arm is asked for: twice what is wanted, at least 10 and at most 50."""
+        return min(max(2 * self.limit, 10), 50)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """A prompt without a model: `ranked` ids best first, `evidence` (id, tokens) of what stands in it, best first.
+
+    `steps_ms`: what its steps took, where a stack tells.
+    """
+
+    ranked: tuple[str, ...]
+    evidence: tuple[tuple[str, int], ...]
+    messages: tuple[tuple[str, str], ...]
+    steps_ms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The whole prompt as one plain text: escapes undone, white space made even."""
+        return even(html.unescape("\n".join(content for _, content in self.messages)))
+
+
+class Model(Protocol):
+    """The embedder that all stacks share."""
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Return a unit vector a text."""
+        ...
+
+    def query(self, text: str) -> Vectors:
+        """Return the unit vector of a query; the time that it takes is noted."""
+        ...
+
+
+class Stack(Protocol):
+    """A session of one stack.
+
+    1. `index` is called once, with everything that may be recalled, and before anything else; `talk` is the session so far
+       (the newest documents, oldest first), which every prompt holds.
+    2. `turn` returns ranked ids and the finished prompt; what `talk` shows already is not recalled again.
+    3. `recall` is the search alone, embedding included.
+    4. `close` lets everything go.
+    """
+
+    async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
+        """Take in all documents."""
+        ...
+
+    async def turn(self, ask: Ask) -> Turn:
+        """Return the prompt of one turn."""
+        ...
+
+    async def recall(self, query: str, limit: int) -> tuple[str, ...]:
+        """Return ids, best first."""
+        ...
+
+    async def close(self) -> None:
+        """Let go."""
+        ...
+
+
+class Lines:
+    """Documents as the prompts of the rivals show them: date, speaker and words, with their tokens counted once."""
+
+    def __init__(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
+        self._lines = {each.document_id: line_of(each) for each in documents}
+        self._tokens = {name: _TOKENS.estimate(line) for name, line in self._lines.items()}
+        self._shown = frozenset(each.document_id for each in talk)
+
+    def __getitem__(self, document_id: str) -> str:
+        """Return the line of a document."""
+        return self._lines[document_id]
+
+    def unseen(self, ranked: Sequence[str]) -> tuple[str, ...]:
+        """Return a ranking without what the session so far shows."""
+        return tuple(name for name in ranked if name not in self._shown)
+
+    def within(self, ranked: Sequence[str], limit: int, tokens: int) -> tuple[tuple[str, int], ...]:
+        """Return the first of a ranking that fit, with what each costs."""
+        chosen, left = [], tokens
+        for name in ranked[:limit]:
+            cost = self._tokens[name]
+            if cost > left:
+                break
+            left -= cost
+            chosen.append((name, cost))
+        return tuple(chosen)
+
+
+def said(document: CorpusDocument) -> str:
+    """Return what is embedded and searched by the rivals: speaker and words."""
+    return f"{document.speaker}: {document.text}" if document.speaker else document.text
+
+
+def line_of(document: CorpusDocument) -> str:
+    """Return a document as a line of a prompt."""
+    return f"[{document.at:%Y-%m-%d}] {said(document)}" if document.at is not None else said(document)
+
+
+def roles(talk: Sequence[CorpusDocument]) -> Iterator[tuple[str, str]]:
+    """Yield (role, text) of the session so far: the first speaker is the user."""
+    for each in talk:
+        yield ("user" if each.speaker == talk[0].speaker else "assistant"), said(each)
+
+
+def words(text: str) -> list[str]:
+    """Return lower-case words, Chinese as pairs of characters: what a careful user gives to a plain BM25."""
+    found: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if _CJK.search(word):
+            for run in _CJK.findall(word):
+                found.extend(a + b for a, b in pairwise(run)) if len(run) > 1 else found.append(run)
+            found.extend(part for part in _CJK.split(word) if part)
+        else:
+            found.append(word)
+    return found
+
+
+def fused(rankings: Sequence[Sequence[str]]) -> list[str]:
+    """Return one ranking by reciprocal rank fusion."""
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        for place, name in enumerate(ranking, start=1):
+            scores[name] = scores.get(name, 0.0) + 1.0 / (RRF + place)
+    return sorted(scores, key=lambda name: (-scores[name], name))
+
+
+def even(text: str) -> str:
+    """Return a text with its white space made even, for finding one text in another."""
+    return " ".join(text.split())
+
+
+def estimate(text: str) -> int:
+    """Return the tokens of a text by the one count that all stacks are measured with."""
+    return _TOKENS.estimate(text)
+
+
+def unfound(turn: Turn, texts: Mapping[str, str]) -> list[str]:
+    """Return the ids that a turn claims to show and whose words are not in its prompt."""
+    prompt = turn.text
+    return [name for name, _ in turn.evidence if even(texts[name]) not in prompt]
