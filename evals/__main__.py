@@ -71,6 +71,9 @@ def run(
     api_base: Annotated[
         str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
     ] = None,
+    reranker: Annotated[
+        str | None, typer.Option("--reranker", metavar="DIR", help="The cross-encoder of `--selector rerank`.")
+    ] = None,
     embedder: Annotated[
         str,
         typer.Option(
@@ -112,6 +115,7 @@ def run(
         embedder=embedder,
         model=model,
         api_base=api_base,
+        reranker=reranker,
         recall_limit=recall_limit,
         limit=limit,
         cache=cache,

@@ -12,13 +12,17 @@ from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
 
+from anyio import to_thread
+
 from evals.cache import CachedEmbedder, VectorCache
 from evals.errors import SetupError
 from evals.oracle import OracleSelector
 from jacquard.build import open_embedder as named_embedder
+from jacquard.build import open_reranker
 from jacquard.protocols import LlmAdapter, Selector
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.selectors.rerank import RerankSelector
 from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.recalling import BM25, VECTOR
@@ -47,6 +51,7 @@ class Choice(StrEnum):
 
     HEURISTIC = "heuristic"
     FLASH = "flash"
+    RERANK = "rerank"
     ORACLE = "oracle"
 
 
@@ -111,8 +116,21 @@ async def open_memory(
 
 
 @asynccontextmanager
-async def open_selectors(choice: Choice, model: str | None, api_base: str | None) -> AsyncIterator[SelectorSource]:
-    """Give the selector of each query; a model's connections are released afterwards. SetupError."""
+async def open_selectors(
+    choice: Choice, model: str | None, api_base: str | None, reranker: str | None = None
+) -> AsyncIterator[SelectorSource]:
+    """Give the selector of each query; a model's connections are released afterwards. SetupError, ConfigError."""
+    if (choice is Choice.RERANK) != (reranker is not None):
+        raise SetupError("`--selector rerank` and `--reranker FOLDER` go together.")
+    if reranker is not None:
+        scorer = await to_thread.run_sync(open_reranker, reranker)
+        try:
+            await scorer.warm()
+            reranking = RerankSelector(scorer)
+            yield lambda relevant: reranking
+        finally:
+            await scorer.close()
+        return
     if choice is not Choice.FLASH:
         if model is not None:
             raise SetupError(f"`--model` is for `--selector flash`; the {choice} selector calls none.")

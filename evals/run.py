@@ -54,6 +54,7 @@ class Options:
     embedder: str = "auto"
     model: str | None = None
     api_base: str | None = None
+    reranker: str | None = None
     recall_limit: int = 50
     limit: int | None = None
     cache: Path = DEFAULT_CACHE
@@ -77,7 +78,7 @@ async def run_set(
     rows: dict[str, Row] = {}
     before = load()
     embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache))
-    named = open_selectors(options.selector, options.model, options.api_base)
+    named = open_selectors(options.selector, options.model, options.api_base, options.reranker)
     async with selectors or named as opened:
         runner = _Runner(config=config, selectors=opened, options=options, embedder=embedder)
         with tempfile.TemporaryDirectory(prefix="jacquard-evals-") as folder:
@@ -214,7 +215,7 @@ def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | 
         "retriever": options.retriever.value,
         "selector": options.selector.value,
         "embedder": embedder.name if embedder is not None else "none",
-        "model": options.model,
+        "model": options.model or (options.reranker and Path(options.reranker).name),
         "k": options.recall_limit,
         "select_limit": SELECT_LIMIT,
         "limit": options.limit,

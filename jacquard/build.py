@@ -35,9 +35,10 @@ from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError, JacquardError
 from jacquard.planners.actions import match_action
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import LlmAdapter, Selector, Summarizer
+from jacquard.protocols import LlmAdapter, PairScorer, Selector, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.selectors.rerank import RerankSelector
 from jacquard.streams.automation import AutomationStream
 from jacquard.streams.curation import CurationStream
 from jacquard.summarize.model import ModelSummarizer
@@ -105,7 +106,7 @@ class Workshop:
     world: WorldPack | None
     notes: WorldNotes
     intake: Intake
-    models: Sequence[LlmAdapter] = ()
+    models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
 
@@ -251,7 +252,7 @@ class _Fittings:
     embedder: Embedder | None
     intake: Intake
     watchers: Watchers
-    models: Sequence[LlmAdapter]
+    models: Sequence[LlmAdapter | PairScorer]
     worlds: dict[str, WorldPack]
 
 
@@ -346,13 +347,30 @@ def open_embedder(name: str) -> Embedder | None:
     return local
 
 
-def open_selector(settings: SelectorConfig, watch: Watch = _as_it_is) -> tuple[Selector | None, tuple[LlmAdapter, ...]]:
-    """Return the selector of a configuration with the models behind it; no model, no selector."""
+def open_selector(
+    settings: SelectorConfig, watch: Watch = _as_it_is
+) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
+    """Return the selector of a configuration with the models behind it; neither model nor reranker, no selector."""
+    breaker = CircuitBreaker(settings.failure_limit, settings.reset_seconds)
+    if settings.reranker is not None:
+        scorer = open_reranker(settings.reranker)
+        return BreakingSelector(RerankSelector(scorer), breaker), (scorer,)
     if settings.model is None:
         return None, ()
     model = _model(settings, watch)
-    flash = FlashSelector(model, max_tokens=settings.max_tokens)
-    return BreakingSelector(flash, CircuitBreaker(settings.failure_limit, settings.reset_seconds)), (model,)
+    return BreakingSelector(FlashSelector(model, max_tokens=settings.max_tokens), breaker), (model,)
+
+
+def open_reranker(folder: str) -> PairScorer:
+    """Return the cross-encoder in a folder, not loaded yet; ConfigError when there is none."""
+    if not (Path(folder) / "config.json").is_file():
+        raise ConfigError(
+            f"There is no reranker in {folder!r}: name a folder that holds a cross-encoder (its config.json)."
+        )
+    if find_spec("sentence_transformers") is None:
+        raise ConfigError("A reranker needs sentence-transformers: pip install 'jacquard-context[local]'.")
+    scorer: PairScorer = import_module("jacquard.models.cross_encoder").LocalCrossEncoder(folder)
+    return scorer
 
 
 def open_writers(

@@ -126,7 +126,8 @@ class CurationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectorConfig:
-    """The small model behind the Flash Selector; no model means that the heuristic selects.
+    """Who selects: the small `model` of the Flash Selector, or a `reranker` (the folder of a local cross-encoder); with neither the
+    heuristic does.
 
     After `failure_limit` failures in a row it is left alone for `reset_seconds` (the circuit breaker).
     """
@@ -134,12 +135,15 @@ class SelectorConfig:
     model: str | None = None
     api_base: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    reranker: str | None = None
     max_tokens: int = bounded(400, 1)
     failure_limit: int = bounded(3, 1)
     reset_seconds: float = bounded(30.0, 0)
 
     def __post_init__(self) -> None:
         _check(self)
+        if self.model is not None and self.reranker is not None:
+            raise ConfigError("SelectorConfig: name a model or a reranker; only one of them can select")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -276,6 +276,28 @@ class LlmResponse:
     completion_tokens: int | None = None
 
 
+class PairScorer(Protocol):
+    """Says how well texts fit a query, by a model that reads both together.
+
+    1. One score a text, in their order; higher is better. The same input gives the same scores.
+    2. It works off the event loop, and fails only with a ModelError.
+    """
+
+    model: str
+
+    async def warm(self) -> None:
+        """Load what is slow to load."""
+        ...
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the scores."""
+        ...
+
+    async def close(self) -> None:
+        """Let the model go."""
+        ...
+
+
 class LlmAdapter(Protocol):
     """Calls one small model.
 

@@ -1,0 +1,64 @@
+"""Local cross-encoders; torch and sentence-transformers are imported by `cross_encoder_torch`, on the worker thread, at first use.
+
+Nothing is ever downloaded: the model is a folder. This room must not be imported unless a configuration names a reranker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from jacquard.errors import ModelError
+
+
+class LocalCrossEncoder:
+    """A PairScorer with a sentence-transformers CrossEncoder from a folder; one thread at a time works for it.
+
+    Loading takes seconds: `warm` does it ahead, else the first score waits. ModelError `unavailable` when it cannot be loaded or
+    was closed, `bad_answer` when it breaks.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.model = Path(folder).name
+        self._folder = str(folder)
+        self._worker = anyio.CapacityLimiter(1)
+        self._loaded: Any = None
+        self._closed = False
+
+    async def warm(self) -> None:
+        """Load the model."""
+        await to_thread.run_sync(self._load, limiter=self._worker)
+
+    async def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return a score for each text, higher is better."""
+        return await to_thread.run_sync(partial(self._score, query, list(texts)), limiter=self._worker)
+
+    async def close(self) -> None:
+        """Let the model go, once a lot that is under way is done."""
+        self._closed = True
+        async with self._worker:
+            self._loaded = None
+
+    def _load(self) -> Any:
+        if self._closed:
+            raise ModelError("unavailable", f"the reranker {self.model} was closed")
+        if self._loaded is None:
+            try:
+                self._loaded = import_module("jacquard.models.cross_encoder_torch").TorchCrossEncoder(self._folder)
+            except Exception as error:  # whatever loaders of models raise
+                raise ModelError("unavailable", f"the reranker in {self._folder} cannot be loaded: {error}") from error
+        return self._loaded
+
+    def _score(self, query: str, texts: list[str]) -> list[float]:
+        model = self._load()
+        try:
+            scores: list[float] = model.score(query, texts)
+        except Exception as error:
+            raise ModelError("bad_answer", f"the reranker {self.model} broke off: {error}") from error
+        return scores

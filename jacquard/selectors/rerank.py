@@ -1,0 +1,51 @@
+"""A reranker as selector: a local model reads input and candidate together and says how well they fit.
+
+It knows such a model only as a PairScorer, and must not import one. What the selector leaves to the race: time limits. It scores
+in small lots, so that a turn that is cancelled stops the work after the lot under way.
+"""
+
+from __future__ import annotations
+
+from jacquard.errors import ModelError, SelectorError
+from jacquard.protocols import PairScorer, Selection, SelectionRequest
+from mnemosyne.query import Candidate
+
+LOT = 16
+
+
+class RerankSelector:
+    """Selects the candidates with the best scores, ties in recall order; the same request gives the same choice.
+
+    `least` leaves out what scores below it (None: nothing is left out; what a score means is the model's own). `why` tells the
+    scores. SelectorError `model_error` when the model cannot be loaded or breaks.
+    """
+
+    name = "rerank"
+
+    def __init__(self, scorer: PairScorer, least: float | None = None) -> None:
+        self._scorer = scorer
+        self._least = least
+
+    async def select(self, request: SelectionRequest) -> Selection:
+        """Return the best candidates, best first."""
+        if not request.candidates:
+            return Selection(entry_ids=())
+        texts = [_text(candidate) for candidate in request.candidates]
+        scores: list[float] = []
+        try:
+            for start in range(0, len(texts), LOT):
+                scores += await self._scorer.score(request.user_text, texts[start : start + LOT])
+        except ModelError as error:
+            raise SelectorError("model_error", error.detail) from error
+        order = sorted(range(len(texts)), key=lambda place: -scores[place])
+        if self._least is not None:
+            order = [place for place in order if scores[place] >= self._least]
+        chosen = order[: request.limit]
+        ids = [request.candidates[place].entry_id for place in chosen]
+        why = {entry_id: f"score {scores[place]:.4g}" for entry_id, place in zip(ids, chosen, strict=True)}
+        return Selection(entry_ids=tuple(ids), why=why, model=self._scorer.model)
+
+
+def _text(candidate: Candidate) -> str:
+    title = candidate.title.strip()
+    return candidate.preview if not title or title in candidate.preview else f"{title}: {candidate.preview}"
