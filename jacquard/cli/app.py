@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import documents, erase, explain, index, memory, packs, replay, sessions, templates, turns
+from jacquard.cli import documents, embedder, erase, explain, index, memory, packs, replay, sessions, templates, turns
 
 app = typer.Typer(
     name="jacquard",
@@ -42,6 +42,7 @@ app.command()(erase.erase)
 app.command()(erase.sweep)
 app.command()(memory.consolidate)
 app.add_typer(documents.doc)
+app.add_typer(embedder.embedder)
 app.add_typer(templates.template)
 
 

@@ -1,7 +1,7 @@
 """Embeddings from a model that is on this machine already: in a Python package, or in a folder.
 
 `tokenizers` is imported here, because it answers cheaply whether a model knows a text; torch is imported by
-`embed_torch`, on the worker thread, when the first text is embedded. No network, no environment variables.
+`embed_torch`, or onnxruntime by `embed_onnx`, on the worker thread, when the first text is embedded. No network.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from anyio import to_thread
 from tokenizers import Tokenizer
 
 from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.export_note import is_export, kept_export
 from mnemosyne.index.words import has_cjk
 from mnemosyne.protocols import Vectors
 
 _FITNESS_CHARS = 4_000
 _MODEL_FILE = "modules.json"
+_TORCH = ("mnemosyne.index.embed_torch", "TorchModel", "sentence-transformers", "embed")
+_ONNX = ("mnemosyne.index.embed_onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
 _COMMON_HAN = (
     "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然"
@@ -33,21 +36,29 @@ _COMMON_HAN = (
 
 
 class LocalEmbedder:
-    """An `Embedder` over sentence-transformers.
+    """An `Embedder` over sentence-transformers, or over onnxruntime.
 
     `name`: a Python package that carries a model (its folder, or a folder in it, holds `modules.json`), or a folder.
-    `batch_size`: texts a forward pass. Documents give way to a query between batches.
+    `export`: a folder with an ONNX export of it, which is run instead; its vectors are kept under the same `name`, because
+    they are the same. `batch_size`: texts a forward pass. Documents give way to a query between batches.
     """
 
-    def __init__(self, name: str, *, batch_size: int = 32, device: str | None = None) -> None:
+    def __init__(
+        self, name: str, *, export: Path | None = None, batch_size: int = 32, device: str | None = None
+    ) -> None:
         self.name = name
-        self._batch_size, self._device = batch_size, device
+        self._export, self._batch_size, self._device = export, batch_size, device
         self._model: Any = None
         self._words: _Vocabulary | None = None
         # One lane: the model's tokenizer must not be used by two threads, and two forward passes only slow each other. It
         # is a lock of the worker threads, because a caller that stops waiting leaves its pass running.
         self._lane = threading.Lock()
         self._workers = anyio.CapacityLimiter(4)
+
+    @property
+    def exported(self) -> bool:
+        """Whether an ONNX export is run instead of the model."""
+        return self._export is not None
 
     async def warm(self) -> None:
         """Load model and tokenizer; EmbedderUnavailableError says what is missing."""
@@ -78,7 +89,7 @@ class LocalEmbedder:
 
     def _vocabulary(self) -> _Vocabulary:
         if self._words is None:
-            self._words = _Vocabulary(self.name, model_folder(self.name))
+            self._words = _Vocabulary(self.name, self._folder())
         return self._words
 
     def _encode(self, texts: list[str], purpose: str) -> Vectors:
@@ -88,16 +99,22 @@ class LocalEmbedder:
             vectors: Vectors = self._model.encode(texts, purpose)
             return vectors
 
+    def _folder(self) -> Path:
+        return model_folder(self.name) if self._export is None else self._export
+
     def _load(self) -> None:
-        folder = model_folder(self.name)
+        folder = self._folder()
+        room, kind, package, extra = _TORCH if self._export is None else _ONNX
         try:
-            module = import_module("mnemosyne.index.embed_torch")
-            self._model = module.TorchModel(str(folder), batch_size=self._batch_size, device=self._device)
+            engine = getattr(import_module(room), kind)
+            self._model = engine(str(folder), batch_size=self._batch_size, device=self._device)
         except ImportError as error:
             raise EmbedderUnavailableError(
-                f"The embedding model {self.name!r} needs sentence-transformers, which cannot be imported: {error}. "
-                "pip install 'jacquard-context[embed]'."
+                f"The embedding model {self.name!r} needs {package}, which cannot be imported: {error}. "
+                f"pip install 'jacquard-context[{extra}]'."
             ) from error
+        except EmbedderUnavailableError:
+            raise
         except Exception as error:
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise EmbedderUnavailableError(
@@ -110,25 +127,48 @@ def model_folder(name: str) -> Path:
 
     EmbedderUnavailableError when there is neither, or no `modules.json` in it.
     """
+    folder = _named_folder(name)
+    found = next((place for place in _places(folder) if (place / _MODEL_FILE).is_file()), None)
+    if found is not None:
+        return found
+    raise EmbedderUnavailableError(
+        f"{name!r} holds no sentence-transformers model: there is no {_MODEL_FILE} in {folder}."
+    )
+
+
+def export_folder(name: str) -> Path:
+    """Return the folder of an ONNX export, named by a folder, by a Python package, or by the model that was exported.
+
+    EmbedderUnavailableError when there is none.
+    """
+    kept = kept_export(name)
+    if is_export(kept) and not Path(name).expanduser().is_dir():
+        return kept
+    folder = _named_folder(name)
+    found = next((place for place in _places(folder) if is_export(place)), kept if is_export(kept) else None)
+    if found is not None:
+        return found
+    raise EmbedderUnavailableError(
+        f"{name!r} holds no exported model: there is no model.onnx with a tokenizer.json in {folder}, nor in {kept}. "
+        f"Make one: jacquard embedder export {name}"
+    )
+
+
+def _named_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return _with_modules(folder, name)
+        return folder
     if name.isidentifier():
         spec = find_spec(name)
         if spec is not None and spec.origin is not None:
-            return _with_modules(Path(spec.origin).parent, name)
+            return Path(spec.origin).parent
     raise EmbedderUnavailableError(
         f"There is no embedding model {name!r}: it is neither a folder nor an installed Python package."
     )
 
 
-def _with_modules(folder: Path, name: str) -> Path:
-    for place in (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir())):
-        if (place / _MODEL_FILE).is_file():
-            return place
-    raise EmbedderUnavailableError(
-        f"{name!r} holds no sentence-transformers model: there is no {_MODEL_FILE} in {folder}."
-    )
+def _places(folder: Path) -> tuple[Path, ...]:
+    return (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir()))
 
 
 class _Vocabulary:

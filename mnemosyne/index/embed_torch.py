@@ -18,22 +18,22 @@ from mnemosyne.protocols import Vectors
 
 
 class TorchModel:
-    """A sentence-transformers model from a local folder; it never asks a network for anything."""
+    """A sentence-transformers model from a local folder; it never asks a network for anything. `model` is the model itself."""
 
     def __init__(self, folder: str, *, batch_size: int, device: str | None) -> None:
         # A bar of its own for loading would stand amid the caller's output.
         quiet: Any = transformers_logging.disable_progress_bar
         quiet()
         self._batch_size = batch_size
-        self._model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
-        self._prompts = frozenset(getattr(self._model, "prompts", None) or ())
+        self.model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
+        self._prompts = frozenset(getattr(self.model, "prompts", None) or ())
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
         """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
         # One thread: beside other work two threads are many times slower than one.
         torch.set_num_threads(1)
         prompt = purpose if purpose in self._prompts else None
-        rows = self._model.encode(
+        rows = self.model.encode(
             list(texts),
             batch_size=self._batch_size,
             prompt_name=prompt,

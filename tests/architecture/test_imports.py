@@ -15,6 +15,7 @@ HEAVY = (
     "sentence_transformers",
     "transformers",
     "tokenizers",
+    "onnxruntime",
     "pyarrow",
     "fastapi",
     "openai",

