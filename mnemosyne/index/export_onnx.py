@@ -43,7 +43,7 @@ class Exported:
     size_bytes: int
 
 
-class _Whole(torch.nn.Module):
+class _Whole(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
     """A sentence-transformers model as one function of token ids and mask."""
 
     def __init__(self, model: Any, names: list[str]) -> None:
