@@ -18,6 +18,7 @@ from jacquard.config import LayersConfig
 from jacquard.errors import ConfigError
 from jacquard.report import Action, BlockDecision
 from jacquard.skein import Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.todo import open_todo
 from jacquard.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -56,6 +57,7 @@ _SLOTS = {
     "flesh": Layer.EXPERIENCE.value,
     "status": Layer.TODO.value,
     "active_quests": Layer.TODO.value,
+    "todo": Layer.TODO.value,
     "guidance": Layer.TODO.value,
     "summary": Layer.COMPRESSION.value,
 }
@@ -189,19 +191,9 @@ class ContextCollector:
 
 
 def todo_context(session: Session) -> str:
-    """Return the to-do list of a session as a block, or an empty text."""
-    tasks = session.task_state.todo_list.tasks
-    if not tasks:
-        return ""
-    rows = []
-    for task in tasks:
-        row: dict[str, object] = {"id": task.task_id, "name": task.name, "status": task.status.value}
-        if task.depends_on:
-            row["depends_on"] = list(task.depends_on)
-        if task.error:
-            row["error"] = task.error
-        rows.append(row)
-    return f"<todo>\n{escape_text(dump_yaml(rows)).strip()}\n</todo>"
+    """Return what is open of a session's to-do list as a block (`jacquard.todo`), or an empty text."""
+    shown = open_todo(session.task_state.todo_list.tasks)
+    return f"<todo>\n{escape_text(dump_yaml(shown)).strip()}\n</todo>" if shown else ""
 
 
 def compression_context(session: Session) -> str:

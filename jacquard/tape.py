@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from jacquard.config import RuntimeConfig
@@ -28,6 +29,8 @@ TAPE_KEY = "tape"
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
+_LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}})
+"""Variables that tapes of older releases do not have: then there was nothing to tell of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,7 +107,7 @@ def tape_from_json(plain: Mapping[str, Any]) -> Tape:
     """Return the tape that `tape_to_json` wrote; CodecError when it is none."""
     tape = codec.from_plain(dict(plain), Tape)
     state = tape.source.variables.get("state") or {}
-    variables = {**tape.source.variables, _STATUS: without_quests(state)}
+    variables = {**_LATER, **tape.source.variables, _STATUS: without_quests(state)}
     return replace(tape, source=replace(tape.source, variables=variables))
 
 

@@ -17,7 +17,9 @@ from jacquard.config import RuntimeConfig
 from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.quests import META, active_quests, is_scalar
 from jacquard.streams.automation import SkeletonInput, entry_row, template_variables
+from jacquard.todo import TASKS_SHOWN
 from jacquard.worlds import bare_world
+from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import SessionHead
@@ -27,7 +29,7 @@ NO_FIELDS: Mapping[str, Shape] = MappingProxyType({})
 GROWING = ("state", "status", "quests")
 """Variables that grow during play."""
 
-TURNING = ("goal", "item", "plan", "quests", "state", "status")
+TURNING = ("goal", "item", "plan", "quests", "state", "status", "tasks")
 """Variables that may change with every turn."""
 
 
@@ -100,7 +102,7 @@ def variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
 
     Without a world nothing is known of the state and the persona. With one, `state` is the tree at its start.
     """
-    rich, poor = _variables(_specimen()), _variables(bare_world("specimen"))
+    rich, poor = _variables(_specimen(), _TASKS), _variables(bare_world("specimen"))
     shapes = {name: either(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
     shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
     shapes["quests"] = _open_below(shape_of(rich["quests"], closed=True))
@@ -123,7 +125,7 @@ def _open_below(rows: Shape) -> Shape:
     return Shape(kind="list", item=replace(rows.each, fields=fields))
 
 
-def _variables(world: WorldPack) -> dict[str, Any]:
+def _variables(world: WorldPack, tasks: tuple[Task, ...] = ()) -> dict[str, Any]:
     head = SessionHead(
         session_id="specimen",
         world_id=world.world_id,
@@ -142,7 +144,7 @@ def _variables(world: WorldPack) -> dict[str, Any]:
         template_id="chat",
         search_intent=SearchIntent(enabled=True),
     )
-    window = SessionWindow(head=head, messages=(), state=state)
+    window = SessionWindow(head=head, messages=(), state=state, tasks=tasks)
     request = SkeletonInput(plan=plan, window=window, world=world, user_text="", config=RuntimeConfig())
     return template_variables(request, state, quests)
 
@@ -154,6 +156,12 @@ _ENTRY = MemoryEntry(
     kind=LoreCategory.AXIOM.value,
     title="t",
     text="t",
+)
+_TASKS = (
+    Task(task_id="first", name="t"),
+    Task(task_id="second", name="t", depends_on=("first",), error="t"),
+    Task(task_id="done", name="t", status=TaskStatus.COMPLETED),
+    *(Task(task_id=f"more-{number}", name="t") for number in range(TASKS_SHOWN)),
 )
 _QUESTS = {
     "whole": {

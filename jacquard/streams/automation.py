@@ -25,6 +25,7 @@ from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.talk import history_blocks, input_block
 from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates
+from jacquard.todo import open_todo
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
@@ -196,6 +197,7 @@ def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests:
         "status": without_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
+        "tasks": open_todo(request.window.tasks),
         "summary": request.window.summary.summary.content if request.window.summary else "",
         "plan": {
             "active_quest_id": plan.active_quest_id,

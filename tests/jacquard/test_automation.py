@@ -21,6 +21,8 @@ from jacquard.skein import Position, PromptBlock
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
 from jacquard.streams.talk import HISTORY_SLOT
 from jacquard.templating import shipped_templates
+from jacquard.todo import TASKS_SHOWN, TEXT_CHARS
+from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.record import SessionWindow
@@ -51,6 +53,16 @@ ENGLISH = replace(
 )
 
 
+TASKS = (
+    Task(task_id="map", name="画出通往神庙的路", status=TaskStatus.COMPLETED),
+    Task(task_id="key", name="Find out where the <elder> keeps the key: {{ ask }}", depends_on=("map",)),
+    Task(task_id="door", name="open the door", depends_on=("key",)),
+    Task(task_id="rope", name="buy rope", status=TaskStatus.FAILED, error="the shop is shut\n</todo>"),
+    Task(task_id="guide", name="ask for a guide", status=TaskStatus.IN_PROGRESS),
+    Task(task_id="horse", name="hire a horse", status=TaskStatus.CANCELLED),
+)
+
+
 @pytest.mark.parametrize(
     ("name", "world", "template"),
     [
@@ -59,13 +71,16 @@ ENGLISH = replace(
         ("stream_a_zh_combat", WORLD, "combat"),
         ("stream_a_en_flashback", ENGLISH, "flashback"),
         ("stream_a_en_dense", ENGLISH, "dense"),
+        ("stream_a_en_todo", ENGLISH, "chat"),
+        ("stream_a_zh_todo", WORLD, "chat"),
     ],
 )
 def test_golden(name, world, template):
     """Each block beside the exact text it must become. After a change on purpose: UPDATE_GOLDEN=1, then read the diff."""
-    skeleton = render(
-        "写一首诗", world=world, plan=replace(PLAN, template_id=template), view=window(TALK, summary="凯来到村里。")
-    )
+    view = window(TALK, summary="凯来到村里。")
+    if name.endswith("todo"):
+        view = replace(view, tasks=TASKS)
+    skeleton = render("写一首诗", world=world, plan=replace(PLAN, template_id=template), view=view)
     blocks = (*skeleton.blocks, *skeleton.history, skeleton.user_input)
     shown = "".join(f"=== {b.block_id} ({b.slot}, {b.role.value}, {b.priority.value})\n{b.content}\n" for b in blocks)
     file = GOLDEN / f"{name}.txt"
@@ -89,6 +104,30 @@ def test_quests_show_their_open_steps_and_the_focus():
     assert quests[0]["progress"] == "已找到 2/3 个符文"
     assert [step["id"] for step in quests[0]["objectives"]] == ["q_001_b"]
     assert "unmask the elder" not in "".join(each.content for each in render().blocks)
+
+
+def test_the_to_do_list_shows_what_is_open_and_nothing_else():
+    todo = block(render(view=replace(window(TALK), tasks=TASKS)), "todo")
+    assert body(todo.content) == {
+        "open": [
+            {"id": "guide", "name": "ask for a guide", "status": "in_progress"},
+            {"id": "key", "name": "Find out where the <elder> keeps the key: {{ ask }}", "status": "pending"},
+            {"id": "door", "name": "open the door", "status": "pending", "waits_for": ["key"]},
+            {"id": "rope", "name": "buy rope", "status": "failed", "error": "the shop is shut </todo>"},
+        ],
+        "completed": 1,
+    }
+    assert (todo.slot, todo.layer, todo.volatile, todo.title) == ("todo", "deterministic", True, "待办事项")
+    finished = [replace(task, status=TaskStatus.COMPLETED) for task in TASKS]
+    assert "todo" not in {each.block_id for each in render(view=replace(window(TALK), tasks=tuple(finished))).blocks}
+
+
+def test_a_to_do_list_of_any_length_stays_short():
+    many = tuple(Task(task_id=f"t{n}", name="word " * 2000, error="e" * 9999) for n in range(500))
+    todo = block(render(view=replace(window(TALK), tasks=many)), "todo")
+    shown = body(todo.content)
+    assert (len(shown["open"]), shown["more"]) == (TASKS_SHOWN, 500 - TASKS_SHOWN)
+    assert len(todo.content) < TASKS_SHOWN * 3 * TEXT_CHARS
 
 
 def test_guidance_carries_the_goal():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree
 
 import pytest
 from engine_parts import small_engine
 
 from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.errors import BudgetExceededError, MissingChunksError
+from jacquard.tape import tape_from_json, tape_in, tape_to_json
 from mnemosyne.errors import EvidenceNotFoundError
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
@@ -155,3 +157,22 @@ async def test_a_receipt_may_be_kept_without_its_decisions():
         assert record.receipt["decisions"] == []
         assert record.receipt["plan"]["tier"] == 0
         assert (await engine.prepare_turn("s", "hello")).text == turn.text
+
+
+@pytest.mark.parametrize("layout", ["classic", "cache_first", "layers"])
+async def test_the_to_do_list_is_in_the_next_prompt_and_in_its_replay(layout):
+    async with small_engine(config=replace(PLAIN, layout=layout)) as (engine, store, _):
+        empty = await engine.prepare_turn("s", "hello")
+        await engine.commit_assistant_message("s", "hi")
+        await engine.upsert_tasks("s", [Task(task_id="t1", name="find </todo> the <key>")])
+        turn = await engine.prepare_turn("s", "and now?")
+        record = await store.turn("s", turn.turn_id)
+    assert "<todo>" not in empty.text
+    (todo,) = ElementTree.fromstring(turn.text).iter("todo")
+    assert "name: find </todo> the <key>" in todo.text
+    assert "".join(message.content for message in turn.messages).count("<todo>") == 1
+    tape = tape_in(record)
+    assert tape.source.variables["tasks"]["open"][0]["id"] == "t1"
+    older = tape_to_json(tape)
+    del older["source"]["variables"]["tasks"]
+    assert tape_from_json(older).source.variables["tasks"] == {}

@@ -19,11 +19,11 @@ from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.templating import shipped_templates
-from mnemosyne.schema.document import Summary
+from mnemosyne.schema.document import Summary, Task, TaskStatus
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import PathSummary, SessionWindow
 from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, SessionHead, WindowMessage
-from mnemosyne.schema.world import PlannerRules, WorldPack
+from mnemosyne.schema.world import Injection, PlannerRules, WorldPack
 from mnemosyne.tokens import CalibratedEstimator
 
 SHIPPED = shipped_templates()
@@ -51,7 +51,12 @@ hostile = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=6)), m
 def plan(goal):
     intent = SearchIntent(enabled=True)
     return PlanContext(
-        triage=Triage.NARRATIVE, active_quest_id="q1", current_goal=goal, template_id="chat", search_intent=intent
+        triage=Triage.NARRATIVE,
+        active_quest_id="q1",
+        current_goal=goal,
+        template_id="chat",
+        search_intent=intent,
+        injections=("inj",),
     )
 
 
@@ -63,6 +68,7 @@ def world(name, lore):
     return WorldPack(
         world_id="w", title=name, locale="en", instruction=lore, persona={"name": name, "voice": lore}, state={}, entities=(),
         lore=(axiom, rule), actions=(), planner=PlannerRules(), prologue=(), narratives=(), digest="d", user_name=name,
+        injections=(Injection(injection_id="inj", text=lore, title=name),),
     )  # fmt: skip
 
 
@@ -89,7 +95,8 @@ def window(name, said, tree):
         for n, role in enumerate((Role.USER, Role.ASSISTANT))
     )  # fmt: skip
     told = PathSummary(turn_id="t1", branch_id="main", depth=1, summary=Summary(content=said))
-    return SessionWindow(head=HEAD, messages=messages, state=tree, summary=told)
+    tasks = (Task(task_id=name, name=said, error=name, status=TaskStatus.FAILED),)
+    return SessionWindow(head=HEAD, messages=messages, state=tree, summary=told, tasks=tasks)
 
 
 def prompt(layout, name, lore, said, typed):
@@ -147,12 +154,21 @@ def check(name, lore, said, typed):
         assert shown["hero"]["note"] == _kept(lore or "l")
         assert list(shown) == ["hero", "bag"]
         assert load_yaml(root.find(".//active_quests").text)[0]["title"] == _kept(name or "n")
+        (task,) = load_yaml(root.find(".//todo").text)["open"]
+        assert task == {name: _line(text) for name, text in (("id", name or "n"), ("name", said or "s"))} | {
+            "status": "failed",
+            "error": _line(name or "n"),
+        }
         assert _text(root.find("user_input")) == clean_text(typed or "t").strip()
 
 
 def _kept(text):
     """A YAML value carries everything but what no encoding can."""
     return text.encode("utf-8", "replace").decode() if "\ud800" not in text else text.replace("\ud800", "\ufffd")
+
+
+def _line(text):
+    return _kept(" ".join(text.split()))
 
 
 def _text(node):
@@ -176,7 +192,10 @@ def test_a_template_in_a_text_is_shown_as_it_is():
     made = prompt(LAYOUTS[0], "{{ 7 * 7 }}", "{% if 1 %}x{% endif %}", "{{ config }}", "{{ ''.__class__ }}")
     assert "49" not in made.text
     assert "{{ 7 * 7 }}" in made.text
-    assert "{% if 1 %}x{% endif %}" in made.text
+    assert made.text.count("{% if 1 %}x{% endif %}") >= 5, (
+        "axiom, directive, scheduled text, state and quest among them"
+    )
+    assert '<directive id="inj">{% if 1 %}x{% endif %}</directive>' in made.text
 
 
 def test_the_folder_of_templates_is_the_repositorys():

@@ -1,0 +1,48 @@
+"""The to-do list of a session as a prompt shows it: what is open, in the host's order, bounded. Pure.
+
+The room exists so that Stream A and the Collector of layers show the same. It must not import a store or a template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mnemosyne.schema.document import Task, TaskStatus
+
+TASKS_SHOWN = 20
+TEXT_CHARS = 300
+WAITS_SHOWN = 8
+_OPEN = frozenset({TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED})
+
+
+def open_todo(tasks: Sequence[Task]) -> dict[str, Any]:
+    """Return what a prompt shows of a to-do list, empty when nothing is open.
+
+    `open`: at most TASKS_SHOWN tasks, those in progress first, else in their order, each with id, name, status, and where it
+    has them the open tasks that it waits for (`waits_for`) and its error. `more` counts the open ones left out, `completed`
+    those that are done. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not told of.
+    """
+    left = [task for task in tasks if task.status in _OPEN]
+    if not left:
+        return {}
+    waiting = {task.task_id for task in left}
+    ordered = sorted(left, key=lambda task: task.status is not TaskStatus.IN_PROGRESS)
+    shown: dict[str, Any] = {"open": [_row(task, waiting) for task in ordered[:TASKS_SHOWN]]}
+    done = sum(task.status is TaskStatus.COMPLETED for task in tasks)
+    counts = {"more": len(left) - TASKS_SHOWN, "completed": done}
+    return {**shown, **{name: count for name, count in counts.items() if count > 0}}
+
+
+def _row(task: Task, waiting: set[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": _line(task.task_id), "name": _line(task.name), "status": task.status.value}
+    if waits := [_line(other) for other in task.depends_on if other in waiting]:
+        row["waits_for"] = waits[:WAITS_SHOWN]
+    if task.error:
+        row["error"] = _line(task.error)
+    return row
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT_CHARS else line[: TEXT_CHARS - 1] + "…"
