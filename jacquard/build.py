@@ -22,7 +22,7 @@ from anyio import to_thread
 from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.build_embedder import open_embedder as open_embedder
 from jacquard.build_evidence import Intake, open_intake
-from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model
+from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model, watched_stream
 from jacquard.config import (
     ConsolidationConfig,
     ObservabilityConfig,
@@ -41,11 +41,11 @@ from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.selectors.rerank import RerankSelector
 from jacquard.streams.automation import AutomationStream
-from jacquard.streams.curation import CurationStream
 from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, forget, plan_erasure
+from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest.sweep import sweep_expired
@@ -266,7 +266,8 @@ def _fit_out(
     """Return the parts; looks at files and imports what settings name, so call it off the event loop."""
     worlds = notes.worlds(pack)
     opened = store_at(location, tenant=tenant)
-    vectors = open_embedder(embedder)
+    named = open_embedder(embedder)
+    vectors = None if named is None else AheadEmbedder(named)
     index = TieredIndex(folder)
     estimator = CalibratedEstimator()
     retriever = HybridRetriever(opened, index, vectors, estimator)
@@ -281,7 +282,7 @@ def _fit_out(
         store=opened,
         planner=RulePlanner(),
         automation=AutomationStream(estimator, shipped),
-        curation=CurationStream(retriever, selector, HeuristicSelector()),
+        curation=watched_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
         pruner=None,
         estimator=estimator,
         clock=SystemClock(),
@@ -293,6 +294,7 @@ def _fit_out(
         refiner=open_refiner(settings.planner, planning),
         events=watchers.events,
         tracing=watchers.tracing,
+        ahead=vectors,
         locks=open_locks(location, folder, tenant, settings),
         ingestor=intake.ingestor,
         ingest_options=intake.options,

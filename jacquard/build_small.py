@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
+from jacquard.build_watch import watched_model, watched_stream
 from jacquard.config import RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
@@ -21,9 +22,9 @@ from jacquard.protocols import LlmAdapter, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.automation import AutomationStream
-from jacquard.streams.curation import CurationStream
 from jacquard.templating import shipped_templates
 from jacquard.worlds import bare_world
+from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.protocols import (
@@ -74,7 +75,11 @@ def create_context_engine(
     """
     settings = config or RuntimeConfig()
     estimator = token_estimator or CalibratedEstimator()
+    ahead = None if embedder is None else AheadEmbedder(embedder)
+    if llm_adapter is not None:
+        llm_adapter = watched_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
     selector = None if llm_adapter is None else BreakingSelector(FlashSelector(llm_adapter), CircuitBreaker())
+    retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator)
     planner = settings.planner
     refiner = None
     if llm_adapter is not None:
@@ -84,9 +89,7 @@ def create_context_engine(
         store=store,
         planner=RulePlanner(),
         automation=AutomationStream(estimator, _SHIPPED),
-        curation=CurationStream(
-            HybridRetriever(store, index or MemoryIndex(), embedder, estimator), selector, HeuristicSelector()
-        ),
+        curation=watched_stream(retriever, selector, HeuristicSelector(), tracing),
         pruner=None,
         estimator=estimator,
         clock=clock or _SystemClock(),
@@ -99,6 +102,7 @@ def create_context_engine(
         summarizer=summarizer,
         locks=locks,
         tracing=tracing,
+        ahead=ahead,
         opening=opening,
     )
     return ContextEngine(parts, settings)

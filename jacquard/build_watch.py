@@ -14,10 +14,13 @@ from typing import Any
 from jacquard.config import ObservabilityConfig, PlannerConfig, RuntimeConfig
 from jacquard.errors import ConfigError
 from jacquard.observe.bus import InMemoryEventBus
+from jacquard.observe.models import TracedModel
 from jacquard.observe.spans import NO_TRACING, Tracing
+from jacquard.observe.streams import TracedRetriever, TracedSelector
 from jacquard.planners.model import ModelPlanner
-from jacquard.protocols import LlmAdapter
-from mnemosyne.protocols import EventBus, SessionLocks
+from jacquard.protocols import LlmAdapter, Selector
+from jacquard.streams.curation import CurationStream
+from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.session_locks import FileSessionLocks
 
@@ -50,10 +53,19 @@ def open_watchers(settings: ObservabilityConfig) -> Watchers:
 
 def watched_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
     """Return a model whose calls are spans; the same model where nobody traces."""
-    if tracing is NO_TRACING:
+    if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
-    watched: LlmAdapter = import_module("jacquard.observe.models").TracedModel(model, tracing, capture_content)
-    return watched
+    return TracedModel(model, tracing, capture_content)
+
+
+def watched_stream(
+    retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
+) -> CurationStream:
+    """Return Stream B on these parts, its recalls and choices spans where somebody traces."""
+    if tracing is NO_TRACING:
+        return CurationStream(retriever, selector, fallback)
+    chooser = None if selector is None else TracedSelector(selector, tracing)
+    return CurationStream(TracedRetriever(retriever, tracing), chooser, TracedSelector(fallback, tracing))
 
 
 def _require(module: str, setting: str, extra: str) -> None:

@@ -16,11 +16,11 @@ from jacquard.errors import JacquardError
 from jacquard.evidence import evidence_flesh
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
-from jacquard.observe.spans import NO_TRACING, Tracing
+from jacquard.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
-from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, Shortener, Summarizer
+from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, QueryAhead, Shortener, Summarizer
 from jacquard.race import CurationRace
 from jacquard.report import degradation
 from jacquard.scene import Scene, scene_of
@@ -49,7 +49,8 @@ class EngineParts:
     `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
     is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, without both they
     are cut by sentences; without a `redactor` what is too guarded is withheld. Without a `summarizer` a rolling summary
-    is the gist of each turn; without a `consolidator` nothing is made into memory. `refiner` is planner tier 1. `events`
+    is the gist of each turn; without a `consolidator` nothing is made into memory. `refiner` is planner tier 1;
+    `ahead` embeds the input while it plans. `events`
     are told what happens, `tracing` times it. `locks` make the calls on a session serial among processes; without them
     among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
     an error.
@@ -74,6 +75,7 @@ class EngineParts:
     events: EventBus | None = None
     locks: SessionLocks | None = None
     tracing: Tracing = NO_TRACING
+    ahead: QueryAhead | None = None
     opening: WorldPack | None = None
 
 
@@ -135,14 +137,18 @@ class TurnDrafter:
 
         async def flesh() -> None:
             nonlocal curation
-            curation = await self._curate(draft, scene)
+            with parts.tracing.span("jacquard.stream_b") as span:
+                curation = await self._curate(draft, scene)
+                span.put(stream_facts(curation))
             watch.mark("stream_b")
 
         skeleton, fault = None, None
         async with anyio.create_task_group() as streams:
             streams.start_soon(flesh)
             try:
-                skeleton = await to_thread.run_sync(parts.automation.render, skeleton_input)
+                with parts.tracing.span("jacquard.stream_a") as span:
+                    skeleton = await to_thread.run_sync(parts.automation.render, skeleton_input)
+                    span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
             except JacquardError as error:
                 fault = error
                 streams.cancel_scope.cancel()
@@ -180,7 +186,9 @@ class TurnDrafter:
             reply=draft.reply,
             correction=correction_of(window.usages, config.model_hint),
         )
-        turn = await self._finish(ingredients, watch)
+        with parts.tracing.span("jacquard.weave") as span:
+            turn = await self._finish(ingredients, watch)
+            span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         return turn, skeleton.anchors
 
@@ -237,6 +245,16 @@ class TurnDrafter:
         for scope, ids in by_scope.items():
             found.update({entry.entry_id: entry for entry in await self._parts.store.entries(scope, ids)})
         return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
+
+
+def stream_facts(curation: Curation) -> dict[str, Fact]:
+    """Return what stands on the span of Stream B: its road and how many it chose of how many; nothing that was said."""
+    return {
+        "jacquard.stream_b.path": curation.path.value,
+        "jacquard.stream_b.code": curation.code,
+        "jacquard.stream_b.candidates": len(curation.candidates),
+        "jacquard.stream_b.chosen": len(curation.chosen),
+    }
 
 
 def _taped(

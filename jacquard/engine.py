@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +35,7 @@ from jacquard.planning import TurnPlanner
 from jacquard.race import CurationRace
 from jacquard.recording import check_tasks, record_model_usage, record_tool_call
 from jacquard.replies import ReplyCommitter, again_on_conflict
+from jacquard.scene import recent_texts
 from jacquard.stopwatch import Stopwatch
 from jacquard.summarize.roller import Ready, SummaryRoller
 from jacquard.telling import tell_error, tell_loaded, tell_planned, tell_prepared, tell_woven
@@ -426,7 +428,8 @@ class ContextEngine:
         ready = await self._summed_up(window, config, branch_id)
         window, head = ready.window, ready.window.head
         watch.lap("summary")
-        planned = await self._planner.plan(message.content, window, world, config, name)
+        beside = partial(self._look_ahead, message.content, ready, config)
+        planned = await self._planner.plan(message.content, window, world, config, name, beside=beside)
         plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
         watch.lap("plan")
         await tell_planned(teller, session_id, name, plan)
@@ -468,6 +471,11 @@ class ContextEngine:
             return await self._parts.store.window(window.head.session_id, message_limit=limit, branch_id=branch_id)
 
         return await self._roller.ready(window, config, limits, most, load)
+
+    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig) -> None:
+        """Begin with the input's vectors while a small model plans, unless a memory of the turn before may do (spec B8)."""
+        if self._parts.ahead is not None and config.curation.enabled and ready.window.prefetch is None:
+            self._tasks.start_soon(self._parts.ahead.expect, user_text, recent_texts(ready.history))
 
     async def _stored(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool

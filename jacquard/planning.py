@@ -7,7 +7,7 @@ It must not import a concrete planner or a model.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,11 @@ from mnemosyne.schema.world import WorldPack
 _log = logging.getLogger(__name__)
 UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
+Beside = Callable[[], None]
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,14 +51,23 @@ class TurnPlanner:
         self._planner, self._refiner, self._tracing = planner, refiner, tracing
 
     async def plan(
-        self, user_text: str, window: SessionWindow, world: WorldPack, config: RuntimeConfig, turn_id: str = ""
+        self,
+        user_text: str,
+        window: SessionWindow,
+        world: WorldPack,
+        config: RuntimeConfig,
+        turn_id: str = "",
+        *,
+        beside: Beside = _nothing,
     ) -> Planned:
-        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands."""
+        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands. `beside` is called before tier 1 is asked: what
+        can go on meanwhile begins there.
+        """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             rules = self._planner.plan(user_text, window, world)
             locked = is_locked(config.planner, window, world)
             rules = with_focus(rules, config.planner, window)
-            planned = await self._refined(user_text, window, world, config.planner, rules, locked)
+            planned = await self._refined(user_text, window, world, config.planner, rules, locked, beside)
             plan = watched(planned.plan, window)
             due, injected_at = due_injections(window, world)
             if plan.triage is Triage.NUMERICAL:
@@ -74,6 +88,7 @@ class TurnPlanner:
         settings: PlannerConfig,
         rules: PlanContext,
         locked: bool,
+        beside: Beside,
     ) -> Planned:
         least = settings.confidence_threshold
         if least is None:
@@ -84,6 +99,7 @@ class TurnPlanner:
             return Planned(plan=replace(rules, tier1="no_model"))
         recent = tuple(line_of(item) for item in window.messages[-RECENT_MESSAGES:])
         request = PlanRequest(user_text=user_text, recent=recent, plan=rules, window=window, world=world, locked=locked)
+        beside()
         try:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:

@@ -59,6 +59,17 @@ class PlanRefiner(Protocol):
         ...
 
 
+class QueryAhead(Protocol):
+    """Makes the vectors of a query before recall asks for them (spec B8).
+
+    1. It never raises; what could not be made is made when it is asked for.
+    """
+
+    async def expect(self, text: str, recent: Sequence[str] = ()) -> None:
+        """Begin with the input, and with the newest messages (oldest first) that recall will lean on."""
+        ...
+
+
 class Patience:
     """How long somebody waits for a choice: until `end`. Whoever works for him may ask to be told of it."""
 

@@ -59,7 +59,7 @@ def scene_of(
         lineage=window.head.lineage,
         depth=window.head.depth,
         keywords=intent.focus_keywords if plan.entities else (),
-        recent=tuple(item.message.content for item in shown[-RECENT_MESSAGES:]),
+        recent=recent_texts(shown),
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
@@ -82,6 +82,11 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
         Chain.LORE: domain.get("lore", 0.5),
         Chain.EVENT: domain.get("event", 0.5),
     }
+
+
+def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
+    """Return the newest messages that recall leans on, oldest first; the plan has no part in it."""
+    return tuple(item.message.content for item in shown[-RECENT_MESSAGES:])
 
 
 def line_of(item: WindowMessage) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import anyio
 import pytest
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from opentelemetry.sdk.trace import TracerProvider
@@ -14,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from jacquard import open_workshop
-from jacquard.config import CurationConfig, ObservabilityConfig, RuntimeConfig
-from jacquard.errors import ModelError
+from jacquard.config import BudgetConfig, CurationConfig, ObservabilityConfig, PlannerConfig, RuntimeConfig
+from jacquard.errors import BudgetExceededError, ModelError
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.observe.models import TracedModel
 from jacquard.observe.otel import OtelTracing
@@ -96,6 +98,79 @@ async def test_a_turn_is_a_tree_of_spans():
     assert "jacquard.commit_assistant_message" in spans
 
 
+PATIENT = RuntimeConfig(
+    planner=PlannerConfig(confidence_threshold=1.0, timeout_ms=60_000), curation=CurationConfig(deadline_ms=60_000)
+)
+ROAD = ["plan", "stream_a", "stream_b", "recall", "select", "weave"]
+
+
+async def test_every_step_of_a_turn_is_a_span_below_it_and_none_holds_a_word():
+    tracing, exporter = traced()
+    model = ScriptedModel(PLANNED, '["lore_elder"]')
+    async with small_engine(model=model, tracing=tracing, config=PATIENT) as (engine, _, _):
+        await engine.prepare_turn("s", "hm, 村长的 secret?")
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    parents = {name: span.parent.span_id if span.parent else None for name, span in spans.items()}
+    root = spans["jacquard.prepare_turn"].context.span_id
+    stream_b, select = (spans[f"jacquard.{name}"].context.span_id for name in ("stream_b", "select"))
+    assert {name: parents[f"jacquard.{name}"] for name in ROAD} == {
+        "plan": root, "stream_a": root, "stream_b": root, "recall": stream_b, "select": stream_b, "weave": root,
+    }  # fmt: skip
+    calls = [span for span in exporter.get_finished_spans() if span.name == "chat scripted/small"]
+    assert [span.parent.span_id for span in calls] == [spans["jacquard.plan"].context.span_id, select]
+    assert {span.attributes["gen_ai.operation.name"] for span in calls} == {"chat"}
+    facts = dict(spans["jacquard.stream_b"].attributes)
+    assert (facts["jacquard.stream_b.path"], facts["jacquard.stream_b.chosen"]) == ("selected", 1)
+    assert spans["jacquard.recall"].attributes["gen_ai.retrieval.top_k"] == 50
+    assert spans["jacquard.weave"].attributes["jacquard.prompt.tokens"] > 0
+    told = "".join(span.to_json() for span in exporter.get_finished_spans())
+    assert "secret" not in told
+    assert "村长" not in told
+
+
+async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it():
+    tracing, exporter = traced()
+    gate = anyio.Event()
+
+    class LateModel(ScriptedModel):
+        async def generate(self, request):
+            await gate.wait()
+            return await super().generate(request)
+
+    config = RuntimeConfig(curation=CurationConfig(deadline_ms=30), planner=PlannerConfig(confidence_threshold=0.0))
+    async with small_engine(model=LateModel('["lore_elder"]'), tracing=tracing, config=config) as (engine, _, _):
+        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+        gate.set()
+        assert await engine.settle(60)
+    assert turn.report.stream_b.path.value == "timeout"
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    assert spans["jacquard.select"].parent.span_id == spans["jacquard.stream_b"].context.span_id
+    assert spans["jacquard.select"].attributes["jacquard.select.chosen"] == 1
+    assert spans["jacquard.stream_b"].attributes["jacquard.stream_b.path"] == "timeout"
+
+
+@pytest.mark.parametrize("capture", [False, True])
+async def test_words_are_captured_only_where_the_configuration_says_so(capture):
+    tracing, exporter = traced()
+    config = replace(PATIENT, observability=ObservabilityConfig(capture_content=capture))
+    async with small_engine(model=ScriptedModel(PLANNED), tracing=tracing, config=config) as (engine, _, _):
+        await engine.prepare_turn("s", "hm, a secret?")
+    told = "".join(span.to_json() for span in exporter.get_finished_spans())
+    assert ("a secret" in told) is capture
+
+
+async def test_a_turn_that_fails_marks_its_span_by_the_errors_name():
+    tracing, exporter = traced()
+    config = RuntimeConfig(budget=BudgetConfig(max_input_tokens=60, reserved_reply_tokens=10))
+    async with small_engine(tracing=tracing, config=config) as (engine, _, _):
+        with pytest.raises(BudgetExceededError):
+            await engine.prepare_turn("s", "hello")
+    spans = {span.name: span for span in exporter.get_finished_spans()}
+    for name in ("jacquard.prepare_turn", "jacquard.weave"):
+        assert spans[name].attributes["error.type"] == "BudgetExceededError"
+    assert "error.type" not in spans["jacquard.stream_a"].attributes
+
+
 async def test_figures_are_counted_from_events():
     metrics = PrometheusMetrics()
     config = RuntimeConfig(curation=CurationConfig(enabled=False))
@@ -130,8 +205,10 @@ def test_nothing_of_it_is_imported_unless_it_is_asked_for():
     assert done.stdout.strip() == "[]"
 
 
-def test_the_page_names_every_event_and_every_figure():
+def test_the_page_names_every_span_event_and_figure():
     page = DOCS.read_text(encoding="utf-8")
+    for step in ROAD:
+        assert f"`jacquard.{step}`" in page
     for kind in EventType:
         assert f"`{kind.value}`" in page
     for family in PrometheusMetrics().registry.collect():

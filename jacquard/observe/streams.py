@@ -1,0 +1,51 @@
+"""Recall and choice as spans: what Stream B does, step by step, however long it outlives its turn.
+
+The room exists so that Stream B need not know of tracing. It must not import a concrete retriever or selector.
+"""
+
+from __future__ import annotations
+
+from jacquard.observe import names
+from jacquard.observe.spans import Fact, Tracing
+from jacquard.protocols import Selection, SelectionRequest, Selector
+from mnemosyne.protocols import Retriever
+from mnemosyne.query import Recall, RetrievalQuery
+
+
+class TracedRetriever:
+    """A retriever whose every recall is a span `jacquard.recall`."""
+
+    def __init__(self, retriever: Retriever, tracing: Tracing) -> None:
+        self._retriever, self._tracing = retriever, tracing
+
+    async def recall(self, query: RetrievalQuery) -> Recall:
+        """Return the candidates of one query, timed."""
+        facts: dict[str, Fact] = {names.OPERATION: "retrieval", names.TOP_K: query.limit}
+        with self._tracing.span("jacquard.recall", facts) as span:
+            recall = await self._retriever.recall(query)
+            span.put(
+                {
+                    "jacquard.recall.candidates": len(recall.candidates),
+                    "jacquard.recall.degradations": list(recall.degradations),
+                }
+            )
+            return recall
+
+
+class TracedSelector:
+    """A selector whose every choice is a span `jacquard.select`; the call of its model is a child of it."""
+
+    def __init__(self, selector: Selector, tracing: Tracing) -> None:
+        self.name = selector.name
+        self._selector, self._tracing = selector, tracing
+
+    async def select(self, request: SelectionRequest) -> Selection:
+        """Return the choice, timed."""
+        facts: dict[str, Fact] = {
+            "jacquard.select.selector": self.name,
+            "jacquard.select.candidates": len(request.candidates),
+        }
+        with self._tracing.span("jacquard.select", facts) as span:
+            selection = await self._selector.select(request)
+            span.put({"jacquard.select.chosen": len(selection.entry_ids)})
+            return selection

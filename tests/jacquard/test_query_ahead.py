@@ -1,0 +1,104 @@
+"""The player's words are embedded while a small model plans, once; told by events and order, not by a clock (spec B8)."""
+
+from __future__ import annotations
+
+import anyio
+import numpy as np
+import pytest
+from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
+
+from jacquard.config import CurationConfig, PlannerConfig, RuntimeConfig
+from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.index.ask import vector_texts
+from mnemosyne.index.embed_ahead import WAITING, AheadEmbedder
+from mnemosyne.query import RetrievalQuery
+
+pytestmark = pytest.mark.anyio
+INPUT = "hm, and then?"
+PATIENT = RuntimeConfig(planner=PlannerConfig(timeout_ms=60_000), curation=CurationConfig(deadline_ms=60_000))
+
+
+class RecordingEmbedder:
+    """Notes what it is asked for; a query has begun, and may end, when the events say so."""
+
+    name = "recording"
+
+    def __init__(self, fault=None):
+        self.queries, self.begun, self.may_end, self.fault = [], anyio.Event(), anyio.Event(), fault
+
+    async def warm(self):
+        return None
+
+    async def fitness(self, text):
+        return 1.0
+
+    async def embed(self, texts, purpose):
+        if purpose == "query":
+            self.queries.append(tuple(texts))
+            self.begun.set()
+            await self.may_end.wait()
+            if self.fault is not None:
+                raise self.fault
+        return np.full((len(texts), 4), 0.5, dtype=np.float32)
+
+
+class PlanningModel(ScriptedModel):
+    """Plans only once the embedder has begun: were they one after the other, this would wait for ever."""
+
+    def __init__(self, embedder, *steps):
+        super().__init__(*steps)
+        self.embedder, self.order = embedder, []
+
+    async def generate(self, request):
+        if not self.requests:
+            self.order.append("plan asked")
+            await self.embedder.begun.wait()
+            self.order.append("embedding begun")
+            self.embedder.may_end.set()
+        return await super().generate(request)
+
+
+@pytest.mark.parametrize("planned", [PLANNED, ModelError("connection", "nobody there")])
+async def test_the_words_are_embedded_beside_the_plan_and_once(planned):
+    embedder = RecordingEmbedder()
+    model = PlanningModel(embedder, planned, "[]")
+    with anyio.fail_after(60):
+        async with small_engine(model=model, config=PATIENT, embedder=embedder) as (engine, _, _):
+            turn = await engine.prepare_turn("s", INPUT)
+    assert model.order == ["plan asked", "embedding begun"]
+    assert embedder.queries == [(INPUT,)]
+    assert turn.plan.tier == (1 if planned is PLANNED else 0)
+    assert "embedder_unavailable" not in {each.code for each in turn.report.degradations}
+
+
+async def test_a_fault_of_it_harms_no_turn():
+    embedder = RecordingEmbedder(EmbedderUnavailableError("no such model"))
+    model = PlanningModel(embedder, PLANNED, "[]")
+    with anyio.fail_after(60):
+        async with small_engine(model=model, config=PATIENT, embedder=embedder) as (engine, _, _):
+            turn = await engine.prepare_turn("s", INPUT)
+    assert "embedder_unavailable" in {each.code for each in turn.report.degradations}
+
+
+async def test_where_no_model_plans_nothing_is_made_ahead():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
+        await engine.prepare_turn("s", INPUT)
+    assert embedder.queries == [(INPUT,)]
+
+
+async def test_other_texts_than_expected_are_made_anew_and_nothing_is_kept():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    ahead = AheadEmbedder(embedder)
+    await ahead.expect("the key", ["she nods"])
+    await ahead.embed(("another question",), "query")
+    texts = vector_texts(RetrievalQuery(text="the key", world_id="", recent=("she nods",)))
+    await ahead.embed(texts, "query")
+    assert embedder.queries == [texts, ("another question",)]
+    assert not ahead._waiting
+    for number in range(2 * WAITING):
+        await ahead.expect(f"question {number}")
+    assert len(ahead._waiting) == WAITING
+    assert "question" not in str(list(ahead._waiting))
