@@ -291,7 +291,7 @@ def _fit_out(
         summarizer=summarizer,
         consolidator=consolidator,
         redactor=intake.redactor,
-        refiner=open_refiner(settings.planner, planning),
+        refiner=open_refiner(settings.planner, planning, estimator.estimate),
         events=watchers.events,
         tracing=watchers.tracing,
         ahead=vectors,

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
-from jacquard.build_watch import watched_model, watched_stream
+from jacquard.build_watch import open_refiner, watched_model, watched_stream
 from jacquard.config import RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.observe.spans import NO_TRACING, Tracing
-from jacquard.planners.model import ModelPlanner
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, Summarizer
 from jacquard.selectors.flash import FlashSelector
@@ -80,10 +79,7 @@ def create_context_engine(
         llm_adapter = watched_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
     selector = None if llm_adapter is None else BreakingSelector(FlashSelector(llm_adapter), CircuitBreaker())
     retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator)
-    planner = settings.planner
-    refiner = None
-    if llm_adapter is not None:
-        refiner = ModelPlanner(llm_adapter, planner.max_tokens, planner.timeout_ms / 1000)
+    refiner = open_refiner(settings.planner, llm_adapter, estimator.estimate)
     opening = world or bare_world("bare")
     parts = EngineParts(
         store=store,

@@ -5,6 +5,7 @@ OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting na
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -74,11 +75,11 @@ def _require(module: str, setting: str, extra: str) -> None:
         raise ConfigError(f"{setting} needs {package}: pip install 'jacquard-context[{extra}]'.")
 
 
-def open_refiner(settings: PlannerConfig, model: LlmAdapter | None) -> ModelPlanner | None:
+def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Callable[[str], int]) -> ModelPlanner | None:
     """Return planner tier 1 on its model; without one there is none."""
     if model is None:
         return None
-    return ModelPlanner(model, settings.max_tokens, settings.timeout_ms / 1000)
+    return ModelPlanner(model, settings.max_tokens, settings.timeout_ms / 1000, count)
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:

@@ -38,7 +38,7 @@ from jacquard.replies import ReplyCommitter, again_on_conflict
 from jacquard.scene import recent_texts
 from jacquard.stopwatch import Stopwatch
 from jacquard.summarize.roller import Ready, SummaryRoller
-from jacquard.telling import tell_error, tell_loaded, tell_planned, tell_prepared, tell_woven
+from jacquard.telling import tell_error, tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turn import (
     PreparedTurn,
@@ -303,22 +303,7 @@ class ContextEngine:
             done = await record_model_usage(
                 self._parts.store, session_id, model_usage, llm_output_evidence_id, turn_id, self._parts.estimator
             )
-        await self._teller.tell(
-            EventType.PERSISTED,
-            session_id,
-            turn_id,
-            task_id=model_usage.task_id,
-            model_usage_id=model_usage.model_usage_id,
-            what="model_usage",
-            version=done.version,
-            model=model_usage.model,
-            provider=model_usage.provider,
-            stage=model_usage.stage.value,
-            prompt_tokens=model_usage.prompt_tokens,
-            completion_tokens=model_usage.completion_tokens,
-            latency_ms=model_usage.latency_ms,
-            status=model_usage.status.value,
-        )
+        await tell_usage(self._teller, session_id, turn_id, model_usage, done.version)
         return done
 
     async def consolidate(
@@ -454,10 +439,12 @@ class ContextEngine:
             expected_version=head.version,
             evidences=turn.evidences,
             blocks=kept_blocks(turn.context_blocks),
-            usages=(*planned.usages, *usages_of(turn)),
+            usages=(usages := (*planned.usages, *usages_of(turn))),
         )
         turn = replace(turn, version=saved.version)
         await tell_prepared(teller, turn)
+        for usage in usages:
+            await tell_usage(teller, session_id, name, usage)
         return turn
 
     async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jacquard.metering import Call
 from mnemosyne.errors import ContextEngineError
+from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.memory import EMPTY
 
 
@@ -67,14 +69,24 @@ class SelectorError(JacquardError):
 
 
 class SummarizerError(JacquardError):
-    """A text could not be made shorter, or a talk not summed up; the sentence says why."""
+    """A text could not be made shorter, or a talk not summed up; the sentence says why.
+
+    `call` (a `jacquard.metering.Call`) is what was spent on it all the same.
+    """
+
+    def __init__(self, detail: str, call: Call | None = None) -> None:
+        self.call = call
+        super().__init__(detail)
 
 
 class ModelError(JacquardError):
-    """A model could not be called. `code`: `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`."""
+    """A model could not be called. `code`: `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`.
 
-    def __init__(self, code: str, detail: str) -> None:
-        self.code, self.detail = code, detail
+    `usages` are the records of the calls that failed, where whoever made them counted.
+    """
+
+    def __init__(self, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> None:
+        self.code, self.detail, self.usages = code, detail, usages
         super().__init__(f"{code}: {detail}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from jacquard.config import PlannerConfig, RuntimeConfig
 from jacquard.errors import ModelError
 from jacquard.lexicon import normalise
+from jacquard.metering import Call, usage_of
 from jacquard.observe.spans import Tracing
 from jacquard.plan import PlanContext, Triage
 from jacquard.protocols import Planner, PlanRefiner, PlanRequest
@@ -21,7 +22,7 @@ from jacquard.quests import active_quests
 from jacquard.race import TooLateError, within
 from jacquard.scene import RECENT_MESSAGES, line_of
 from jacquard.schedule import due_injections
-from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 
@@ -103,18 +104,21 @@ class TurnPlanner:
         try:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:
-            return _stood(rules, "timeout", f"the small model had not answered after {settings.timeout_ms} ms")
+            waited = f"the small model had not answered after {settings.timeout_ms} ms"
+            call = Call(model=self._refiner.model, latency_ms=settings.timeout_ms)
+            usage = usage_of("", call, len, stage=ModelUsageStage.PLAN, purpose="plan", error=f"timeout: {waited}")
+            return _stood(rules, "timeout", waited, (usage,))
         except ModelError as error:
-            return _stood(rules, error.code, error.detail)
+            return _stood(rules, error.code, error.detail, error.usages)
         except Exception as error:
             _log.exception("planner tier 1 broke")
             return _stood(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
         return Planned(plan=plan, usages=usages)
 
 
-def _stood(rules: PlanContext, code: str, detail: str) -> Planned:
+def _stood(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> Planned:
     plan = replace(rules, tier1=code, reasons=(*rules.reasons, f"the rules' plan stands: {detail}"))
-    return Planned(plan=plan, degradations=(f"planner_tier1: {code}: {detail}",))
+    return Planned(plan=plan, usages=usages, degradations=(f"planner_tier1: {code}: {detail}",))
 
 
 def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:

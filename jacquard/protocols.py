@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from jacquard.metering import Call
 from jacquard.plan import PlanContext
 from jacquard.report import BlockDecision
 from jacquard.skein import PromptBlock, Sensitivity
@@ -51,8 +52,10 @@ class PlanRefiner(Protocol):
     1. It makes one call and never repeats it.
     2. The plan it returns names only quests that are active, templates that the world has, and has the triage of the rules.
     3. A locked focus is not moved.
-    4. When it cannot, it raises ModelError; what it was given stands.
+    4. When it cannot, it raises ModelError, with the calls that it took in `usages`; what it was given stands.
     """
+
+    model: str
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
         """Return the better plan, with the model calls that it took; ModelError."""
@@ -247,6 +250,16 @@ class SummaryText:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt: str = ""
+
+    def call(self, answer: str | None = None) -> Call:
+        """Return the call that it took; `answer` is what came, where it is not the summary itself."""
+        return Call(
+            model=self.model or "",
+            prompt=self.prompt,
+            answer=self.content if answer is None else answer,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+        )
 
 
 class Summarizer(Protocol):

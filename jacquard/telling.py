@@ -7,6 +7,7 @@ is in a payload only where the configuration captures content. It must not impor
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from jacquard.config import RuntimeConfig
 from jacquard.errors import BudgetExceededError
@@ -15,6 +16,7 @@ from jacquard.plan import PlanContext
 from jacquard.report import Action, CurationPath, StreamBReport
 from jacquard.turn import PreparedTurn
 from mnemosyne.errors import ContextEngineError
+from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow
 
@@ -115,3 +117,26 @@ def code_of(error: ContextEngineError) -> str:
     """Return a code for machines: the error's name in small letters (`VersionConflictError` -> `version_conflict`)."""
     name = type(error).__name__.removesuffix("Error")
     return "".join(f"_{c.lower()}" if c.isupper() and place else c.lower() for place, c in enumerate(name))
+
+
+async def tell_usage(
+    teller: Teller, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
+) -> None:
+    """Tell of a model call that is in the store: which model, for what, what it cost."""
+    known: dict[str, Any] = {} if version is None else {"version": version}
+    await teller.tell(
+        EventType.PERSISTED,
+        session_id,
+        turn_id,
+        task_id=usage.task_id,
+        model_usage_id=usage.model_usage_id,
+        what="model_usage",
+        model=usage.model,
+        provider=usage.provider,
+        stage=usage.stage.value,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        latency_ms=usage.latency_ms,
+        status=usage.status.value,
+        **known,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import anyio
@@ -35,8 +35,10 @@ from jacquard.consolidate.wording import (
 )
 from jacquard.errors import ModelError, SummarizerError
 from jacquard.lexicon import NameDictionary
+from jacquard.metering import Call, usage_of
 from jacquard.observe.bus import Teller
 from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
+from jacquard.telling import tell_usage
 from jacquard.worlds import world_of
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -241,9 +243,20 @@ class MemoryKeeper:
         if self._model is None:
             raise ModelError("unavailable", "no model is configured for consolidation")
         began = perf_counter()
-        reply = await self._model.generate(request)
-        latency_ms = int((perf_counter() - began) * 1000)
-        usage = self._usage(f"{name}.call", request, reply, latency_ms)
+        call = Call(model=self._model.model, prompt="\n".join(text for _, text in request.messages))
+        try:
+            reply = await self._model.generate(request)
+        except ModelError as error:
+            await self._booked(head, self._usage(f"{name}.failed", call, head, began, str(error)))
+            raise
+        call = replace(
+            call,
+            model=reply.model,
+            answer=reply.content,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+        )
+        usage = self._usage(f"{name}.call", call, head, began)
         evidence = Evidence(
             evidence_id=f"{name}.answer",
             type=EvidenceType.LLM_OUTPUT,
@@ -254,26 +267,21 @@ class MemoryKeeper:
             links=EvidenceLinks(model_usage_id=usage.model_usage_id),
             created_at=self._clock.now(),
         )
-        async with self._hold(head.session_id):
-            await self._store.put_evidence(head.session_id, evidence)
-            await self._store.append_model_usage(head.session_id, [usage])
+        await self._booked(head, usage, evidence)
         return reply
 
-    def _usage(self, usage_id: str, request: LlmRequest, reply: LlmResponse, latency_ms: int) -> ModelUsage:
-        is_reported = reply.prompt_tokens is not None and reply.completion_tokens is not None
-        sent = sum(self._count(text) for _, text in request.messages) if not is_reported else reply.prompt_tokens or 0
-        came = self._count(reply.content) if not is_reported else reply.completion_tokens or 0
-        return ModelUsage(
-            model_usage_id=usage_id,
-            provider=reply.model.partition("/")[0] if "/" in reply.model else "",
-            model=reply.model,
-            stage=ModelUsageStage.SUMMARIZE,
-            prompt_tokens=sent,
-            completion_tokens=came,
-            total_tokens=sent + came,
-            latency_ms=latency_ms,
-            extra={"counted": "reported" if is_reported else "estimated"},
-        )
+    async def _booked(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
+        """Write down a call, and what it answered."""
+        async with self._hold(head.session_id):
+            if evidence is not None:
+                await self._store.put_evidence(head.session_id, evidence)
+            await self._store.append_model_usage(head.session_id, [usage])
+        await tell_usage(self._teller, head.session_id, head.turn_id, usage)
+
+    def _usage(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
+        timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
+        stage = ModelUsageStage.SUMMARIZE
+        return usage_of(usage_id, timed, self._count, stage=stage, purpose="memory", turn_id=head.turn_id, error=error)
 
     async def _append(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         if not entries:

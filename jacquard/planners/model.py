@@ -7,7 +7,7 @@ marked as data. Its answer is data from outside: only what the session and the w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter
 from types import MappingProxyType
@@ -15,11 +15,13 @@ from typing import Any
 
 from filament import escape_attribute, escape_text
 from jacquard.errors import ModelError
+from jacquard.metering import Call, usage_of
 from jacquard.plan import MAX_KEYWORDS, PlanContext, Temporal
-from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, PlanRequest
+from jacquard.protocols import LlmAdapter, LlmRequest, PlanRequest
 from jacquard.quests import active_quests
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.tokens import CalibratedEstimator
 
 RECENT_MESSAGES = 4
 RECENT_CHARS = 240
@@ -27,6 +29,7 @@ INPUT_CHARS = 2000
 GOAL_CHARS = 300
 KEYWORD_CHARS = 60
 _PRESENT = ' present="true"'
+_COUNT = CalibratedEstimator().estimate
 DOMAINS = ("narrative", "lore", "event")
 _RULES = """\
 <system_instruction>
@@ -47,25 +50,51 @@ class ModelPlanner:
 
     name = "model"
 
-    def __init__(self, llm: LlmAdapter, max_tokens: int = 300, timeout_seconds: float = 0.5) -> None:
-        self._llm = llm
+    def __init__(
+        self,
+        llm: LlmAdapter,
+        max_tokens: int = 300,
+        timeout_seconds: float = 0.5,
+        count: Callable[[str], int] = _COUNT,
+    ) -> None:
+        self.model = llm.model
+        self._llm, self._count = llm, count
         self._max_tokens = max_tokens
         self._timeout_seconds = timeout_seconds
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the better plan, of tier 1, and the call; ModelError, `bad_answer` where the answer breaks the schema."""
+        """Return the better plan, of tier 1, and the call; ModelError, `bad_answer` where the answer breaks the schema.
+
+        The call is recorded, be it in the error.
+        """
         started = perf_counter()
         templates = template_ids(request.world)
-        reply = await self._llm.generate(
-            LlmRequest(
-                messages=plan_prompt(request, templates),
-                max_tokens=self._max_tokens,
-                timeout_seconds=self._timeout_seconds,
-                schema=plan_schema(request, templates),
+        prompt = plan_prompt(request, templates)
+        call = Call(model=self.model, prompt="\n".join(text for _, text in prompt))
+        try:
+            reply = await self._llm.generate(
+                LlmRequest(
+                    messages=prompt,
+                    max_tokens=self._max_tokens,
+                    timeout_seconds=self._timeout_seconds,
+                    schema=plan_schema(request, templates),
+                )
             )
-        )
-        plan = read_plan(reply.content, request, templates)
-        return plan, (_usage(reply, (perf_counter() - started) * 1000),)
+            call = replace(
+                call,
+                model=reply.model,
+                answer=reply.content,
+                prompt_tokens=reply.prompt_tokens,
+                completion_tokens=reply.completion_tokens,
+                latency_ms=(perf_counter() - started) * 1000,
+            )
+            return read_plan(reply.content, request, templates), (self._usage(call),)
+        except ModelError as error:
+            spent = replace(call, latency_ms=(perf_counter() - started) * 1000)
+            raise ModelError(error.code, error.detail, (self._usage(spent, str(error)),)) from error
+
+    def _usage(self, call: Call, error: str = "") -> ModelUsage:
+        return usage_of("", call, self._count, stage=ModelUsageStage.PLAN, purpose="plan", error=error)
 
 
 def template_ids(world: WorldPack) -> tuple[str, ...]:
@@ -211,18 +240,3 @@ def _weights(value: Any) -> dict[str, float]:
 def _clip(text: str, limit_chars: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
-
-
-def _usage(reply: LlmResponse, latency_ms: float) -> ModelUsage:
-    asked, answered = reply.prompt_tokens or 0, reply.completion_tokens or 0
-    provider, _, _ = reply.model.rpartition("/")
-    return ModelUsage(
-        model_usage_id="",
-        provider=provider,
-        model=reply.model,
-        stage=ModelUsageStage.PLAN,
-        prompt_tokens=asked,
-        completion_tokens=answered,
-        total_tokens=asked + answered,
-        latency_ms=int(latency_ms),
-    )

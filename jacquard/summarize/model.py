@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from jacquard.errors import ModelError, SummarizerError
+from jacquard.metering import Call
 from jacquard.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
 from jacquard.summarize.wording import read_summary, summary_prompt
 
@@ -24,14 +26,20 @@ class ModelSummarizer:
             max_tokens=int(request.limit_tokens * 1.5) + 64,
             timeout_seconds=self._timeout_seconds,
         )
+        prompt = "\n".join(text for _, text in asked.messages)
         try:
             reply = await self._llm.generate(asked)
         except ModelError as error:
-            raise SummarizerError(f"The model could not be asked for a summary: {error}.") from error
-        return SummaryText(
-            content=read_summary(reply.content, request, self._count),
+            spent = Call(model=self._llm.model, prompt=prompt)
+            raise SummarizerError(f"The model could not be asked for a summary: {error}.", spent) from error
+        told = SummaryText(
+            content=reply.content,
             model=reply.model,
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
-            prompt="\n".join(text for _, text in asked.messages),
+            prompt=prompt,
         )
+        try:
+            return replace(told, content=read_summary(reply.content, request, self._count))
+        except SummarizerError as error:
+            raise SummarizerError(str(error), told.call(reply.content)) from error

@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.errors import SummarizerError
+from jacquard.metering import Call, usage_of
 from jacquard.observe.bus import Teller
 from jacquard.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
 from jacquard.summarize.extract import ExtractSummarizer
@@ -32,9 +33,10 @@ from jacquard.summarize.span import (
     stretched,
     told_coverage,
 )
+from jacquard.telling import tell_usage
 from mnemosyne.errors import ContextEngineError
 from mnemosyne.protocols import Clock, Store, TokenEstimator
-from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, ModelUsageStatus, Summary
+from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
@@ -246,6 +248,8 @@ class SummaryRoller:
             await self._store.put_evidence(session_id, evidence)
         if made.usages:
             await self._store.append_model_usage(session_id, made.usages)
+            for usage in made.usages:
+                await tell_usage(self._teller, session_id, turn_id, usage)
         if made.summary is None:
             self._failing.add(session_id)
             await self._teller.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
@@ -293,7 +297,9 @@ class SummaryRoller:
                     answer = await self._summarizer.summarize(request)
             except (SummarizerError, TimeoutError) as error:
                 failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
-                usages += self._failed_usage(f"summary-{head.turn_id}-failed", failure, began)
+                if not self._is_local:
+                    call = getattr(error, "call", None) or Call(model="")
+                    usages.append(self._spent(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _further(coverage, turns)
             summary = Summary(
@@ -303,7 +309,7 @@ class SummaryRoller:
                 extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
             )
             if answer.model is not None:
-                usages.append(self._usage(usage_id, answer, began))
+                usages.append(self._spent(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
         return Rolled(
             head=head,
@@ -352,34 +358,10 @@ class SummaryRoller:
             for turn in turns
         )
 
-    def _usage(self, usage_id: str, answer: SummaryText, began: float) -> ModelUsage:
-        model = answer.model or ""
-        reported = answer.prompt_tokens is not None and answer.completion_tokens is not None
-        prompt = answer.prompt_tokens if answer.prompt_tokens is not None else self._count(answer.prompt)
-        completion = answer.completion_tokens if answer.completion_tokens is not None else self._count(answer.content)
-        return ModelUsage(
-            model_usage_id=usage_id,
-            provider=model.partition("/")[0] if "/" in model else "",
-            model=model,
-            stage=ModelUsageStage.SUMMARIZE,
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            total_tokens=prompt + completion,
-            latency_ms=_since(began),
-            extra={"counted": "reported" if reported else "estimated"},
-        )
-
-    def _failed_usage(self, usage_id: str, failure: str, began: float) -> tuple[ModelUsage, ...]:
-        if self._is_local:
-            return ()
-        usage = ModelUsage(
-            model_usage_id=usage_id,
-            stage=ModelUsageStage.SUMMARIZE,
-            latency_ms=_since(began),
-            status=ModelUsageStatus.ERROR,
-            error=failure,
-        )
-        return (usage,)
+    def _spent(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
+        timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
+        stage = ModelUsageStage.SUMMARIZE
+        return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
 
 
 def _further(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
@@ -398,7 +380,3 @@ def _evidence(usage_id: str, answer: SummaryText, coverage: Coverage, at: dateti
         links=EvidenceLinks(model_usage_id=usage_id),
         created_at=at,
     )
-
-
-def _since(began: float) -> int:
-    return int((perf_counter() - began) * 1000)

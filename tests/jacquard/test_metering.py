@@ -1,0 +1,163 @@
+"""Every call of a small model is recorded: what it was for, what it cost (reported or estimated), which turn it belongs to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
+
+from jacquard.config import CurationConfig, HistoryConfig, PlannerConfig, RuntimeConfig, SummaryConfig
+from jacquard.engine import ContextEngine
+from jacquard.metering import Call, usage_of
+from jacquard.observe.prometheus import PrometheusMetrics
+from jacquard.summarize.model import ModelSummarizer
+from mnemosyne.schema.document import ModelUsageStage
+from mnemosyne.tokens import CalibratedEstimator
+
+pytestmark = pytest.mark.anyio
+COUNT = CalibratedEstimator().estimate
+PLANNING = RuntimeConfig(
+    planner=PlannerConfig(confidence_threshold=1.0, timeout_ms=60_000), curation=CurationConfig(enabled=False)
+)
+SUMMING = RuntimeConfig(
+    summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2, timeout_ms=60_000),
+    history=HistoryConfig(max_messages=6),
+    curation=CurationConfig(enabled=False),
+)
+MEMORY = json.dumps({"turns": [{"n": n, "summary": f"Turn {n}.", "events": [], "chapter_end": False} for n in (1, 2)]})
+
+
+class SilentModel(ScriptedModel):
+    """Answers as scripted, but does not say what it cost."""
+
+    async def generate(self, request):
+        return replace(await super().generate(request), prompt_tokens=None, completion_tokens=None)
+
+
+def sent(model, number=0):
+    return COUNT("\n".join(text for _, text in model.requests[number].messages))
+
+
+def told_usages(told):
+    return [event for event in told.of("Persisted") if event.payload["what"] == "model_usage"]
+
+
+def test_a_call_is_counted_by_what_was_reported_else_by_what_was_said():
+    call = Call(model="openai/small", prompt="one two three", answer="four", prompt_tokens=7, completion_tokens=2)
+    made = usage_of("u", call, COUNT, stage=ModelUsageStage.PLAN, purpose="plan", turn_id="t")
+    assert (made.provider, made.total_tokens, made.extra) == ("openai", 9, {"counted": "reported", "turn_id": "t"})
+    half = usage_of("u", replace(call, completion_tokens=None), COUNT, stage=ModelUsageStage.PLAN, purpose="plan")
+    assert (half.prompt_tokens, half.completion_tokens, half.extra["counted"]) == (7, COUNT("four"), "estimated")
+    lost = usage_of("u", replace(call, answer=None), COUNT, stage=ModelUsageStage.PLAN, purpose="plan", error="gone")
+    assert (lost.total_tokens, lost.status.value, lost.extra["counted"]) == (0, "error", "unknown")
+
+
+@pytest.mark.parametrize("kind", [ScriptedModel, SilentModel])
+async def test_a_plan_is_recorded_with_its_turn(kind):
+    model = kind(PLANNED)
+    async with small_engine(model=model, config=PLANNING) as (engine, store, told):
+        turn = await engine.prepare_turn("s", "hm, and then?")
+        (usage,) = (await store.get_session("s")).session.model_usage
+    assert (usage.model_usage_id, usage.stage.value, usage.status.value) == (f"{turn.turn_id}.plan", "plan", "success")
+    assert usage.extra["turn_id"] == turn.turn_id
+    if kind is SilentModel:
+        assert usage.extra["counted"] == "estimated"
+        assert usage.prompt_tokens == sent(model)
+        assert usage.completion_tokens == COUNT(json.dumps(PLANNED, ensure_ascii=False))
+    else:
+        assert (usage.extra["counted"], usage.prompt_tokens, usage.completion_tokens) == ("reported", 120, 30)
+    (event,) = told_usages(told)
+    assert (event.model_usage_id, event.turn_id) == (usage.model_usage_id, turn.turn_id)
+
+
+@pytest.mark.parametrize(
+    ("step", "tokens", "counted"),
+    [("no plan at all", 150, "reported"), (ModelError("connection", "gone"), 0, "unknown")],
+)
+async def test_a_plan_that_failed_is_recorded_too(step, tokens, counted):
+    async with small_engine(model=ScriptedModel(step), config=PLANNING) as (engine, store, _):
+        turn = await engine.prepare_turn("s", "hm, and then?")
+        (usage,) = (await store.get_session("s")).session.model_usage
+    assert turn.plan.tier == 0
+    assert (usage.status.value, usage.total_tokens, usage.extra["counted"]) == ("error", tokens, counted)
+    assert usage.error
+    assert usage.model == "scripted/small"
+
+
+async def test_a_plan_that_came_too_late_is_recorded_as_one_that_nobody_knows_the_cost_of():
+    config = replace(PLANNING, planner=PlannerConfig(confidence_threshold=1.0, timeout_ms=20))
+    async with small_engine(model=ScriptedModel("hang"), config=config) as (engine, store, _):
+        await engine.prepare_turn("s", "hm, and then?")
+        (usage,) = (await store.get_session("s")).session.model_usage
+    assert (usage.status.value, usage.model, usage.extra["counted"]) == ("error", "scripted/small", "unknown")
+    assert usage.error.startswith("timeout")
+
+
+@pytest.mark.parametrize("kind", [ScriptedModel, SilentModel])
+async def test_a_summary_is_recorded_with_its_turn_its_evidence_and_an_event(kind):
+    model = kind("Kai asked four questions and got four answers.")
+    summarizer = ModelSummarizer(model, COUNT)
+    async with small_engine(config=SUMMING, summarizer=summarizer) as (engine, store, told):
+        for number in range(4):
+            turn = await engine.prepare_turn("s", f"question {number}")
+            await engine.commit_assistant_message("s", f"answer {number}")
+            assert await engine.settle(60)
+        document = await store.get_session("s")
+    usage = document.session.model_usage[0]
+    turns = {record.turn_id for record in await store_turns(store)}
+    assert usage.extra["turn_id"] in turns
+    assert (usage.stage.value, usage.params["purpose"]) == ("summarize", "summary")
+    assert usage.extra["counted"] == ("reported" if kind is ScriptedModel else "estimated")
+    assert usage.prompt_tokens == (120 if kind is ScriptedModel else sent(model))
+    assert document.evidences[usage.model_usage_id].links.model_usage_id == usage.model_usage_id
+    assert [event.model_usage_id for event in told_usages(told)] == [
+        each.model_usage_id for each in document.session.model_usage
+    ]
+    assert turn.turn_id in turns
+
+
+async def store_turns(store):
+    return await store.turns("s", limit=100)
+
+
+async def test_a_refused_summary_cost_something_all_the_same():
+    async with small_engine(config=SUMMING, summarizer=ModelSummarizer(ScriptedModel("  "), COUNT)) as (
+        engine,
+        store,
+        _,
+    ):
+        for number in range(4):
+            await engine.prepare_turn("s", f"question {number}")
+            await engine.commit_assistant_message("s", f"answer {number}")
+            assert await engine.settle(60)
+        usage = (await store.get_session("s")).session.model_usage[0]
+    assert (usage.status.value, usage.total_tokens, usage.model) == ("error", 150, "scripted/small")
+    assert "empty" in usage.error
+
+
+@pytest.mark.parametrize("kind", [ScriptedModel, SilentModel])
+async def test_memory_is_recorded_with_its_turn_its_evidence_and_a_figure(kind):
+    model, metrics = kind(ModelError("connection", "gone"), MEMORY), PrometheusMetrics()
+    async with small_engine(config=PLANNING) as (engine, store, told):
+        for number in range(2):
+            turn = await engine.prepare_turn("s", f"question {number}")
+            await engine.commit_assistant_message("s", f"answer {number}")
+        engine._parts.events.on_all(metrics.count)
+        async with ContextEngine(replace(engine._parts, consolidator=model), PLANNING) as keeper:
+            assert (await keeper.consolidate("s")).failures
+            assert (await keeper.consolidate("s")).summaries == 2
+        document = await store.get_session("s")
+    failed, usage = document.session.model_usage
+    assert (failed.status.value, failed.extra["counted"]) == ("error", "unknown")
+    assert {each.extra["turn_id"] for each in (failed, usage)} == {turn.turn_id}
+    assert usage.params["purpose"] == "memory"
+    assert usage.extra["counted"] == ("reported" if kind is ScriptedModel else "estimated")
+    answered = [each for each in document.evidences.values() if each.links.model_usage_id == usage.model_usage_id]
+    assert [each.content for each in answered] == [MEMORY]
+    assert [event.payload["status"] for event in told_usages(told)] == ["error", "success"]
+    line = (
+        f'jacquard_model_tokens_total{{kind="input",model="scripted/small",stage="summarize"}} {usage.prompt_tokens}.0'
+    )
+    assert line in metrics.exposition().decode()
