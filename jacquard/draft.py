@@ -22,7 +22,7 @@ from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
 from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, QueryAhead, Shortener, Summarizer
 from jacquard.race import CurationRace
-from jacquard.report import degradation
+from jacquard.report import CurationPath, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import PromptBlock
@@ -162,7 +162,9 @@ class TurnDrafter:
             parts.store, parts.clock, window.head.session_id, config.evidence, parts.estimator.estimate
         )
         lost = ("evidence_not_found",) if len(entries) < len(curation.chosen) else ()
-        codes = (*draft.degradations, *curation.degradations, *lost, *results.degradations)
+        broke = curation.path is CurationPath.SKIPPED and curation.code == "internal"
+        failed = (f"recall_failed: {curation.reason}",) if broke else ()
+        codes = (*draft.degradations, *curation.degradations, *failed, *lost, *results.degradations)
         degradations = tuple(degradation(code) for code in codes)
         ingredients = Ingredients(
             turn_id=draft.turn_id,

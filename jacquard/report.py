@@ -140,6 +140,7 @@ _DEGRADATIONS = {
     "embedder_unavailable": "The embedding model could not be loaded: recall went by words alone.",
     "vectors_unfit": "The embedding model does not know this language: its vectors were left out of recall.",
     "no_vectors": "The index holds no vectors for this memory yet: recall went by words alone.",
+    "vectors_late": "The embedding model had not answered in time: recall went by words alone.",
     "index_damaged": "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
     "index_behind": "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings in the rest.",
     "vectors_behind": "A part of this memory has no vectors yet: it was found by words alone. `jacquard reindex` makes them.",
