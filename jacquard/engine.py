@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,45 +21,32 @@ from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.commit import CommitResult
 from jacquard.config import RuntimeConfig
 from jacquard.consolidate.memory import Consolidated, MemoryKeeper, Progress, nobody
-from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
+from jacquard.draft import EngineParts, TurnDrafter, history_limits
 from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.evidence import TakenResult, take_result
 from jacquard.experiments import enrolled
 from jacquard.observe.bus import Teller
 from jacquard.observe.spans import Span
-from jacquard.plan import Triage
-from jacquard.planners.actions import apply_action, match_action
-from jacquard.planning import TurnPlanner
+from jacquard.preparing import SPARE_MESSAGES, TurnPreparer
 from jacquard.race import CurationRace
 from jacquard.recording import check_tasks, record_model_usage, record_tool_call
 from jacquard.replies import ReplyCommitter, again_on_conflict
-from jacquard.scene import recent_texts
-from jacquard.stopwatch import Stopwatch
-from jacquard.summarize.roller import Ready, SummaryRoller
-from jacquard.telling import tell_error, tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
+from jacquard.summarize.roller import SummaryRoller
+from jacquard.telling import tell_error, tell_usage
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turn import (
     PreparedTurn,
-    fingerprint_of,
-    kept_blocks,
-    record_of,
     turn_from_record,
-    turn_id_of,
-    usages_of,
 )
 from jacquard.turnstile import Turnstile
-from jacquard.worlds import world_of
 from mnemosyne.chains.start import session_start
-from mnemosyne.errors import ContextEngineError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.errors import ContextEngineError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
-from mnemosyne.schema.session import Message, Ref, Role, SessionHead, TurnStatus
+from mnemosyne.schema.record import PutResult
+from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
-
-_SPARE_MESSAGES = 16
-"""Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
 
 
 class ContextEngine:
@@ -79,18 +64,16 @@ class ContextEngine:
             self._config.tags, enabled=self._config.observability.emit_events
         )
         self._replies = ReplyCommitter(parts, self._teller, self._config.chunks)
-        self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._tasks: TaskGroup
         self._race: CurationRace
         self._roller: SummaryRoller
         self._keeper: MemoryKeeper
-        self._drafter: TurnDrafter | None = None
+        self._preparer: TurnPreparer | None = None
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._race = CurationRace(self._tasks)
-        self._drafter = TurnDrafter(self._parts, self._race)
         parts = self._parts
         self._roller = SummaryRoller(
             parts.store,
@@ -110,6 +93,7 @@ class ContextEngine:
             parts.worlds,
             self._teller,
         )
+        self._preparer = TurnPreparer(parts, self._tasks, TurnDrafter(parts, self._race), self._roller)
         return self
 
     async def __aexit__(
@@ -153,7 +137,7 @@ class ContextEngine:
         teller = self._teller if config is None else self._teller_of(config)
 
         async def prepare(*degradations: str) -> PreparedTurn:
-            return await self._prepare(session_id, message, asked, turn_id, branch_id, teller, degradations)
+            return await self._open().prepare(session_id, message, asked, turn_id, branch_id, teller, degradations)
 
         async with self._work("prepare_turn", session_id, teller, turn_id) as span:
             await self._begin(session_id)
@@ -354,14 +338,14 @@ class ContextEngine:
 
     def _behind(self, session_id: str, result: CommitResult) -> None:
         """Begin what is to be done behind a committed turn; nobody waits for it."""
-        if self._drafter is not None:
-            self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), _SPARE_MESSAGES)
+        if self._preparer is not None:
+            self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES)
             self._keeper.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
 
-    def _open(self) -> TurnDrafter:
-        if self._drafter is None:
+    def _open(self) -> TurnPreparer:
+        if self._preparer is None:
             raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
-        return self._drafter
+        return self._preparer
 
     def _teller_of(self, config: RuntimeConfig) -> Teller:
         return Teller(self._parts.events, self._parts.clock).tagged(
@@ -389,120 +373,6 @@ class ContextEngine:
             await self._parts.store.head(session_id)
         except SessionNotFoundError:
             await self.start_session(session_id, self._parts.opening)
-
-    async def _prepare(
-        self,
-        session_id: str,
-        message: Message,
-        config: RuntimeConfig,
-        turn_id: str | None,
-        branch_id: str | None,
-        teller: Teller,
-        degradations: tuple[str, ...],
-    ) -> PreparedTurn:
-        watch = Stopwatch()
-        limit = config.history.max_messages + _SPARE_MESSAGES
-        window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
-        watch.lap("window")
-        await tell_loaded(teller, window)
-        world, head = world_of(self._parts.worlds, window.head.world_id), window.head
-        name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
-        fingerprint = fingerprint_of(message.content, config, world.digest)
-        if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
-            return turn_from_record(stored, head.version)
-        ready = await self._summed_up(window, config, branch_id)
-        window, head = ready.window, ready.window.head
-        watch.lap("summary")
-        beside = partial(self._look_ahead, message.content, ready, config)
-        planned = await self._planner.plan(message.content, window, world, config, name, beside=beside)
-        plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
-        watch.lap("plan")
-        await tell_planned(teller, session_id, name, plan)
-        draft = Draft(
-            turn_id=name,
-            message=message,
-            config=config,
-            window=window,
-            world=world,
-            plan=plan,
-            history=ready.history,
-            degradations=(*degradations, *ready.degradations, *planned.degradations),
-        )
-        if plan.triage is Triage.NUMERICAL:
-            return await self._numerical(draft, fingerprint, watch, teller)
-        turn, anchors = await self._open().draft(draft, watch)
-        await tell_woven(teller, turn, config)
-        with_report = config.observability.include_reports_in_store
-        record = record_of(turn, window, message, fingerprint, anchors, with_report=with_report)
-        saved = await self._parts.store.save_prepared(
-            record,
-            expected_version=head.version,
-            evidences=turn.evidences,
-            blocks=kept_blocks(turn.context_blocks),
-            usages=(usages := (*planned.usages, *usages_of(turn))),
-        )
-        turn = replace(turn, version=saved.version)
-        await tell_prepared(teller, turn)
-        for usage in usages:
-            await tell_usage(teller, session_id, name, usage)
-        return turn
-
-    async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:
-        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
-        self._open()
-        limits = history_limits(config)
-        most = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
-
-        async def load() -> SessionWindow:
-            limit = config.history.max_messages + _SPARE_MESSAGES
-            return await self._parts.store.window(window.head.session_id, message_limit=limit, branch_id=branch_id)
-
-        return await self._roller.ready(window, config, limits, most, load)
-
-    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig) -> None:
-        """Begin with the input's vectors while a small model plans, unless a memory of the turn before may do (spec B8)."""
-        if self._parts.ahead is not None and config.curation.enabled and ready.window.prefetch is None:
-            self._tasks.start_soon(self._parts.ahead.expect, user_text, recent_texts(ready.history))
-
-    async def _stored(
-        self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool
-    ) -> TurnRecord | None:
-        """Return the record that answers this request already, if there is one."""
-        record = window.pending
-        if record is None or record.turn_id != turn_id:
-            if not given:
-                return None
-            try:
-                record = await self._parts.store.turn(session_id, turn_id)
-            except TurnNotFoundError:
-                return None
-            if record.status is TurnStatus.COMMITTED and record.prompt is not None:
-                return record
-            if record.status is TurnStatus.ABANDONED:
-                return None
-        return record if record.fingerprint == fingerprint and record.prompt is not None else None
-
-    async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch, teller: Teller) -> PreparedTurn:
-        """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
-        found = match_action(draft.message.content, draft.world)
-        if found is None:
-            raise ConfigError(f"The plan names action {draft.plan.action_id!r}, but no action of the world matches.")
-        outcome = apply_action(*found, draft.window.state)
-        watch.lap("action")
-        changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
-        turn, anchors = await self._open().draft(changed, watch)
-        await tell_woven(teller, turn, draft.config)
-        record = record_of(turn, draft.window, draft.message, fingerprint, anchors)
-        saved = await self._parts.store.commit_numerical(
-            replace(record, ops=tuple(outcome.patch)),
-            outcome.state,
-            expected_version=draft.window.head.version,
-            evidences=turn.evidences,
-            blocks=kept_blocks(turn.context_blocks),
-        )
-        turn = replace(turn, version=saved.version)
-        await tell_prepared(teller, turn)
-        return turn
 
     def _check_tail(self, prepared: PreparedTurn, tail: Sequence[Mapping[str, Any]]) -> None:
         if not tail:

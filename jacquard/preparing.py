@@ -1,0 +1,163 @@
+"""The first half of a turn: window, summary, plan, both streams, one prompt, one transaction (seed 002 section 7).
+
+The room exists so that the engine says who may call what and when, and this one what a turn is made of. Each call runs while
+its session is held. Nothing is written before the whole turn stands. It must not import a concrete store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from anyio.abc import TaskGroup
+
+from jacquard.config import RuntimeConfig
+from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
+from jacquard.errors import ConfigError
+from jacquard.observe.bus import Teller
+from jacquard.plan import Triage
+from jacquard.planners.actions import apply_action, match_action
+from jacquard.planning import TurnPlanner
+from jacquard.scene import recent_texts
+from jacquard.stopwatch import Stopwatch
+from jacquard.summarize.roller import Ready, SummaryRoller
+from jacquard.telling import tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
+from jacquard.turn import (
+    PreparedTurn,
+    fingerprint_of,
+    kept_blocks,
+    record_of,
+    turn_from_record,
+    turn_id_of,
+    usages_of,
+)
+from jacquard.worlds import world_of
+from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.session import Message, TurnStatus
+
+SPARE_MESSAGES = 16
+"""Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
+
+
+class TurnPreparer:
+    """Prepares turns. `tasks` outlives them: what is begun ahead runs there."""
+
+    def __init__(self, parts: EngineParts, tasks: TaskGroup, drafter: TurnDrafter, roller: SummaryRoller) -> None:
+        self._parts, self._tasks = parts, tasks
+        self._drafter, self._roller = drafter, roller
+        self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
+
+    async def prepare(
+        self,
+        session_id: str,
+        message: Message,
+        config: RuntimeConfig,
+        turn_id: str | None,
+        branch_id: str | None,
+        teller: Teller,
+        degradations: tuple[str, ...] = (),
+    ) -> PreparedTurn:
+        """Return the turn as it is in the store now, made or found there; `degradations` are codes of what came before."""
+        watch = Stopwatch()
+        limit = config.history.max_messages + SPARE_MESSAGES
+        window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
+        watch.lap("window")
+        await tell_loaded(teller, window)
+        world, head = world_of(self._parts.worlds, window.head.world_id), window.head
+        name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
+        fingerprint = fingerprint_of(message.content, config, world.digest)
+        if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
+            return turn_from_record(stored, head.version)
+        ready = await self._summed_up(window, config, branch_id)
+        window, head = ready.window, ready.window.head
+        watch.lap("summary")
+        beside = partial(self._look_ahead, message.content, ready, config)
+        planned = await self._planner.plan(message.content, window, world, config, name, beside=beside)
+        plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
+        watch.lap("plan")
+        await tell_planned(teller, session_id, name, plan)
+        draft = Draft(
+            turn_id=name,
+            message=message,
+            config=config,
+            window=window,
+            world=world,
+            plan=plan,
+            history=ready.history,
+            degradations=(*degradations, *ready.degradations, *planned.degradations),
+        )
+        if plan.triage is Triage.NUMERICAL:
+            return await self._numerical(draft, fingerprint, watch, teller)
+        turn, anchors = await self._drafter.draft(draft, watch)
+        await tell_woven(teller, turn, config)
+        with_report = config.observability.include_reports_in_store
+        record = record_of(turn, window, message, fingerprint, anchors, with_report=with_report)
+        saved = await self._parts.store.save_prepared(
+            record,
+            expected_version=head.version,
+            evidences=turn.evidences,
+            blocks=kept_blocks(turn.context_blocks),
+            usages=(usages := (*planned.usages, *usages_of(turn))),
+        )
+        turn = replace(turn, version=saved.version)
+        await tell_prepared(teller, turn)
+        for usage in usages:
+            await tell_usage(teller, session_id, name, usage)
+        return turn
+
+    async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:
+        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
+        limits = history_limits(config)
+        most = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+
+        async def load() -> SessionWindow:
+            limit = config.history.max_messages + SPARE_MESSAGES
+            return await self._parts.store.window(window.head.session_id, message_limit=limit, branch_id=branch_id)
+
+        return await self._roller.ready(window, config, limits, most, load)
+
+    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig) -> None:
+        """Begin with the input's vectors while a small model plans, unless a memory of the turn before may do (spec B8)."""
+        if self._parts.ahead is not None and config.curation.enabled and ready.window.prefetch is None:
+            self._tasks.start_soon(self._parts.ahead.expect, user_text, recent_texts(ready.history))
+
+    async def _stored(
+        self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool
+    ) -> TurnRecord | None:
+        """Return the record that answers this request already, if there is one."""
+        record = window.pending
+        if record is None or record.turn_id != turn_id:
+            if not given:
+                return None
+            try:
+                record = await self._parts.store.turn(session_id, turn_id)
+            except TurnNotFoundError:
+                return None
+            if record.status is TurnStatus.COMMITTED and record.prompt is not None:
+                return record
+            if record.status is TurnStatus.ABANDONED:
+                return None
+        return record if record.fingerprint == fingerprint and record.prompt is not None else None
+
+    async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch, teller: Teller) -> PreparedTurn:
+        """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
+        found = match_action(draft.message.content, draft.world)
+        if found is None:
+            raise ConfigError(f"The plan names action {draft.plan.action_id!r}, but no action of the world matches.")
+        outcome = apply_action(*found, draft.window.state)
+        watch.lap("action")
+        changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
+        turn, anchors = await self._drafter.draft(changed, watch)
+        await tell_woven(teller, turn, draft.config)
+        record = record_of(turn, draft.window, draft.message, fingerprint, anchors)
+        saved = await self._parts.store.commit_numerical(
+            replace(record, ops=tuple(outcome.patch)),
+            outcome.state,
+            expected_version=draft.window.head.version,
+            evidences=turn.evidences,
+            blocks=kept_blocks(turn.context_blocks),
+        )
+        turn = replace(turn, version=saved.version)
+        await tell_prepared(teller, turn)
+        return turn
