@@ -16,6 +16,7 @@ from jacquard.errors import JacquardError
 from jacquard.evidence import evidence_flesh
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.layouts import load_layout
+from jacquard.metering import Call, usage_of
 from jacquard.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
@@ -27,7 +28,7 @@ from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import PromptBlock
 from jacquard.stopwatch import Stopwatch
-from jacquard.streams.automation import AutomationStream, SkeletonInput
+from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.streams.history import previous_history_start, trim_history
@@ -35,6 +36,7 @@ from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_ma
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
@@ -133,28 +135,7 @@ class TurnDrafter:
             hidden=scene.hidden,
             history=shown,
         )
-        curation = Curation.skipped("not_started", "Stream B has not started.")
-
-        async def flesh() -> None:
-            nonlocal curation
-            with parts.tracing.span("jacquard.stream_b") as span:
-                curation = await self._curate(draft, scene)
-                span.put(stream_facts(curation))
-            watch.mark("stream_b")
-
-        skeleton, fault = None, None
-        async with anyio.create_task_group() as streams:
-            streams.start_soon(flesh)
-            try:
-                with parts.tracing.span("jacquard.stream_a") as span:
-                    skeleton = await to_thread.run_sync(parts.automation.render, skeleton_input)
-                    span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
-            except JacquardError as error:
-                fault = error
-                streams.cancel_scope.cancel()
-            watch.mark("stream_a")
-        if skeleton is None:
-            raise fault or JacquardError("Stream A gave nothing.")
+        skeleton, curation = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
         entries = await self._fetch(curation, scene)
@@ -194,21 +175,59 @@ class TurnDrafter:
         watch.lap("weave")
         return turn, skeleton.anchors
 
+    async def _streams(
+        self, draft: Draft, scene: Scene, request: SkeletonInput, watch: Stopwatch
+    ) -> tuple[Skeleton, Curation]:
+        """Return what both streams give, run side by side; a fault of Stream A ends Stream B."""
+        curation = Curation.skipped("not_started", "Stream B has not started.")
+
+        async def flesh() -> None:
+            nonlocal curation
+            with self._parts.tracing.span("jacquard.stream_b") as span:
+                curation = await self._curate(draft, scene)
+                span.put(stream_facts(curation))
+            watch.mark("stream_b")
+
+        skeleton, fault = None, None
+        async with anyio.create_task_group() as streams:
+            streams.start_soon(flesh)
+            try:
+                with self._parts.tracing.span("jacquard.stream_a") as span:
+                    skeleton = await to_thread.run_sync(self._parts.automation.render, request)
+                    span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
+            except JacquardError as error:
+                fault = error
+                streams.cancel_scope.cancel()
+            watch.mark("stream_a")
+        if skeleton is None:
+            raise fault or JacquardError("Stream A gave nothing.")
+        return skeleton, curation
+
     async def _finish(self, parts: Ingredients, watch: Stopwatch) -> PreparedTurn:
         """Decide, have degraded what the decisions say, and finish the prompt."""
         laid = await to_thread.run_sync(lay_out_turn, parts)
         if not laid.orders:
             return await to_thread.run_sync(_taped, parts, watch.timings_ms(), laid, {})
+        usages: list[ModelUsage] = []
+
+        def note(call: Call, error: str) -> None:
+            name, stage = f"{parts.turn_id}.shorten.{len(usages) + 1}", ModelUsageStage.SUMMARIZE
+            usages.append(
+                usage_of(name, call, parts.count, stage=stage, purpose="shorten", turn_id=parts.turn_id, error=error)
+            )
+
+        shortener = self._shortener
         carried = await carry_out(
             laid.orders,
             count=parts.count,
-            shortener=self._shortener,
+            shortener=shortener.noting(note) if isinstance(shortener, SummarizingShortener) else shortener,
             redactor=self._parts.redactor,
             within_seconds=parts.config.summary.timeout_ms / 1000,
         )
         watch.lap("degrade")
         whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))
-        return await to_thread.run_sync(_taped, whole, watch.timings_ms(), laid, carried.blocks)
+        turn = await to_thread.run_sync(_taped, whole, watch.timings_ms(), laid, carried.blocks)
+        return replace(turn, usages=tuple(usages))
 
     async def _curate(self, draft: Draft, scene: Scene) -> Curation:
         """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B."""

@@ -6,11 +6,14 @@ It must not import a model. What was shortened once is kept, since a block of ta
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 
 from jacquard.errors import SummarizerError
-from jacquard.protocols import Summarizer, SummaryRequest, TalkTurn
+from jacquard.metering import Call
+from jacquard.protocols import Shortener, Summarizer, SummaryRequest, TalkTurn
 
 KEPT_TEXTS = 512
+Note = Callable[[Call, str], None]
 
 
 class SummarizingShortener:
@@ -22,18 +25,45 @@ class SummarizingShortener:
         self._summarizer, self._locale = summarizer, locale
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
+    def noting(self, note: Note) -> Shortener:
+        """Return this shortener for one turn; `note` is told of every call that it takes, and why it failed if it did."""
+        return _Noting(self, note)
+
     async def shorten(self, text: str, limit_tokens: int) -> str:
         """Return the text in fewer words; SummarizerError when there is no room, or the summarizer has none."""
+        return await self.told(text, limit_tokens, _unnoted)
+
+    async def told(self, text: str, limit_tokens: int, note: Note) -> str:
+        """Shorten, and tell `note` of the call where a model was asked."""
         if limit_tokens < 1:
             raise SummarizerError(f"There is no room for a summary: {limit_tokens} tokens.")
         key = (text, limit_tokens)
         if key not in self._kept:
             talk = (TalkTurn(turn_id="text", depth=1, lines=(("text", text),)),)
-            told = await self._summarizer.summarize(
-                SummaryRequest(talk=talk, previous="", limit_tokens=limit_tokens, locale=self._locale)
-            )
+            request = SummaryRequest(talk=talk, previous="", limit_tokens=limit_tokens, locale=self._locale)
+            try:
+                told = await self._summarizer.summarize(request)
+            except SummarizerError as error:
+                if error.call is not None:
+                    note(error.call, str(error))
+                raise
+            if told.model is not None:
+                note(told.call(), "")
             self._kept[key] = told.content.strip()
             if len(self._kept) > KEPT_TEXTS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
+
+
+class _Noting:
+    def __init__(self, shortener: SummarizingShortener, note: Note) -> None:
+        self.name = shortener.name
+        self._shortener, self._note = shortener, note
+
+    async def shorten(self, text: str, limit_tokens: int) -> str:
+        return await self._shortener.told(text, limit_tokens, self._note)
+
+
+def _unnoted(call: Call, error: str) -> None:
+    return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jacquard.assemble import PromptMessage
+from jacquard.calibration import COUNTED, REPORTED
 from jacquard.config import (
     ChunkConfig,
     ConsolidationConfig,
@@ -16,6 +17,7 @@ from jacquard.config import (
     RuntimeConfig,
     without_secrets,
 )
+from jacquard.metering import UNKNOWN
 from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
 from jacquard.report import CurationPath, Report
 from mnemosyne import codec
@@ -46,7 +48,7 @@ class PreparedTurn:
     `messages` go to the main model as they are; `text` is the same prompt as one XML text. `reply` is set when the turn
     was numerical: it is over, the ops are applied and no model need be called. `evidences` and `context_blocks` are what
     the prompt holds, in the form of session document 1.0. `tape` is what the prompt was made of (`jacquard.tape`); it goes
-    into the record, and a turn that comes from its record has none.
+    into the record, and a turn that comes from its record has none. `usages` are the model calls that shortened its texts.
     """
 
     turn_id: str
@@ -64,6 +66,7 @@ class PreparedTurn:
     reply: str | None = None
     history_start: str | None = None
     tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def assembled_input(self) -> AssembledInput:
@@ -121,11 +124,11 @@ def kept_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
-    """Return the small model's call of Stream B as a model usage, where it answered for this turn."""
+    """Return the model calls that made a turn: those that shortened texts, and Stream B's where it answered for this turn."""
     stream = turn.report.stream_b
     asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")
     if stream.path is not CurationPath.SELECTED or stream.model is None:
-        return ()
+        return turn.usages
     provider, _, _ = stream.model.rpartition("/")
     usage = ModelUsage(
         model_usage_id=f"{turn.turn_id}.select",
@@ -137,9 +140,9 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
         completion_tokens=answered or 0,
         total_tokens=(asked or 0) + (answered or 0),
         latency_ms=int(turn.report.timings_ms.get("select", 0)),
-        extra={"turn_id": turn.turn_id},
+        extra={COUNTED: UNKNOWN if asked is None or answered is None else REPORTED, "turn_id": turn.turn_id},
     )
-    return (usage,)
+    return (*turn.usages, usage)
 
 
 def _stored_report(report: Report) -> Report:

@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard.config import CurationConfig, HistoryConfig, PlannerConfig, RuntimeConfig, SummaryConfig
+from jacquard.config import (
+    BudgetConfig,
+    CurationConfig,
+    HistoryConfig,
+    PlannerConfig,
+    PruneConfig,
+    RuntimeConfig,
+    SummaryConfig,
+)
 from jacquard.engine import ContextEngine
 from jacquard.metering import Call, usage_of
 from jacquard.observe.prometheus import PrometheusMetrics
@@ -161,3 +169,25 @@ async def test_memory_is_recorded_with_its_turn_its_evidence_and_a_figure(kind):
         f'jacquard_model_tokens_total{{kind="input",model="scripted/small",stage="summarize"}} {usage.prompt_tokens}.0'
     )
     assert line in metrics.exposition().decode()
+
+
+async def test_what_shortening_took_is_recorded_with_its_turn():
+    model = ScriptedModel("Kai spoke of the mill at length.")
+    config = RuntimeConfig(
+        budget=BudgetConfig(max_input_tokens=1800, reserved_reply_tokens=100),
+        summary=SummaryConfig(enabled=False, timeout_ms=60_000),
+        curation=CurationConfig(enabled=False),
+        prune=PruneConfig(policy="degrade_to_summary"),
+    )
+    async with small_engine(config=config, summarizer=ModelSummarizer(model, COUNT)) as (engine, store, told):
+        for number in range(4):
+            turn = await engine.prepare_turn("s", f"{number}: " + "the mill stood by the river. " * 60)
+            await engine.commit_assistant_message("s", f"answer {number}")
+        again = await engine.prepare_turn("s", turn.package.user_message.content, turn_id=turn.turn_id)
+        usages = (await store.get_session("s")).session.model_usage
+    assert [usage.params["purpose"] for usage in usages] == ["shorten"] * len(model.requests)
+    assert usages
+    assert {usage.total_tokens for usage in usages} == {150}
+    assert usages[0].model_usage_id == f"{usages[0].extra['turn_id']}.shorten.1"
+    assert [event.model_usage_id for event in told_usages(told)] == [usage.model_usage_id for usage in usages]
+    assert again.text == turn.text
