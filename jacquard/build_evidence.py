@@ -14,14 +14,17 @@ from pathlib import Path
 
 from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.errors import ConfigError
+from jacquard.selectors.heuristic import print_of
 from mnemosyne.forget import Place
 from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.words import tokens_of_line
 from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.tokens import estimated
 
 VAULT_NAME = "originals"
 
@@ -42,7 +45,14 @@ class Intake:
         async def restore(scope: str) -> object:
             return await retriever.restore(scope, anew=True)
 
-        return Place(store=store, index=index, restore=restore, vault=self.vault, folders=self.paths)
+        return Place(
+            store=store,
+            index=index,
+            restore=restore,
+            vault=self.vault,
+            folders=self.paths,
+            caches=(tokens_of_line.cache_clear, estimated.cache_clear, print_of.cache_clear),
+        )
 
 
 def open_intake(store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock) -> Intake:

@@ -6,6 +6,7 @@ The room exists because most models' tokenizers cannot be had offline. Pure; mus
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LATIN = "A-Za-z\u00c0-\u024f"
 _CJK = "\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff"
@@ -13,6 +14,7 @@ _WIDE = "\u3000-\u303f\uff00-\uffef\u2018-\u201f\u2026\u2014"
 _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
+_KEPT_CHARS = 2000  # texts up to here are counted once: what stands in the history comes again every turn
 
 _WORD = re.compile(rf"[{_LATIN}]+")
 _LONG_WORD = re.compile(rf"[{_LATIN}]{{{_PLAIN_LETTERS + 1},}}")
@@ -47,12 +49,18 @@ class CalibratedEstimator:
 
     def estimate(self, text: str) -> int:
         """Return the tokens of `text` (0 for the empty text)."""
-        hundredths = 100 * len(_WORD.findall(text))
-        hundredths += 20 * sum(len(word) - _PLAIN_LETTERS for word in _LONG_WORD.findall(text))
-        # The sign and the word after it were counted as two tokens that are one with the word before.
-        hundredths -= 200 * len(_SHORT_FORM.findall(text)) if "'" in text else 0
-        if not text.isascii():
-            hundredths += 90 * sum(map(len, _CJK_RUN.findall(text)))
-        for pattern, cost in _ASCII_COSTS if text.isascii() else _ASCII_COSTS + _OTHER_COSTS:
-            hundredths += cost * len(pattern.findall(text))
-        return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))
+        return estimated(text) if len(text) <= _KEPT_CHARS else estimated.__wrapped__(text)
+
+
+@lru_cache(maxsize=1 << 13)
+def estimated(text: str) -> int:
+    """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
+    hundredths = 100 * len(_WORD.findall(text))
+    hundredths += 20 * sum(len(word) - _PLAIN_LETTERS for word in _LONG_WORD.findall(text))
+    # The sign and the word after it were counted as two tokens that are one with the word before.
+    hundredths -= 200 * len(_SHORT_FORM.findall(text)) if "'" in text else 0
+    if not text.isascii():
+        hundredths += 90 * sum(map(len, _CJK_RUN.findall(text)))
+    for pattern, cost in _ASCII_COSTS if text.isascii() else _ASCII_COSTS + _OTHER_COSTS:
+        hundredths += cost * len(pattern.findall(text))
+    return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from jacquard.lexicon import mentions, normalise
@@ -86,18 +87,25 @@ def _scored(request: SelectionRequest) -> list[_Scored]:
     focus = frozenset(request.plan.entities)
     scored = []
     for candidate in request.candidates:
-        words = tokens(candidate.preview)
+        shingles, figures = print_of(candidate.preview)
         about = bool(focus & set(candidate.entities)) or _mentioned(candidate.title, keywords)
         base = max(candidate.score / top, 0.0) if top > 0 else 0.0
         scored.append(
             _Scored(
                 candidate=candidate,
                 score=base + (SUBJECT_BONUS if _is_subject(candidate, request.plan) else FOCUS_BONUS if about else 0.0),
-                shingles=frozenset([*((word,) for word in words), *pairwise(words)]),
-                figures=frozenset(_FIGURES.findall(candidate.preview.lower())),
+                shingles=shingles,
+                figures=figures,
             )
         )
     return scored
+
+
+@lru_cache(maxsize=1 << 12)
+def print_of(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
+    """Return what near-duplicates share, words with word pairs and figures; recall brings the same texts turn after turn."""
+    words = tokens(text)
+    return frozenset([*((word,) for word in words), *pairwise(words)]), frozenset(_FIGURES.findall(text.lower()))
 
 
 def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:

@@ -39,7 +39,7 @@ _stemming = threading.Lock()
 
 @lru_cache(maxsize=1 << 17)
 def _stem(word: str) -> str:
-    # The stemmer keeps its word in itself; tokenising runs on several worker threads.
+    # The stemmer (PyStemmer's, where it is installed) keeps its word in itself; several threads tokenise.
     with _stemming:
         return str(_stemmer.stemWord(word))
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from jacquard import open_workshop
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.tokens import estimated
 
 pytestmark = pytest.mark.anyio
 
@@ -51,3 +54,18 @@ async def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await play("memory:", "Is it woven?")
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_erasure_empties_what_memory_holds_of_texts(tmp_path):
+    secret = "The quicksilver ledger lies behind the brewery."
+    async with open_workshop(tmp_path, world=WORLD, embedder="none") as workshop:
+        await workshop.ensure_session("demo")
+        await workshop.engine.prepare_turn("demo", secret)
+        await workshop.engine.commit_assistant_message("demo", "<content>So it does.</content>")
+        await workshop.engine.prepare_turn("demo", "Where does the ledger lie?")
+        assert estimated.cache_info().currsize
+        done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))
+        assert done.done
+        seen = estimated.cache_info().hits
+        estimated(secret)
+        assert estimated.cache_info().hits == seen
