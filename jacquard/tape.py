@@ -8,11 +8,12 @@ is erased, exported and kept with it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -119,26 +120,34 @@ def tape_in(record: TurnRecord) -> Tape | None:
 
 def _lean(value: Any) -> Any:
     kind = type(value)
-    if value is None or kind in _LEAVES:
-        return value
+    return value if value is None or kind in _LEAVES else _leaner(kind)(value)
+
+
+@cache
+def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
+    """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
-        lean = {}
-        for name, default in _defaults(kind):
-            held = getattr(value, name)
-            if held is not default and held != default:
-                lean[name] = _lean(held)
-        return lean
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return codec.time_text(value)
-    if isinstance(value, Mapping):
-        return {key: _lean(inner) for key, inner in value.items()}
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_lean(inner) for inner in value]
-    return value
+        return partial(_lean_fields, _defaults(kind))
+    if issubclass(kind, Enum):
+        return attrgetter("value")
+    if issubclass(kind, datetime):
+        return codec.time_text
+    if issubclass(kind, Mapping):
+        return lambda held: {key: _lean(inner) for key, inner in held.items()}
+    if issubclass(kind, set | frozenset):
+        return sorted
+    if issubclass(kind, Sequence) and not issubclass(kind, str):
+        return lambda held: [_lean(inner) for inner in held]
+    return lambda held: held
+
+
+def _lean_fields(defaults: tuple[tuple[str, Any], ...], value: Any) -> dict[str, Any]:
+    lean = {}
+    for name, default in defaults:
+        held = getattr(value, name)
+        if held is not default and held != default:
+            lean[name] = _lean(held)
+    return lean
 
 
 @cache

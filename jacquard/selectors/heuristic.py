@@ -10,7 +10,8 @@ bottom of recall to its top.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -38,6 +39,7 @@ _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scored:
     candidate: Candidate
+    name: str
     score: float
     shingles: frozenset[tuple[str, ...]]
     figures: frozenset[str]
@@ -62,11 +64,14 @@ class HeuristicSelector:
         chosen: list[_Scored] = []
         folded: dict[str, str] = {}
         while waiting and len(chosen) < request.limit:
-            best = max(waiting, key=lambda one: one.score - _cost(one, chosen, shares))
+            best = max(waiting, key=_worth(chosen, shares))
             chosen.append(best)
-            rest = [one for one in waiting if one is not best]
-            waiting = [one for one in rest if not self._alike(one, best)]
-            folded |= {one.candidate.entry_id: best.candidate.entry_id for one in rest if self._alike(one, best)}
+            rest, waiting = waiting, []
+            for one in rest:
+                if one is not best and self._alike(one, best):
+                    folded[one.candidate.entry_id] = best.candidate.entry_id
+                elif one is not best:
+                    waiting.append(one)
         return Selection(
             entry_ids=tuple(one.candidate.entry_id for one in chosen),
             folded=folded,
@@ -76,8 +81,11 @@ class HeuristicSelector:
     def _alike(self, one: _Scored, other: _Scored) -> bool:
         if one.figures != other.figures or not one.shingles or not other.shingles:
             return False
+        sizes = len(one.shingles), len(other.shingles)
+        if min(sizes) < self._fold_overlap * max(sizes):
+            return False
         shared = len(one.shingles & other.shingles)
-        return shared >= self._fold_overlap * len(one.shingles | other.shingles)
+        return shared >= self._fold_overlap * (sum(sizes) - shared)
 
 
 def _scored(request: SelectionRequest) -> list[_Scored]:
@@ -93,6 +101,7 @@ def _scored(request: SelectionRequest) -> list[_Scored]:
         scored.append(
             _Scored(
                 candidate=candidate,
+                name=_WEIGHT_NAMES.get(candidate.chain, "narrative"),
                 score=base + (SUBJECT_BONUS if _is_subject(candidate, request.plan) else FOCUS_BONUS if about else 0.0),
                 shingles=shingles,
                 figures=figures,
@@ -118,10 +127,16 @@ def _bare(name: str) -> str:
     return _ARTICLE.sub("", normalise(name))
 
 
-def _cost(one: _Scored, chosen: Sequence[_Scored], shares: Mapping[str, float]) -> float:
-    turn = one.candidate.turn_id
-    told = turn is not None and any(other.candidate.turn_id == turn for other in chosen)
-    return CHAIN_COST * _repeats(one, chosen) * shares[_name(one)] + (TURN_COST if told else 0.0)
+def _worth(chosen: Sequence[_Scored], shares: Mapping[str, float]) -> Callable[[_Scored], float]:
+    """Return what a candidate is worth beside those chosen: its score less the cost of its chain and of its turn."""
+    repeats = Counter(each.name for each in chosen)
+    told = {each.candidate.turn_id for each in chosen} - {None}
+
+    def worth(one: _Scored) -> float:
+        again = TURN_COST if one.candidate.turn_id in told else 0.0
+        return one.score - (CHAIN_COST * repeats[one.name] * shares[one.name] + again)
+
+    return worth
 
 
 def _mentioned(title: str, keywords: Iterable[str]) -> bool:
@@ -134,11 +149,3 @@ def _chain_shares(plan: PlanContext) -> Mapping[str, float]:
     weights = {name: max(plan.search_intent.domain_weight.get(name, 0.0), 0.0) for name in _WEIGHT_NAMES.values()}
     total = sum(weights.values())
     return {name: 1.0 - (weight / total if total > 0 else 0.0) for name, weight in weights.items()}
-
-
-def _name(one: _Scored) -> str:
-    return _WEIGHT_NAMES.get(one.candidate.chain, "narrative")
-
-
-def _repeats(one: _Scored, chosen: Iterable[_Scored]) -> int:
-    return sum(_name(other) == _name(one) for other in chosen)
