@@ -32,6 +32,7 @@ _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
 _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}})
 """Variables that tapes of older releases do not have: then there was nothing to tell of them."""
+_LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,11 +120,14 @@ def tape_in(record: TurnRecord) -> Tape | None:
 
 
 def _lean(value: Any) -> Any:
-    kind = type(value)
-    return value if value is None or kind in _LEAVES else _leaner(kind)(value)
+    if value is None or type(value) in _LEAVES:
+        return value
+    leaner = _LEANERS.get(type(value))
+    if leaner is None:
+        leaner = _LEANERS[type(value)] = _leaner(type(value))
+    return leaner(value)
 
 
-@cache
 def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
     """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
