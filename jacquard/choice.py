@@ -44,10 +44,8 @@ class _Listing:
     prose: bool
 
 
-def parse_selection(text: str, entry_ids: Sequence[str] | Mapping[str, str], limit: int) -> Selection:
+def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
     """Return the choice that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
-
-    `entry_ids` may be a mapping from the short ids that a prompt showed; the entries' own ids are understood as well.
 
     Taken are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale": …}`,
     `{"ids": […]}`), with talk or a markdown fence around it, and with the usual faults (trailing commas, single
@@ -55,10 +53,8 @@ def parse_selection(text: str, entry_ids: Sequence[str] | Mapping[str, str], lim
     `over_limit`, `prose`, `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of
     its ids is known; an empty list is a valid choice.
     """
-    shown: Mapping[str, str] = entry_ids if isinstance(entry_ids, Mapping) else {}
-    own = tuple(entry_ids.values()) if isinstance(entry_ids, Mapping) else entry_ids
-    known = {escape_attribute(entry_id).strip(): entry_id for entry_id in own}
-    known |= {entry_id.strip(): entry_id for entry_id in own} | dict(shown)
+    known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
+    known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
     listings = list(_listings(_THINKING.sub("", text[-ANSWER_CHARS:]).strip()))
     if not listings:
         raise SelectorError("unreadable", f"the answer holds no list of ids: {_shown(text)}")

@@ -78,7 +78,7 @@ def _at(heard: Sequence[SelectionRequest], labelled: LabelledSet, size: int, cou
             {
                 "prompt": ours,
                 "plain_prompt": plain,
-                "answer": count(json.dumps(list(range(size - len(chosen) + 1, size + 1)))),
+                "answer": count(json.dumps([one.entry_id for one in chosen], ensure_ascii=False)),
                 "plain_answer": count(json.dumps({"selected_ids": [one.entry_id for one in chosen]})),
             }
         )

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 QUICK_SECONDS = 0.2
 SLOWEST_SECONDS = 5.0
 MOODS = ("quick", "random", "hang", "refuse", "rubbish")
-_ITEM = re.compile(r"^(\d+)(?:@\d+)?: ", re.MULTILINE)
+_ITEM = re.compile(r'<item id="([^"]*)"')
 _RUBBISH = (
     "I would rather talk about the weather.",
     '["nobody", "nothing"]',
@@ -62,9 +62,7 @@ class MoodyServer:
             await asyncio.sleep(3600)
         if mood in ("quick", "random"):
             await asyncio.sleep(random.uniform(0.0, QUICK_SECONDS if mood == "quick" else SLOWEST_SECONDS))
-            return await _send(
-                writer, 200, _completion(prompt, json.dumps([int(number) for number in _ITEM.findall(prompt)[:3]]))
-            )
+            return await _send(writer, 200, _completion(prompt, json.dumps(_ITEM.findall(prompt)[:3])))
         if mood == "refuse":
             status = random.choice((401, 429, 500, 0))
             return status > 0 and await _send(writer, status, {"error": {"message": "refused", "type": "refused"}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -43,7 +44,7 @@ class SaidModel:
 def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() -> None:
     system, user = selector_prompt(asked(*(as_candidate(entry) for entry in ENTRIES)))
     assert system[0] == "system"
-    assert "At most 5 items." in system[1]
+    assert "Select at most 5 items." in system[1]
     assert "JSON list" in system[1]
     assert user == (
         "user",
@@ -54,11 +55,11 @@ def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() 
 <current_input>那把钥匙是不是开启神庙的?</current_input>
 </user_context>
 <candidate_pool>
-1: 神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。
-2: Grey Wolf: A grey wolf that guards the northern path.
-3@3: 村长: 那把钥匙是我祖父留下的,我不能随便给人。
-4@3: 村长拒绝交出神庙的钥匙。
-5: The lost necklace: The necklace was found in the well and given back.
+<item id="lore_key">神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。</item>
+<item id="lore_wolf">Grey Wolf: A grey wolf that guards the northern path.</item>
+<item id="p003.a" turn="3">村长: 那把钥匙是我祖父留下的,我不能随便给人。</item>
+<item id="p003.summary" turn="3">村长拒绝交出神庙的钥匙。</item>
+<item id="q_necklace">The lost necklace: The necklace was found in the well and given back.</item>
 </candidate_pool>""",
     )
 
@@ -82,11 +83,9 @@ def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: s
     tags = re.findall(r"</?([a-z_]+)", text)
     assert tags == [
         *("user_context", "recent_history", "recent_history", "current_input", "current_input", "user_context"),
-        *("candidate_pool", "candidate_pool"),
+        *("candidate_pool", "item", "item", "item", "item", "candidate_pool"),
     ]
     assert text.count("<") == len(tags)
-    pool = text.partition("<candidate_pool>\n")[2].partition("\n</candidate_pool>")[0]
-    assert [line.partition(":")[0] for line in pool.splitlines()] == ["1", "2"]
 
 
 def test_long_talk_and_input_are_cut() -> None:
@@ -129,11 +128,6 @@ async def test_a_failure_is_a_selector_error_with_a_code(failure: str | Exceptio
     assert caught.value.code == code
 
 
-async def test_numbers_mean_the_lines_of_the_prompt_even_where_an_entry_is_called_so() -> None:
-    selection = await FlashSelector(SaidModel("[2]")).select(asked(candidate("2"), candidate("b")))
-    assert selection.entry_ids == ("b",)
-
-
 async def test_an_answer_that_cannot_be_read_tells_what_it_cost() -> None:
     with pytest.raises(SelectorError) as caught:
         await FlashSelector(SaidModel("no list here")).select(asked(candidate("a")))
@@ -141,11 +135,16 @@ async def test_an_answer_that_cannot_be_read_tells_what_it_cost() -> None:
 
 
 async def test_many_candidates_go_in_batches_at_the_same_time_and_each_is_shown_once() -> None:
-    llm = SaidModel("[1, 2]")
+    llm = SaidModel(json.dumps([f"e{number}" for number in (0, 3, 1, 4, 2, 5)]))
     pool = [candidate(f"e{number}", f"text {number}") for number in range(7)]
     selection = await FlashSelector(llm, batch_size=3).select(asked(*pool))
     assert selection.entry_ids == ("e0", "e1", "e2", "e3", "e4")
-    assert dict(selection.counts) == {"prompt_tokens": 2700, "completion_tokens": 36, "batches": 3}
+    assert dict(selection.counts) == {
+        "unknown_ids": 12,
+        "prompt_tokens": 2700,
+        "completion_tokens": 36,
+        "batches": 3,
+    }
     shown = [line for call in llm.requests for line in re.findall(r"text \d", call.messages[1][1])]
     assert sorted(shown) == [f"text {number}" for number in range(7)]
 
@@ -159,7 +158,7 @@ class HalfDeaf(SaidModel):
 
 async def test_a_batch_that_fails_is_counted_and_all_failing_is_an_error() -> None:
     pool = [candidate(f"e{number}", f"text {number}") for number in range(4)]
-    selection = await FlashSelector(HalfDeaf("[1]"), batch_size=2).select(asked(*pool))
+    selection = await FlashSelector(HalfDeaf('["e1"]'), batch_size=2).select(asked(*pool))
     assert selection.entry_ids == ("e1",)
     assert selection.counts["failed_batches"] == 1
     with pytest.raises(SelectorError, match="nobody there"):

@@ -42,8 +42,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
 
-POOL = re.compile(r"<candidate_pool>\n(.*)\n</candidate_pool>", re.DOTALL)
-ITEM = re.compile(r"^(\d+)(?:@\d+)?: (.*)$", re.MULTILINE)
+ITEM = re.compile(r'<item id="([^"]*)"[^>]*>(.*?)</item>', re.DOTALL)
 DIMENSIONS = 64
 
 
@@ -62,9 +61,8 @@ class Recorded:
 
 
 def pool(text: str) -> list[tuple[str, str]]:
-    """Return (number, preview) of every candidate in a selector's prompt, in its order."""
-    found = POOL.search(text)
-    return [(number, html.unescape(body)) for number, body in ITEM.findall(found.group(1))] if found else []
+    """Return (id, preview) of every candidate in a selector's prompt, in its order."""
+    return [(html.unescape(name), html.unescape(body)) for name, body in ITEM.findall(text)]
 
 
 def written(prompt: str) -> str:
