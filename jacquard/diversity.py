@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from mnemosyne.errors import UriError
 from mnemosyne.schema.package import EvidenceItem
-from mnemosyne.uris import EntryAddress, TurnAddress, parse_uri
+from mnemosyne.uris import EntryAddress, EvidenceAddress, TurnAddress, parse_uri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +65,8 @@ def source_of(item: EvidenceItem) -> str:
             return f"{scope}/{chain.value}"
         case TurnAddress(session_id=session_id):
             return f"session:{session_id}/turn"
+        case EvidenceAddress(session_id=session_id):
+            return f"session:{session_id}/evidence"
 
 
 def _site(uri: str) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from filament import close_tag, escape_text, open_tag
+from filament import close_tag, escape_text, open_tag, unescape
 from jacquard.config import PackageConfig
 from jacquard.diversity import Cut, constrain, document_of, source_of
+from jacquard.evidence import EVIDENCE_LAYER
 from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
 from jacquard.skein import PromptBlock
@@ -20,7 +22,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, Ev
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.session import Role
-from mnemosyne.uris import entry_uri
+from mnemosyne.uris import entry_uri, evidence_uri
 
 _SIGNAL_NAMES = {
     "vector": "vector_score",
@@ -33,6 +35,8 @@ _SIGNAL_NAMES = {
 _SYSTEM_TYPES = {"persona": "core_profile", "guidance": "goals", "active_quests": "goals"}
 _DEVELOPER_TYPES = {"instruction": "format_rules", "directive": "other"}
 _ELSEWHERE = frozenset({"history", "flesh", "user_input", "summary"})
+_RESULTS = "results"
+_TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
 
@@ -95,7 +99,10 @@ def build_package(
 
     `entries` are best first; `history` and `user_text` as they were said. `summary` is used if the prompt holds it.
     """
-    short = _shortened(report, history, entries, candidates, created_at, limits)
+    found = {candidate.entry_id: candidate for candidate in candidates}
+    items = [_item(e, found.get(e.entry_id), report, created_at) for e in entries]
+    items += [_result(b, report, created_at) for b in blocks if b.layer == EVIDENCE_LAYER]
+    short = _shortened(items, history, limits)
     return ContextPackage(
         context_id=report.turn_id,
         session_id=report.session_id,
@@ -154,25 +161,15 @@ def _block(block: PromptBlock, types: Mapping[str, str], created_at: datetime) -
     )
 
 
-def _shortened(
-    report: Report,
-    history: Sequence[PackageMessage],
-    entries: Sequence[MemoryEntry],
-    candidates: Sequence[Candidate],
-    created_at: datetime,
-    limits: PackageConfig,
-) -> _Shortened:
-    found = {candidate.entry_id: candidate for candidate in candidates}
-    items = [_item(e, found.get(e.entry_id), report, created_at, limits.snippets_max_chars) for e in entries]
+def _shortened(items: Sequence[EvidenceItem], history: Sequence[PackageMessage], limits: PackageConfig) -> _Shortened:
     kept, cuts = constrain(items, by_document=limits.by_document, by_source=limits.by_source)
-    kept_ids = {item.id for item in kept}
     starts = [place for place, message in enumerate(history) if place == 0 or message.role == Role.USER]
     over = max(0, len(starts) - limits.recent_turns_max)
     first = starts[over] if over < len(starts) else len(history)
     return _Shortened(
-        items=kept,
+        items=tuple(replace(each, snippet=_clip(each.snippet, limits.snippets_max_chars)) for each in kept),
         cuts=cuts,
-        snippets_cut=sum(len(e.text) > limits.snippets_max_chars for e in entries if e.entry_id in kept_ids),
+        snippets_cut=sum(len(each.snippet) > limits.snippets_max_chars for each in kept),
         turns=tuple(history[first:]),
         turns_kept=len(starts) - over,
         turns_cut=over,
@@ -221,14 +218,21 @@ def _debug(report: Report, plan: PlanContext, short: _Shortened) -> dict[str, An
             f"evidence {c.entry_id}: score={c.score:.3f}, rank {c.rank} of recall; {c.code}: {c.reason}"
             for c in stream.candidates
             if c.chosen and c.entry_id in held
+        ]
+        + [
+            f"evidence {item.id}: a result of the session, newest first"
+            for item in short.items
+            if item.group == _RESULTS
         ],
         "ignored": ignored,
     }
 
 
-def _item(
-    entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime, max_chars: int
-) -> EvidenceItem:
+def _clip(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def _item(entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime) -> EvidenceItem:
     signals = candidate.signals if candidate else Signals()
     parts = {_SIGNAL_NAMES[name]: getattr(signals, name) for name in _SIGNAL_NAMES}
     ref = {
@@ -243,14 +247,35 @@ def _item(
         source="resource" if entry.chain is Chain.LORE else "memory",
         source_uri=entry_uri(entry),
         title=entry.title,
-        snippet=entry.text if len(entry.text) <= max_chars else f"{entry.text[: max_chars - 1]}…",
+        snippet=entry.text,
         mode=mode,
         score=candidate.score if candidate else 0.0,
         signals={name: value for name, value in parts.items() if value is not None},
-        provenance={"request_id": report.turn_id, "plan_version": "0.1", "retrieved_at": created_at.isoformat()},
+        provenance=_provenance(report, created_at),
         ref={name: value for name, value in ref.items() if isinstance(value, str) and value},
         group=_GROUPS.get(mode, f"{mode}_hits"),
     )
+
+
+def _result(block: PromptBlock, report: Report, created_at: datetime) -> EvidenceItem:
+    """Return what a tool or a search of the session answered, as it stands in the prompt, notices with it."""
+    evidence_id = block.refs[0].evidence_id
+    return EvidenceItem(
+        id=block.block_id,
+        source="resource",
+        source_uri=evidence_uri(report.session_id, evidence_id),
+        title=block.title,
+        snippet=unescape(_TAG.sub("\n", block.content)).strip(),
+        mode="exact",
+        score=0.0,
+        provenance=_provenance(report, created_at),
+        ref={"document_id": evidence_id},
+        group=_RESULTS,
+    )
+
+
+def _provenance(report: Report, created_at: datetime) -> dict[str, str]:
+    return {"request_id": report.turn_id, "plan_version": "0.1", "retrieved_at": created_at.isoformat()}
 
 
 def _mode(signals: Signals) -> str:

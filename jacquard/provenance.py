@@ -6,7 +6,7 @@ as if the messages stood one behind the other without anything between.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filament import escape_text
@@ -18,9 +18,9 @@ from jacquard.turn import PreparedTurn
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.session import Ref
-from mnemosyne.uris import EntryAddress, entry_uri, format_uri, turn_uri
+from mnemosyne.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 
-_TEMPLATE, _HISTORY, _USER = "automation:", "history", "user"
+_TEMPLATE, _HISTORY, _USER, _RESULT = "automation:", "history", "user", "evidence:"
 _SHOWN = 50
 
 
@@ -30,8 +30,8 @@ class Origin:
 
     `text` is what of the span was asked for, characters `start`..`end` of message `message`; `span` is the whole block there.
     `decision` is None for the frame (tags, blank lines). `candidate` is what recall said of it, `evidences` what it rests on,
-    with an address each. `uri` leads to the source: an entry of memory, a message, or the turn itself; empty for what a
-    template wrote, whose `template` is its file, with the hash that its text had (`digest`, empty if that is not known).
+    with an address each. `uri` leads to the source: an entry of memory, a message, an evidence, or the turn itself; empty for
+    what a template wrote, whose `template` is its file, with the hash that its text had (`digest`, empty if that is not known).
     `line` is the whole line around the place.
     """
 
@@ -125,7 +125,7 @@ def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: Tape | N
         candidate=candidate,
         evidences=evidences,
         refs=refs,
-        uri=evidences[0].source.uri if evidences else _uri(turn, span.block_id, source, tape),
+        uri=evidences[0].source.uri if evidences else _uri(turn, span.block_id, source, tape, refs),
         template=file,
         digest=tape.source.digests.get(file, "") if tape is not None else "",
         line=line,
@@ -137,7 +137,9 @@ def _line_around(content: str, at: int) -> str:
     return content[content.rfind("\n", 0, at) + 1 : end if end >= 0 else len(content)]
 
 
-def _uri(turn: PreparedTurn, block_id: str, source: str, tape: Tape | None) -> str:
+def _uri(turn: PreparedTurn, block_id: str, source: str, tape: Tape | None, refs: Sequence[Ref]) -> str:
+    if refs and source.startswith(_RESULT):
+        return evidence_uri(turn.session_id, refs[0].evidence_id)
     directives = tape.source.directives if tape is not None else ()
     if (called := next((entry for entry in directives if entry.entry_id == block_id), None)) is not None:
         return entry_uri(called)

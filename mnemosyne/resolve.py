@@ -114,6 +114,8 @@ class RefResolver:
                 named = await resolve_uri(self._store, uri)
             except (UriError, StoreError):
                 return None
+            if isinstance(named, Evidence):
+                return named.content or None
             return named.text if isinstance(named, MemoryEntry) else None
         fetch = self._fetchers.get(uri.partition(":")[0].lower())
         if fetch is None:

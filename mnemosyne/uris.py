@@ -1,4 +1,5 @@
-"""Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>` and `mnemosyne://<session>/turn/<turn>`.
+"""Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`, `mnemosyne://<session>/turn/<turn>` and
+`mnemosyne://<session>/evidence/<evidence>`.
 
 The room exists because evidence carries addresses (seed 000 section 7: a `source_uri` must lead back to its source), and
 whoever reads one must come out where its writer stood. It knows the Store by its protocol only.
@@ -12,12 +13,15 @@ from urllib.parse import quote, unquote
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.errors import UriError
 from mnemosyne.protocols import Store
+from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import TurnRecord
 
 SCHEME = "mnemosyne://"
 _TURN = "turn"
+_EVIDENCE = "evidence"
 _SESSION = session_scope("")
+_NOTHING = "nothing is there under this name; it may have been erased"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +41,17 @@ class TurnAddress:
     turn_id: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceAddress:
+    """One evidence of a session, as what a tool answered."""
+
+    session_id: str
+    evidence_id: str
+
+
+Address = EntryAddress | TurnAddress | EvidenceAddress
+
+
 def entry_uri(entry: MemoryEntry) -> str:
     """Return the address of an entry."""
     return format_uri(EntryAddress(scope=entry.scope, chain=entry.chain, entry_id=entry.entry_id))
@@ -47,37 +62,48 @@ def turn_uri(session_id: str, turn_id: str) -> str:
     return format_uri(TurnAddress(session_id=session_id, turn_id=turn_id))
 
 
-def format_uri(address: EntryAddress | TurnAddress) -> str:
+def evidence_uri(session_id: str, evidence_id: str) -> str:
+    """Return the address of an evidence."""
+    return format_uri(EvidenceAddress(session_id=session_id, evidence_id=evidence_id))
+
+
+def format_uri(address: Address) -> str:
     """Return an address as text; `parse_uri(format_uri(a)) == a`."""
-    if isinstance(address, TurnAddress):
-        parts = (session_scope(address.session_id), _TURN, address.turn_id)
-    else:
-        parts = (address.scope, address.chain.value, address.entry_id)
+    match address:
+        case TurnAddress(session_id=session_id, turn_id=turn_id):
+            parts = (session_scope(session_id), _TURN, turn_id)
+        case EvidenceAddress(session_id=session_id, evidence_id=evidence_id):
+            parts = (session_scope(session_id), _EVIDENCE, evidence_id)
+        case EntryAddress(scope=scope, chain=chain, entry_id=entry_id):
+            parts = (scope, chain.value, entry_id)
     return SCHEME + "/".join(quote(part, safe=":", errors="surrogatepass") for part in parts)
 
 
-def parse_uri(uri: str) -> EntryAddress | TurnAddress:
+def parse_uri(uri: str) -> Address:
     """Return what an address names; UriError for text that is no such address."""
     if not uri.startswith(SCHEME):
         raise UriError(uri, f"it does not begin with {SCHEME}")
     parts = uri.removeprefix(SCHEME).split("/")
     if len(parts) != 3 or not all(parts):
-        raise UriError(uri, "it has not three parts: scope, chain (or `turn`), id")
+        raise UriError(uri, "it has not three parts: scope, chain (or `turn`, `evidence`), id")
     try:
         scope, chain, name = (unquote(part, errors="surrogatepass") for part in parts)
     except UnicodeDecodeError:
         raise UriError(uri, "its escapes are no UTF-8") from None
-    if chain == _TURN:
+    if chain in (_TURN, _EVIDENCE):
         if not scope.startswith(_SESSION):
-            raise UriError(uri, f"a turn belongs to a session, as in {SCHEME}{_SESSION}demo/turn/p001")
-        return TurnAddress(session_id=scope.removeprefix(_SESSION), turn_id=name)
+            raise UriError(uri, f"it belongs to a session, as in {SCHEME}{_SESSION}demo/{chain}/{name}")
+        session_id = scope.removeprefix(_SESSION)
+        if chain == _TURN:
+            return TurnAddress(session_id=session_id, turn_id=name)
+        return EvidenceAddress(session_id=session_id, evidence_id=name)
     if chain not in set(Chain):
-        raise UriError(uri, f"{chain!r} is no chain; there are {', '.join(Chain)} and {_TURN}")
+        raise UriError(uri, f"{chain!r} is no chain; there are {', '.join(Chain)}, {_TURN} and {_EVIDENCE}")
     return EntryAddress(scope=scope, chain=Chain(chain), entry_id=name)
 
 
-async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord:
-    """Return the entry or turn that an address names.
+async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord | Evidence:
+    """Return the entry, turn or evidence that an address names.
 
     A quest that is over lies in no store: it is made from the state of its session's active branch, else of any other.
     UriError when the address is none or names nothing that is there; SessionNotFoundError, TurnNotFoundError.
@@ -85,6 +111,8 @@ async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord:
     address = parse_uri(uri)
     if isinstance(address, TurnAddress):
         return await store.turn(address.session_id, address.turn_id)
+    if isinstance(address, EvidenceAddress):
+        return await _evidence(store, uri, address)
     for entry in await store.entries(address.scope, [address.entry_id]):
         if entry.chain is address.chain:
             return entry
@@ -95,4 +123,11 @@ async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord:
             for quest in closed_quests(state, session_id):
                 if quest.entry_id == address.entry_id:
                     return quest
-    raise UriError(uri, "nothing is there under this name; it may have been erased")
+    raise UriError(uri, _NOTHING)
+
+
+async def _evidence(store: Store, uri: str, address: EvidenceAddress) -> Evidence:
+    found = await store.get_evidence(address.session_id, address.evidence_id)
+    if found is None:
+        raise UriError(uri, _NOTHING)
+    return found

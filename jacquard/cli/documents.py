@@ -68,7 +68,7 @@ def source(
     uri: Annotated[str, typer.Argument(metavar="URI", help="An address, as in `mnemosyne://session:demo/turn/p001`.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Print what a `source_uri` names, whole, as JSON: an entry of memory or a turn."""
+    """Print what a `source_uri` names, whole, as JSON: an entry of memory, a turn or an evidence."""
 
     async def work() -> None:
         async with open_workshop(store, embedder="none") as workshop:

@@ -16,14 +16,26 @@ from jacquard.build import open_workshop
 from jacquard.config import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
 from jacquard.diversity import constrain, document_of, source_of
 from jacquard.package import to_messages
+from jacquard.provenance import origins_of
 from jacquard.turn import turn_to_json
 from mnemosyne.document_schema import package_schema
 from mnemosyne.errors import TurnNotFoundError, UriError
 from mnemosyne.package_json import package_from_json, package_to_json
+from mnemosyne.schema.document import ToolCall
+from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.uris import EntryAddress, TurnAddress, entry_uri, format_uri, parse_uri, resolve_uri, turn_uri
+from mnemosyne.uris import (
+    EntryAddress,
+    EvidenceAddress,
+    TurnAddress,
+    entry_uri,
+    format_uri,
+    parse_uri,
+    resolve_uri,
+    turn_uri,
+)
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
@@ -101,8 +113,8 @@ names = st.text(min_size=1, max_size=8)
 def test_an_address_reads_as_it_was_written(scope, chain, name):
     address = EntryAddress(scope=scope, chain=chain, entry_id=name)
     assert parse_uri(format_uri(address)) == address
-    turn = TurnAddress(session_id=scope, turn_id=name)
-    assert parse_uri(format_uri(turn)) == turn
+    for other in (TurnAddress(session_id=scope, turn_id=name), EvidenceAddress(session_id=scope, evidence_id=name)):
+        assert parse_uri(format_uri(other)) == other
 
 
 @pytest.mark.parametrize(
@@ -115,6 +127,7 @@ def test_an_address_reads_as_it_was_written(scope, chain, name):
         "mnemosyne://a/dreams/b",
         "mnemosyne:///lore/b",
         "mnemosyne://world:w/turn/t1",
+        "mnemosyne://world:w/evidence/e1",
         "mnemosyne://a/lore/%ff",
     ],
 )
@@ -152,8 +165,25 @@ async def test_every_item_of_a_turn_leads_back_to_what_it_names(workshop):
     assert {evidence.source.uri for evidence in turn.evidences} == {each.source_uri for each in package.evidence}
 
 
+async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(workshop):
+    call = ToolCall(tool_call_id="c1", tool="harbour", args_digest={"ship": "Gannet"})
+    await workshop.engine.record_tool_call("s", call, result="鸬鹚号天亮前出港，载了九桶 <灯油>。")
+    turn = await workshop.engine.prepare_turn("s", "鸬鹚号什么时候出的港？", EVERYTHING)
+    (item,) = (each for each in turn.package.evidence if each.group == "results")
+    assert (item.source, item.title, item.snippet) == ("resource", "harbour", "鸬鹚号天亮前出港，载了九桶 <灯油>。")
+    evidence = await resolve_uri(workshop.store, item.source_uri)
+    assert isinstance(evidence, Evidence)
+    assert evidence.content == item.snippet
+    assert source_of(item) == "session:s/evidence"
+    assert any(item.id in why for why in turn.package.debug["why_selected"])
+    assert "九桶 &lt;灯油&gt;" in to_messages(turn.package)[-2].content
+    (origin,) = origins_of(turn, "鸬鹚号天亮前出港")
+    assert origin.uri == item.source_uri
+
+
 async def test_addresses_of_nothing(workshop):
-    for gone in ("mnemosyne://session:s/event/gone", "mnemosyne://world:x/lore/gone"):
+    nowhere = ("session:s/event/gone", "world:x/lore/gone", "session:s/evidence/gone")
+    for gone in (f"mnemosyne://{each}" for each in nowhere):
         with pytest.raises(UriError, match="nothing is there"):
             await resolve_uri(workshop.store, gone)
     with pytest.raises(TurnNotFoundError):
