@@ -42,7 +42,7 @@ class SummarizerContract:
 
     def make_summarizer(self) -> Summarizer:
         """Return the summarizer to be tested."""
-        raise NotImplementedError
+        raise NotImplementedError("say which summarizer is tested")
 
     def summarised(self, talk: Sequence[TalkTurn], previous: str = "", limit_tokens: int = LIMIT_TOKENS) -> str:
         """Return what the summarizer makes of a talk."""
