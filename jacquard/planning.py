@@ -29,10 +29,10 @@ from mnemosyne.schema.world import WorldPack
 _log = logging.getLogger(__name__)
 UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
-Beside = Callable[[], None]
+Beside = Callable[[PlanContext], None]
 
 
-def _nothing() -> None:
+def _nothing(plan: PlanContext) -> None:
     return None
 
 
@@ -61,14 +61,16 @@ class TurnPlanner:
         *,
         beside: Beside = _nothing,
     ) -> Planned:
-        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands. `beside` is called before tier 1 is asked: what
-        can go on meanwhile begins there.
+        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands. `beside` is told of it, of what it searches for,
+        before tier 1 is asked: what can go on meanwhile begins there.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             rules = self._planner.plan(user_text, window, world)
             locked = is_locked(config.planner, window, world)
             rules = with_focus(rules, config.planner, window)
-            planned = await self._refined(user_text, window, world, config.planner, rules, locked, beside)
+            if rules.search_intent.enabled:
+                beside(rules)
+            planned = await self._refined(user_text, window, world, config.planner, rules, locked)
             plan = watched(planned.plan, window)
             due, injected_at = due_injections(window, world)
             if plan.triage is Triage.NUMERICAL:
@@ -89,7 +91,6 @@ class TurnPlanner:
         settings: PlannerConfig,
         rules: PlanContext,
         locked: bool,
-        beside: Beside,
     ) -> Planned:
         least = settings.confidence_threshold
         if least is None:
@@ -100,7 +101,6 @@ class TurnPlanner:
             return Planned(plan=replace(rules, tier1="no_model"))
         recent = tuple(line_of(item) for item in window.messages[-RECENT_MESSAGES:])
         request = PlanRequest(user_text=user_text, recent=recent, plan=rules, window=window, world=world, locked=locked)
-        beside()
         try:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:

@@ -16,10 +16,10 @@ from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
 from jacquard.errors import ConfigError
 from jacquard.metering import CallBook
 from jacquard.observe.bus import Teller
-from jacquard.plan import Triage
+from jacquard.plan import PlanContext, Triage
 from jacquard.planners.actions import apply_action, match_action
 from jacquard.planning import TurnPlanner
-from jacquard.scene import recent_texts
+from jacquard.scene import known_keywords, recent_texts
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.prefetch import is_late
 from jacquard.summarize.roller import Ready, SummaryRoller
@@ -121,12 +121,15 @@ class TurnPreparer:
 
         return await self._roller.ready(window, config, limits, most, load)
 
-    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig) -> None:
-        """Begin with the input's vectors while a small model plans, unless a memory of the turn before may do (spec B8)."""
+    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig, plan: PlanContext) -> None:
+        """Begin with the input's vectors beside what is still to be done before recall, unless a memory of the turn before may
+        do (spec B8).
+        """
         kept = ready.window.prefetch
         recalls = kept is None or not is_late(kept)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
-            self._tasks.start_soon(self._parts.ahead.expect, user_text, recent_texts(ready.history))
+            texts = user_text, recent_texts(ready.history), known_keywords(plan)
+            self._tasks.start_soon(self._parts.ahead.expect, *texts)
 
     async def _stored(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool

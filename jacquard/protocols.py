@@ -68,8 +68,8 @@ class QueryAhead(Protocol):
     1. It never raises; what could not be made is made when it is asked for.
     """
 
-    async def expect(self, text: str, recent: Sequence[str] = ()) -> None:
-        """Begin with the input, and with the newest messages (oldest first) that recall will lean on."""
+    async def expect(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
+        """Begin with the input, with the newest messages (oldest first) and the keywords that recall will lean on."""
         ...
 
 

@@ -42,10 +42,7 @@ def scene_of(
     restricted: Iterable[MemoryEntry],
     config: RuntimeConfig,
 ) -> Scene:
-    """Return the scene; `shown` are the history messages that the prompt will hold.
-
-    Keywords steer recall only where the world's dictionary found them: guessed ones are words of the input already.
-    """
+    """Return the scene; `shown` are the history messages that the prompt will hold."""
     hidden = hidden_entries(tuple(restricted), config.viewer, window.state)
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
     in_prompt = {item.message.message_id for item in shown}
@@ -58,7 +55,7 @@ def scene_of(
         session_id=window.head.session_id,
         lineage=window.head.lineage,
         depth=window.head.depth,
-        keywords=intent.focus_keywords if plan.entities else (),
+        keywords=known_keywords(plan),
         recent=recent_texts(shown),
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),
@@ -82,6 +79,11 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
         Chain.LORE: domain.get("lore", 0.5),
         Chain.EVENT: domain.get("event", 0.5),
     }
+
+
+def known_keywords(plan: PlanContext) -> tuple[str, ...]:
+    """Return the plan's keywords where the world's dictionary found them: guessed ones are words of the input already."""
+    return plan.search_intent.focus_keywords if plan.entities else ()
 
 
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
+import numpy as np
 
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import vector_texts
@@ -30,11 +31,11 @@ WAITING = 32
 @dataclass(slots=True)
 class _Ahead:
     done: anyio.Event = field(default_factory=anyio.Event)
-    vectors: Vectors | None = None
+    vector: Vectors | None = None
 
 
 class AheadEmbedder:
-    """Passes everything on to an embedder; a query that `expect` was told of is embedded once."""
+    """Passes everything on to an embedder; a query text that `expect` was told of is embedded once."""
 
     def __init__(self, inner: Embedder) -> None:
         self.name = inner.name
@@ -49,46 +50,55 @@ class AheadEmbedder:
         """Return the share of `text` that the model knows, 0..1."""
         return await self._inner.fitness(text)
 
-    async def expect(self, text: str, recent: Sequence[str] = ()) -> None:
-        """Embed what a recall of `text` after this talk (oldest first) will ask for; it never raises.
+    async def expect(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
+        """Embed what a recall of `text` with these keywords after this talk (oldest first) will ask for; it never raises.
 
-        Nothing of the plan is in these texts, so a plan cannot make them wrong; a recall that asks for others has them made.
+        A recall that asks for other texts has them made.
         """
-        for part in separate(RetrievalQuery(text=text, world_id="", recent=tuple(recent))):
+        query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
+        for part in separate(query):
             await self._expect(part.text, vector_texts(part))
 
-    async def _expect(self, text: str, texts: tuple[str, ...]) -> None:
-        key = _key(texts)
-        if not texts or key in self._waiting:
+    async def _expect(self, text: str, texts: Sequence[str]) -> None:
+        made = {each: _Ahead() for each in texts if _key(each) not in self._waiting}
+        if not made:
             return
-        ahead = self._waiting[key] = _Ahead()
+        self._waiting.update((_key(each), ahead) for each, ahead in made.items())
         while len(self._waiting) > WAITING:
             self._waiting.popitem(last=False)
         try:
             if await self._inner.fitness(text) >= FIT:
-                ahead.vectors = await self._inner.embed(texts, "query")
+                vectors = await self._inner.embed(tuple(made), "query")
+                for ahead, vector in zip(made.values(), vectors, strict=True):
+                    ahead.vector = vector
         except EmbedderUnavailableError:
             return
         except Exception:
             _log.exception("a query could not be embedded ahead")
         finally:
-            if ahead.vectors is None and self._waiting.get(key) is ahead:
-                del self._waiting[key]
-            ahead.done.set()
+            for each, ahead in made.items():
+                if ahead.vector is None and self._waiting.get(_key(each)) is ahead:
+                    del self._waiting[_key(each)]
+                ahead.done.set()
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
         """Return an array of shape (len(texts), dimensions), made ahead where it was expected."""
-        ahead = self._waiting.get(_key(texts)) if purpose == "query" else None
-        if ahead is not None:
-            await ahead.done.wait()
-            self._waiting.pop(_key(texts), None)
-            if ahead.vectors is not None:
-                return ahead.vectors
-        return await self._inner.embed(texts, purpose)
+        if purpose == "document":
+            return await self._inner.embed(texts, purpose)
+        known = {text: vector for text in texts if (vector := await self._fetched(text)) is not None}
+        missing = [text for text in texts if text not in known]
+        if missing:
+            known.update(zip(missing, await self._inner.embed(missing, purpose), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    async def _fetched(self, text: str) -> Vectors | None:
+        ahead = self._waiting.get(_key(text))
+        if ahead is None:
+            return None
+        await ahead.done.wait()
+        self._waiting.pop(_key(text), None)
+        return ahead.vector
 
 
-def _key(texts: Sequence[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
+def _key(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""The player's words are embedded while a small model plans, once; told by events and order, not by a clock (spec B8)."""
+"""The player's words are embedded beside the plan and the scene, once; told by events and order, not by a clock (spec B8)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import vector_texts
 from mnemosyne.index.embed_ahead import WAITING, AheadEmbedder
 from mnemosyne.query import RetrievalQuery
+from mnemosyne.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 INPUT = "hm, and then?"
@@ -80,12 +81,31 @@ async def test_a_fault_of_it_harms_no_turn():
     assert "embedder_unavailable" in {each.code for each in turn.report.degradations}
 
 
-async def test_where_no_model_plans_nothing_is_made_ahead():
+async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of_the_scene(monkeypatch):
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
-        await engine.prepare_turn("s", INPUT)
+    asked = MemoryStore.restricted
+
+    async def restricted(store, scopes):
+        await embedder.begun.wait()
+        return await asked(store, scopes)
+
+    monkeypatch.setattr(MemoryStore, "restricted", restricted)
+    with anyio.fail_after(60):
+        async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
+            await engine.prepare_turn("s", INPUT)
     assert embedder.queries == [(INPUT,)]
+
+
+async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    ahead = AheadEmbedder(embedder)
+    await ahead.expect("阿岚在哪里？", ["他点头"], ["阿岚"])
+    assert embedder.queries == [("阿岚在哪里？",)]
+    both = await ahead.embed(("阿岚在哪里？", "他点头\n阿岚在哪里？"), "query")
+    assert both.shape == (2, 4)
+    assert embedder.queries[1:] == [("他点头\n阿岚在哪里？",)]
 
 
 async def test_other_texts_than_expected_are_made_anew_and_nothing_is_kept():

@@ -28,6 +28,7 @@ from jacquard.templating import shipped_templates
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import bare_world
 from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
+from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder
@@ -56,7 +57,7 @@ class Ours:
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
+        self._embedder = AheadEmbedder(embedder)
         self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
         self._engine: ContextEngine | None = None
         self._talk = 0
@@ -88,6 +89,7 @@ class Ours:
             clock=_Clock(),
             roots=(shipped,),
             worlds={world.world_id: world},
+            ahead=self._embedder,
         )
         self._engine = await ContextEngine(parts, RuntimeConfig()).__aenter__()
 
