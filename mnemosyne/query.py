@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust
@@ -80,8 +81,7 @@ class BlockFilter:
         return self.min_priority is None or rank(block.priority) <= rank(self.min_priority)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1.
 
     `depth`: where it was said; `sequence`: its place in the order of writing.

@@ -16,18 +16,17 @@ _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
 _KEPT_CHARS = 2000  # texts up to here are counted once: what stands in the history comes again every turn
 
-_WORD = re.compile(rf"[{_LATIN}]+")
-_LONG_WORD = re.compile(rf"[{_LATIN}]{{{_PLAIN_LETTERS + 1},}}")
+_PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
+"""A word, up to three figures, up to three signs."""
 _CJK_RUN = re.compile(rf"[{_CJK}]+")
 _SHORT_FORM = re.compile(r"(?<=[A-Za-z])'[a-z]{1,2}(?![A-Za-z])")
 
-_ASCII_COSTS = (
-    (re.compile(r"[0-9]{1,3}"), 100),
-    (re.compile(rf"[{_SIGN}]{{1,3}}"), 100),
+_SPACED_COSTS = (
     (re.compile(r"\n\s*"), 60),
     (re.compile(r"[ \t\r]{2,}"), 40),
     (re.compile(r"[\x00-\x08\x0e-\x1b\x7f]"), 200),
 )
+"""What only a text can hold that has more than single blanks between what is printed."""
 _OTHER_COSTS = (
     (re.compile(rf"[{_WIDE}]"), 80),
     (re.compile(rf"[^\W_0-9{_LATIN}{_CJK}{_WIDE}]"), 55),
@@ -55,12 +54,16 @@ class CalibratedEstimator:
 @lru_cache(maxsize=1 << 13)
 def estimated(text: str) -> int:
     """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
-    hundredths = 100 * len(_WORD.findall(text))
-    hundredths += 20 * sum(len(word) - _PLAIN_LETTERS for word in _LONG_WORD.findall(text))
+    pieces = _PIECE.findall(text)
+    hundredths = 100 * len(pieces)
+    hundredths += 20 * sum([len(piece) - _PLAIN_LETTERS for piece in pieces if len(piece) > _PLAIN_LETTERS])
     # The sign and the word after it were counted as two tokens that are one with the word before.
     hundredths -= 200 * len(_SHORT_FORM.findall(text)) if "'" in text else 0
+    if not text.isprintable() or "  " in text:
+        for pattern, cost in _SPACED_COSTS:
+            hundredths += cost * len(pattern.findall(text))
     if not text.isascii():
         hundredths += 90 * sum(map(len, _CJK_RUN.findall(text)))
-    for pattern, cost in _ASCII_COSTS if text.isascii() else _ASCII_COSTS + _OTHER_COSTS:
-        hundredths += cost * len(pattern.findall(text))
+        for pattern, cost in _OTHER_COSTS:
+            hundredths += cost * len(pattern.findall(text))
     return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))

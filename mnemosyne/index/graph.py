@@ -23,8 +23,9 @@ def nearness(entry: MemoryEntry, quest_distances: Mapping[str, int], entities: C
     """
     steps = quest_distances.get(entry.quest_id) if entry.quest_id is not None else None
     by_quest = 0.0 if steps is None else 1.0 / (1.0 + max(steps, 0))
-    common = len(set(entry.entities) & set(entities))
-    return max(by_quest, _ENTITY_SHARE * common / len(entities) if entities else 0.0)
+    if not entities or not entry.entities:
+        return by_quest
+    return max(by_quest, _ENTITY_SHARE * len(set(entry.entities) & set(entities)) / len(entities))
 
 
 def facet_terms(query: RetrievalQuery) -> dict[str, float]:

@@ -6,7 +6,6 @@ Calculation only. Beside `lance` the only file that imports pyarrow, and like it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import isnan
 from typing import Any
@@ -106,7 +105,7 @@ def summed(parts: Sequence[Sequence[Hit]], limit: int) -> tuple[Hit, ...]:
     best: dict[str, Hit] = {}
     for hit in (hit for part in parts for hit in part):
         known = best.get(hit.entry_id)
-        best[hit.entry_id] = hit if known is None else replace(hit, score=known.score + hit.score)
+        best[hit.entry_id] = hit if known is None else hit._replace(score=known.score + hit.score)
     return tuple(sorted(best.values(), key=lambda hit: (-hit.score, hit.entry_id))[:limit])
 
 

@@ -26,7 +26,10 @@ class MemoryIndex:
 
     def table(self, scope: str) -> ScopeTable:
         """Return the rows of a scope, empty at first use."""
-        return self._tables.setdefault(scope, ScopeTable())
+        table = self._tables.get(scope)
+        if table is None:
+            table = self._tables[scope] = ScopeTable()
+        return table
 
     def holds(self, scope: str) -> bool:
         """Say whether the scope has been used."""

@@ -5,7 +5,7 @@ Calculation only; `hybrid` asks indexes, embedder and source and brings what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from time import perf_counter
@@ -40,14 +40,14 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pooled:
-    """What one pool found, after fusion: scores by id, each arm's own scores, where every find stands."""
+    """What one pool found, after fusion: scores by id, each arm's own scores, the ids of all finds."""
 
     pool: Pool
     fused: Mapping[str, float]
     unit: float
     words: Mapping[str, float]
     cosines: Mapping[str, float]
-    depths: Mapping[str, int | None]
+    found: Collection[str]
 
     @classmethod
     def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> Pooled:
@@ -60,14 +60,13 @@ class Pooled:
             shrunk = best / max(fused.values())
             fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
         by_arm = {name: {hit.entry_id: hit.score for hit in arm.hits} for name, arm in pool.arms.items()}
-        found = (hit for hits in (*(arm.hits for arm in pool.arms.values()), pool.near) for hit in hits)
         return cls(
             pool=pool,
             fused=fused,
             unit=unit,
             words=by_arm.get(BM25, {}),
             cosines=by_arm.get(VECTOR, {}),
-            depths={hit.entry_id: hit.depth for hit in found},
+            found={hit.entry_id for hit in pool.near}.union(*by_arm.values()),
         )
 
     def scored(self, entry_id: str) -> Scored:
@@ -97,11 +96,20 @@ class Scored(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """An entry with its final score."""
+    """An entry with its final score and what went into it."""
 
     entry: MemoryEntry
     score: float
-    signals: Signals
+    found: Scored
+    recency: float | None
+    near: float = 0.0
+
+    @property
+    def signals(self) -> Signals:
+        """What each arm and each place made of it."""
+        found = self.found
+        near = self.near if self.near > 0.0 else None
+        return Signals(vector=found.cosine, fts=found.words, fused=found.fused, recency=self.recency, graph=near)
 
 
 class Recalling:
@@ -134,9 +142,8 @@ class Recalling:
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
             beside = beside_weight(self.traits, pool.chain, weights) if self.whole else 0.0
             pooled = Pooled.of(pool, tops, beside)
-            scored.extend(
-                (-pooled.fused.get(entry_id, 0.0) * pool.weight, entry_id, pooled) for entry_id in pooled.depths
-            )
+            fused, weight = pooled.fused, pool.weight
+            scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
             near.update((pool.scope, hit.entry_id) for hit in pool.near)
         scored.sort(key=itemgetter(0, 1))
         cut = 2 * self.query.limit
@@ -151,10 +158,7 @@ class Recalling:
         """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
         fused = each.fused or 0.0
         if not self.whole:
-            signals = Signals(
-                vector=each.cosine, fts=each.words, fused=each.fused, recency=recency(entry.depth, self.query.depth)
-            )
-            return Ranked(entry, fused * each.weight, signals)
+            return Ranked(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
         return self._weighed(entry, each, fused + look * each.unit, each.weight)
 
     def ranked_extra(self) -> list[Ranked]:
@@ -171,17 +175,11 @@ class Recalling:
         return found
 
     def _weighed(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
-        near = nearness(entry, self.query.quest_distances, self.query.entities)
-        recent = recency(entry.depth, self.query.depth)
-        factor, bonus = context_factor(entry.chain, near, recent, self.query.temporal)
-        signals = Signals(
-            vector=each.cosine,
-            fts=each.words,
-            fused=each.fused,
-            recency=recent,
-            graph=near if near > 0.0 else None,
-        )
-        return Ranked(entry, (fused * factor + bonus) * weight, signals)
+        query = self.query
+        near = nearness(entry, query.quest_distances, query.entities)
+        recent = recency(entry.depth, query.depth)
+        factor, bonus = context_factor(entry.chain, near, recent, query.temporal)
+        return Ranked(entry, (fused * factor + bonus) * weight, each, recent, near)
 
 
 def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:

@@ -13,19 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.index.lexical import Mask, Postings, Scores
+from mnemosyne.index.nearest import VectorRows
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import BranchSpan
 
-_SIGN_ROWS = 10_000
-_SIGN_OVERSAMPLE = 40
-_SIGN_SHARE = 8
 _COMPACT_ROWS = 1_024
 _FEW_SPANS = 8
 _BLOCK = 64
-_GATHERED = 512
 _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 _NO_BRANCH = 0
 _ANY_DEPTH = np.iinfo(np.int32).max
@@ -49,9 +46,7 @@ class ScopeTable:
         self._watermarks: dict[Chain, int] = {}
         self._model = ""
         self._columns = _Columns()
-        self._vectors: Vectors | None = None
-        self._signs: npt.NDArray[np.uint64] | None = None
-        self._signed = 0
+        self._vectors = VectorRows()
 
     def put(self, batch: RowBatch) -> None:
         """Add, replace and remove rows."""
@@ -74,7 +69,7 @@ class ScopeTable:
                 known = ~np.isnan(vectors[:, 0])
                 known &= np.fromiter((row.model == self._model for row in rows), dtype=np.bool_, count=len(rows))
                 if known.any():
-                    self._vectors = np.where(known[:, None], vectors, np.float32(0.0)).astype(np.float32, copy=False)
+                    self._vectors.take(np.where(known[:, None], vectors, np.float32(0.0)))
                     self._columns.has_vector[: len(rows)] = known
             for row in rows:
                 self._watermarks[row.chain] = max(row.sequence, self._watermarks.get(row.chain, 0))
@@ -125,15 +120,11 @@ class ScopeTable:
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
         with self._vector_lock:
-            if self._vectors is None or model != self._model or len(vector) != self._vectors.shape[1]:
+            if model != self._model or len(vector) != self._vectors.width:
                 return ()
-            rows = len(self._ids)
-            admitted = self._admitted(where) & self._columns.has_vector[:rows]
-            slots = np.flatnonzero(admitted)
-            nearest = max(limit * _SIGN_OVERSAMPLE, len(slots) // _SIGN_SHARE)
-            if len(slots) > max(_SIGN_ROWS, nearest):
-                slots = self._nearest_signs(vector, admitted, nearest)
-            return self._best(slots, _cosines(self._vectors[:rows], slots, vector).astype(np.float64), limit)
+            admitted = self._admitted(where) & self._columns.has_vector[: len(self._ids)]
+            slots, cosines = self._vectors.nearest(vector, admitted, limit)
+            return self._best(slots, cosines.astype(np.float64), limit)
 
     def _admitted(self, where: IndexFilter) -> Mask:
         view = self._columns.view(len(self._ids))
@@ -206,7 +197,8 @@ class ScopeTable:
         model = next((row.model for row in reversed(rows) if row.model), self._model)
         if model != self._model:
             # Another model's vectors live in another space: they are forgotten, and made again by degrees.
-            self._model, self._vectors, self._signs, self._signed = model, None, None, 0
+            self._model = model
+            self._vectors.forget()
             self._columns.seen[:] = False
             self._columns.has_vector[:] = False
 
@@ -215,15 +207,9 @@ class ScopeTable:
         given = [(slot, vector) for slot, vector in given if rows[slot - first].model == self._model]
         if not given:
             return
-        width = len(given[0][1]) if given[0][1] is not None else 0
-        if self._vectors is None or len(self._vectors) < len(self._ids):
-            wider = np.zeros((max(len(self._ids), 2 * first, 16), width), dtype=np.float32)
-            if self._vectors is not None:
-                wider[: len(self._vectors)] = self._vectors
-            self._vectors = wider
-        for slot, vector in given:
-            self._vectors[slot] = vector
-            self._columns.has_vector[slot] = True
+        slots = [slot for slot, _ in given]
+        self._vectors.put(slots, [vector for _, vector in given], len(self._ids))
+        self._columns.has_vector[slots] = True
 
     def _kill(self, entry_id: str) -> None:
         slot = self._places.pop(entry_id, None)
@@ -237,47 +223,7 @@ class ScopeTable:
         self._ids = [entry_id for entry_id, alive in zip(self._ids, keep, strict=True) if alive]
         self._places = {entry_id: slot for slot, entry_id in enumerate(self._ids)}
         self._columns.pack(keep)
-        if self._vectors is not None:
-            self._vectors = self._vectors[: len(keep)][keep[: len(self._vectors)]]
-        self._signs, self._signed = None, 0
-
-    def _nearest_signs(self, vector: Vectors, admitted: Mask, limit: int) -> npt.NDArray[np.int64]:
-        """Return the `limit` admitted slots whose signs differ least from the vector's: a 32nd of the bytes of a scan.
-
-        Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
-        """
-        vectors = self._vectors if self._vectors is not None else np.zeros((0, len(vector)), dtype=np.float32)
-        rows = min(len(self._ids), len(vectors))
-        if self._signs is None or self._signs.shape[1] < rows:
-            wider = np.zeros((-(-vectors.shape[1] // 64), len(vectors)), dtype=np.uint64)
-            if self._signs is not None:
-                wider[:, : self._signed] = self._signs[:, : self._signed]
-            self._signs = wider
-        if self._signed < rows:
-            self._signs[:, self._signed : rows] = _sign_codes(vectors[self._signed : rows]).T
-            self._signed = rows
-        apart = np.zeros(rows, dtype=np.int32)
-        for word, code in zip(self._signs, _sign_codes(vector[None, :])[0], strict=True):
-            apart += np.bitwise_count(word[:rows] ^ code)
-        apart[~admitted[:rows]] = np.iinfo(np.int32).max
-        return np.sort(np.argpartition(apart, limit)[:limit])
-
-
-def _cosines(rows: Vectors, slots: npt.NDArray[np.int64], vector: Vectors) -> Vectors:
-    """Return the product of some rows with a vector.
-
-    Rows are gathered a block at a time into one small room: a copy of all of them costs twice as much, most of it for fresh
-    memory. Gathering half of the rows costs as much as multiplying all.
-    """
-    if len(slots) * 2 > len(rows):
-        return np.asarray((rows @ vector)[slots], dtype=np.float32)
-    found = np.empty(len(slots), dtype=np.float32)
-    room = np.empty((min(_GATHERED, len(slots)), rows.shape[1]), dtype=np.float32)
-    for first in range(0, len(slots), _GATHERED):
-        block = slots[first : first + _GATHERED]
-        gathered = np.take(rows, block, axis=0, out=room[: len(block)], mode="clip")
-        np.dot(gathered, vector, out=found[first : first + len(block)])
-    return found
+        self._vectors.pack(keep)
 
 
 def _least(scores: Scores, limit: int) -> float:
@@ -290,13 +236,6 @@ def _least(scores: Scores, limit: int) -> float:
         return 0.0
     tops = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
     return float(np.partition(tops, blocks - limit)[blocks - limit])
-
-
-def _sign_codes(vectors: Vectors) -> npt.NDArray[np.uint64]:
-    bits = np.packbits(vectors > 0.0, axis=1)
-    short = -bits.shape[1] % 8
-    whole = np.pad(bits, ((0, 0), (0, short))) if short else bits
-    return np.ascontiguousarray(whole).view(np.uint64)
 
 
 class _View:

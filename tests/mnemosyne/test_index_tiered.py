@@ -28,7 +28,7 @@ async def test_what_was_closed_is_there_again(tmp_path: Path) -> None:
     await first.close()
     second = TieredIndex(tmp_path)
     assert await second.search_text("house3 钥匙", where(), 9) == before
-    assert await second.search_vector(VECTORS[5], where(), 9, model="m") == pytest.approx(nearest)
+    assert await second.search_vector(VECTORS[5], where(), 9, model="m") == nearest
     assert await second.watermark(WORLD, Chain.LORE) == 40
     assert await second.unseen(WORLD, "m", 9) == ()
     await second.add(WORLD, [SequencedEntry(sequence=41, entry=MANY[3], deleted=True)], None)
