@@ -116,13 +116,14 @@ class LanceIndex:
         for chain, sequence in batch.watermarks.items():
             self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
 
-    async def load(self, scope: str) -> StoredScope | None:
-        """Read a whole scope back, vectors too, in the order of writing; None when nothing is stored."""
+    async def load(self, scope: str, *, vectors: bool = True) -> StoredScope | None:
+        """Read a whole scope back in the order of writing, unless told otherwise with vectors; None when nothing is stored."""
         try:
             table = await self._open(scope)
             if table is None:
                 return None
-            stored = await table.query().to_arrow()
+            everything = table.query()
+            stored = await (everything if vectors else everything.select(SCHEMA.names)).to_arrow()
             return await to_thread.run_sync(stored_scope, stored)
         except Exception as error:
             raise self._unavailable(scope, error) from error

@@ -6,15 +6,16 @@ Calculation only. Beside `lance` the only file that imports pyarrow, and like it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from math import isnan
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mnemosyne.index.rows import IndexRow, StoredScope
+from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
 
@@ -35,7 +36,7 @@ SCHEMA = pa.schema(
 _GRAPH_ROWS = 100_000
 _PARTITION_ROWS = 1_000_000
 _EDGES = (0.75, 0.375)
-_CHAINS = {chain.value: chain for chain in Chain}
+_CHAINS = {chain.value: place for place, chain in enumerate(Chain)}
 
 
 def literal(text: str) -> str:
@@ -142,33 +143,47 @@ def arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
 
 
 def stored_scope(table: Any) -> StoredScope:
-    """Return a whole table as a scope, in the order of writing."""
+    """Return a table as a scope, in the order of writing."""
     table = table.sort_by("sequence").combine_chunks()
-    rows = zip(*(table[name].to_pylist() for name in SCHEMA.names if name != WORDS), strict=True)
-    make = partial(IndexRow, tokens=())
-    found = tuple(
-        make(entry_id=entry_id, chain=_CHAINS[chain], branch_id=branch, depth=depth, sequence=sequence, model=model)
-        for entry_id, chain, branch, depth, sequence, model in rows
-    )
+    chain_names, chains = _coded(table["chain"])
+    branches, branch_codes = _coded(table["branch_id"])
+    models, model_codes = _coded(table["embedder"])
+    place_of = np.array([_CHAINS[name] for name in chain_names], dtype=np.int8)
     lists = pc.split_pattern(table[WORDS], " ")
     words = pc.list_flatten(lists).combine_chunks()
     empty = pc.equal(table[WORDS], "")
     lengths = pc.if_else(empty, 0, pc.list_value_length(lists)).to_numpy().astype(np.int64)
-    coded = words.filter(pc.not_equal(words, "")).dictionary_encode()
-    vectors = None
-    if VECTOR in table.column_names and len(table):
-        column = table[VECTOR].combine_chunks()
-        width = column.type.list_size
-        vectors = np.full((len(column), width), np.nan, dtype=np.float32)
-        known = column.is_valid().to_numpy(zero_copy_only=False)
-        vectors[known] = column.drop_null().flatten().to_numpy().reshape(-1, width)
+    vocabulary, codes = _coded(words.filter(pc.not_equal(words, "")))
     return StoredScope(
-        rows=found,
-        words=tuple(coded.dictionary.to_pylist()),
-        codes=coded.indices.to_numpy().astype(np.int32),
+        ids=tuple(table["entry_id"].to_pylist()),
+        chains=place_of[chains] if len(chains) else np.zeros(0, dtype=np.int8),
+        branches=branches,
+        branch_codes=branch_codes,
+        depths=pc.fill_null(table["depth"], 0).to_numpy().astype(np.int32),
+        placed=table["depth"].is_valid().to_numpy(),
+        sequences=table["sequence"].to_numpy().astype(np.int64),
+        models=models,
+        model_codes=model_codes,
+        words=vocabulary,
+        codes=codes,
         lengths=lengths,
-        vectors=vectors,
+        vectors=_vectors(table[VECTOR]) if VECTOR in table.column_names and len(table) else None,
     )
+
+
+def _coded(column: Any) -> tuple[tuple[Any, ...], npt.NDArray[np.int32]]:
+    """Return the different values of a column, null among them, and for each row the place of its own."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    coded = whole.dictionary_encode(null_encoding="encode")
+    return tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int32)
+
+
+def _vectors(column: Any) -> Vectors:
+    whole = column.combine_chunks()
+    width = whole.type.list_size
+    vectors = np.full((len(whole), width), np.nan, dtype=np.float32)
+    vectors[whole.is_valid().to_numpy(zero_copy_only=False)] = whole.drop_null().flatten().to_numpy().reshape(-1, width)
+    return vectors
 
 
 def graph_partitions(vectors: int) -> int:

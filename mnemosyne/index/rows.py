@@ -47,13 +47,22 @@ class RowBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
-    """A whole scope as read back: rows without tokens and vectors, which come in columns.
+    """A scope as read back, in columns, in the order of writing; no id twice.
 
-    `codes` are places in `words`, the tokens of all rows after one another; `lengths` says how many belong to each row.
-    `vectors`: one row a row, NaN where there is none; None when the scope has none at all.
+    `chains` are places in `tuple(Chain)`, `branch_codes` in `branches`, `model_codes` in `models`. `depths` are 0 where not
+    `placed`. `codes` are places in `words`, the tokens of all rows after one another; `lengths` says how many belong to each
+    row. `vectors`: one row a row, NaN where there is none; None when there are none at all.
     """
 
-    rows: tuple[IndexRow, ...]
+    ids: tuple[str, ...]
+    chains: npt.NDArray[np.int8]
+    branches: tuple[str | None, ...]
+    branch_codes: npt.NDArray[np.int32]
+    depths: npt.NDArray[np.int32]
+    placed: npt.NDArray[np.bool_]
+    sequences: npt.NDArray[np.int64]
+    models: tuple[str, ...]
+    model_codes: npt.NDArray[np.int32]
     words: tuple[str, ...]
     codes: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]

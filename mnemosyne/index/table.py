@@ -53,7 +53,7 @@ class ScopeTable:
         with self._lock, self._vector_lock:
             for entry_id in batch.removed:
                 self._kill(entry_id)
-            self._append(batch.rows, None)
+            self._append(batch.rows)
             for chain, sequence in batch.watermarks.items():
                 self._watermarks[chain] = max(sequence, self._watermarks.get(chain, 0))
             dead = len(self._ids) - len(self._places)
@@ -62,17 +62,26 @@ class ScopeTable:
 
     def fill(self, stored: StoredScope) -> None:
         """Take over a whole stored scope at once; the table must be empty."""
-        rows, vectors = stored.rows, stored.vectors
         with self._lock, self._vector_lock:
-            self._append(rows, stored)
-            if vectors is not None and len(rows):
-                known = ~np.isnan(vectors[:, 0])
-                known &= np.fromiter((row.model == self._model for row in rows), dtype=np.bool_, count=len(rows))
+            rows = len(stored.ids)
+            self._ids = list(stored.ids)
+            self._places = dict(zip(self._ids, range(rows), strict=True))
+            codes = [self._branches.setdefault(name, len(self._branches)) for name in stored.branches]
+            branches = np.array(codes, dtype=np.int32)[stored.branch_codes] if rows else stored.branch_codes
+            named = np.array([bool(model) for model in stored.models], dtype=np.bool_)[stored.model_codes]
+            self._model = stored.models[stored.model_codes[np.flatnonzero(named)[-1]]] if named.any() else ""
+            seen = (
+                named & np.array([model == self._model for model in stored.models], dtype=np.bool_)[stored.model_codes]
+            )
+            self._columns.fill(stored.chains, branches, stored.depths, stored.placed, stored.sequences, seen)
+            self._postings.append_codes(stored.words, stored.codes, stored.lengths)
+            if stored.vectors is not None:
+                known = seen & ~np.isnan(stored.vectors[:, 0])
                 if known.any():
-                    self._vectors.take(np.where(known[:, None], vectors, np.float32(0.0)))
-                    self._columns.has_vector[: len(rows)] = known
-            for row in rows:
-                self._watermarks[row.chain] = max(row.sequence, self._watermarks.get(row.chain, 0))
+                    self._vectors.take(np.where(known[:, None], stored.vectors, np.float32(0.0)))
+                    self._columns.has_vector[:rows] = known
+            for code in np.unique(stored.chains).tolist():
+                self._watermarks[tuple(Chain)[code]] = int(stored.sequences[stored.chains == code].max())
 
     def watermark(self, chain: Chain) -> int:
         """Return the highest sequence seen for a chain."""
@@ -172,7 +181,7 @@ class ScopeTable:
             for score, entry_id, depth, sequence in hits[:limit]
         )
 
-    def _append(self, rows: Sequence[IndexRow], stored: StoredScope | None) -> None:
+    def _append(self, rows: Sequence[IndexRow]) -> None:
         first = len(self._ids)
         for row in rows:
             self._kill(row.entry_id)
@@ -187,11 +196,8 @@ class ScopeTable:
             [row.sequence for row in rows],
             [bool(row.model) and row.model == self._model for row in rows],
         )
-        if stored is None:
-            self._postings.append([row.tokens for row in rows])
-            self._keep_vectors(first, rows)
-        else:
-            self._postings.append_codes(stored.words, stored.codes, stored.lengths)
+        self._postings.append([row.tokens for row in rows])
+        self._keep_vectors(first, rows)
 
     def _look(self, rows: Sequence[IndexRow]) -> None:
         model = next((row.model for row in reversed(rows) if row.model), self._model)
@@ -289,6 +295,20 @@ class _Columns:
         self.placed[first:end] = [depth is not None for depth in depths]
         self.sequence[first:end], self.seen[first:end] = sequences, seen
         self.alive[first:end], self.has_vector[first:end] = True, False
+
+    def fill(
+        self,
+        chain: npt.NDArray[np.int8],
+        branch: npt.NDArray[np.int32],
+        depth: npt.NDArray[np.int32],
+        placed: Mask,
+        sequence: npt.NDArray[np.int64],
+        seen: Mask,
+    ) -> None:
+        """Take copies of whole columns in place of what is there; no row has a vector."""
+        self.chain, self.branch, self.depth = chain.copy(), branch.copy(), depth.copy()
+        self.placed, self.sequence, self.seen = placed.copy(), sequence.copy(), seen.copy()
+        self.alive, self.has_vector = np.ones(len(chain), dtype=np.bool_), np.zeros(len(chain), dtype=np.bool_)
 
     def pack(self, keep: Mask) -> None:
         for name in ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence"):

@@ -1,6 +1,7 @@
 """The index of a store: LanceDB keeps, memory searches.
 
-Scopes up to a limit are read into memory at first use and kept in step; bigger ones are searched where they lie. What is
+Scopes up to a limit are read into memory at first use and kept in step. Of bigger ones `settle` reads the words into memory, a
+tenth of what the vectors take; until then, and beyond a second limit, all of them is searched where it lies. What is
 new is held in memory and written in batches, because single rows slow LanceDB down; a crash costs only vectors that have
 to be made again, since the store has the texts. The durable engine is imported when it is first needed, by name and off
 the event loop: it is heavy, and a store without a session should not pay for it.
@@ -21,6 +22,7 @@ from anyio import to_thread
 from mnemosyne.errors import IndexUnavailableError
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope, row_batch
+from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
@@ -33,8 +35,8 @@ NOTHING_HELD = RowBatch(rows=(), removed=(), watermarks={})
 class DurableIndex(Index, Protocol):
     """An index that outlives the process; any of its methods may raise IndexUnavailableError."""
 
-    async def load(self, scope: str) -> StoredScope | None:
-        """Read a whole scope back in the order of writing; None when nothing is stored."""
+    async def load(self, scope: str, *, vectors: bool = True) -> StoredScope | None:
+        """Read a whole scope back in the order of writing, unless told otherwise with vectors; None when nothing is stored."""
         ...
 
     async def prepare(self, scope: str) -> None:
@@ -49,8 +51,9 @@ class DurableIndex(Index, Protocol):
 class TieredIndex:
     """An `Index` over a folder.
 
-    `memory_rows`: the biggest scope that is searched in memory. `held_rows`: so many new rows are held back before they
-    are written (`settle` and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
+    `memory_rows`: the biggest scope that is searched in memory. `word_rows`: of bigger ones the words of so many rows in all
+    are. `held_rows`: so many new rows are held back before they are written (`settle` and `close` write all).
+    `open_scopes`: so many scopes stay in memory after a `settle`.
     A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`.
     """
 
@@ -59,14 +62,17 @@ class TieredIndex:
         folder: str | Path,
         *,
         memory_rows: int = 200_000,
+        word_rows: int = 2_000_000,
         held_rows: int = 256,
         open_scopes: int = 64,
         durable: DurableIndex | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
-        self._durable = durable
+        self._durable, self._word_rows = durable, word_rows
         self._memory = MemoryIndex()
+        self._words = MemoryIndex()
+        self._unread: dict[str, list[RowBatch]] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
         self._cut_off: set[str] = set()
@@ -90,6 +96,7 @@ class TieredIndex:
         if direct is not None:
             await self._guarded(scope, lambda: direct.write(scope, batch), None)
             if scope not in self._cut_off:
+                await self._keep_words(scope, batch)
                 return
         table = self._memory.table(scope)
         await to_thread.run_sync(table.put, batch)
@@ -116,6 +123,9 @@ class TieredIndex:
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25."""
+        if self._words.holds(where.scope):
+            self._words.touch(where.scope)
+            return await self._words.search_text(text, where, limit)
         return await self._ask(where.scope, lambda index: index.search_text(text, where, limit), ())
 
     async def search_vector(
@@ -138,6 +148,7 @@ class TieredIndex:
             durable = await self._engine(scope)
             await durable.drop(scope)
             self._memory.forget(scope)
+            self._words.forget(scope)
             self._held.pop(scope, None)
             self._direct.discard(scope)
             self._cut_off.discard(scope)
@@ -163,6 +174,8 @@ class TieredIndex:
             for scope in self._memory.scopes()[: -self._open_scopes]:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
+        for scope in list(self._direct):
+            await self._guarded(scope, partial(self._read_words, scope), None)
 
     async def close(self) -> None:
         """Write what is held back and release the folder."""
@@ -170,6 +183,33 @@ class TieredIndex:
             await self._write_held(scope)
         if self._durable is not None:
             await self._durable.close()
+
+    async def _read_words(self, scope: str) -> None:
+        """Bring the words of a big scope into memory, if they fit; what is written meanwhile is brought after them."""
+        durable = await self._engine(scope)
+        rows = await durable.count(scope)
+        if self._words.holds(scope) or rows > self._word_rows:
+            return
+        late = self._unread[scope] = []
+        try:
+            stored, table = await durable.load(scope, vectors=False), ScopeTable()
+            if stored is not None:
+                await to_thread.run_sync(table.fill, stored)
+            while late:
+                await to_thread.run_sync(table.put, late.pop(0))
+            if scope in self._direct:
+                self._words.adopt(scope, table)
+        finally:
+            del self._unread[scope]
+        while sum(self._words.table(each).count() for each in self._words.scopes()) > self._word_rows:
+            self._words.forget(self._words.scopes()[0])
+
+    async def _keep_words(self, scope: str, batch: RowBatch) -> None:
+        bare = replace(batch, rows=tuple(replace(row, vector=None, model="") for row in batch.rows))
+        if scope in self._unread:
+            self._unread[scope].append(bare)
+        if self._words.holds(scope):
+            await to_thread.run_sync(self._words.table(scope).put, bare)
 
     def _has_grown(self, scope: str) -> bool:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
@@ -248,6 +288,7 @@ class TieredIndex:
     def _cut(self, scope: str) -> None:
         self._cut_off.add(scope)
         self._direct.discard(scope)
+        self._words.forget(scope)
         self._held.pop(scope, None)
         self._memory.table(scope)
 
