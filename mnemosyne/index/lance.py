@@ -1,39 +1,28 @@
 """The durable index: a LanceDB table a scope, words already cut into tokens, vectors where there are any.
 
-The only file that imports lancedb (pyarrow is known to `lance_rows` too); it is imported when a configuration names it. A table a
+Only this file and `lance_table` import lancedb (`lance_rows` pyarrow); it is imported when a configuration names it. A table a
 scope, because document counts and mean lengths are then those of the scope, so scores equal those of the index in memory.
 """
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import anyio
-
-# Its engine warns on stderr of every reading of an index's figures unless it is told which kind is wanted.
-os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
-
 import lancedb
-import pyarrow as pa
 import pyarrow.compute as pc
 from anyio import to_thread
-from lancedb.index import FTS, Bitmap, BTree, HnswSq
-from lancedb.query import BooleanQuery, MatchQuery, Occur
 
 from mnemosyne.errors import IndexUnavailableError
 from mnemosyne.index.lance_files import has_files, remove_files, table_name
 from mnemosyne.index.lance_rows import (
     SCHEMA,
     SHOWN,
-    VECTOR,
-    WORDS,
     arrow,
     condition,
-    graph_partitions,
     hits,
     in_order,
     literal,
@@ -41,31 +30,29 @@ from mnemosyne.index.lance_rows import (
     stored_scope,
     summed,
     weight_classes,
+    widened,
+)
+from mnemosyne.index.lance_table import (
+    any_of,
+    fit_width,
+    index_columns,
+    index_vectors,
+    match,
+    matching,
+    met_another,
+    nearest_to,
+    upsert,
+    width_of,
 )
 from mnemosyne.index.lexical import term_weights
-from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope, row_batch
+from mnemosyne.index.rows import RowBatch, StoredScope, row_batch
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import SequencedEntry
 
 _TRIES = 5
-_WANTED: dict[str, Any] = {
-    "entry_id": BTree(),
-    "chain": Bitmap(),
-    "branch_id": Bitmap(),
-    "embedder": Bitmap(),
-    WORDS: FTS(
-        base_tokenizer="whitespace",
-        lower_case=False,
-        stem=False,
-        remove_stop_words=False,
-        ascii_folding=False,
-        with_position=False,
-        max_token_length=None,
-    ),
-}
-"""The indexes that searching by words and filters needs; vectors have theirs by size."""
+_COPIED_ROWS = 20_000
 
 
 class LanceIndex:
@@ -107,7 +94,7 @@ class LanceIndex:
                     await self._write(scope, batch)
                     break
                 except Exception as error:
-                    if not tries_left or not _met_another(error):
+                    if not tries_left or not met_another(error):
                         raise self._unavailable(scope, error) from error
         deepest = self._deepest.get(scope, {})
         for row in batch.rows:
@@ -116,14 +103,18 @@ class LanceIndex:
         for chain, sequence in batch.watermarks.items():
             self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
 
-    async def load(self, scope: str, *, vectors: bool = True) -> StoredScope | None:
-        """Read a whole scope back in the order of writing, unless told otherwise with vectors; None when nothing is stored."""
+    async def load(
+        self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
+    ) -> StoredScope | None:
+        """Read a scope back in the order of writing, all of it or some chains; None when nothing is stored."""
         try:
             table = await self._open(scope)
             if table is None:
                 return None
-            everything = table.query()
-            stored = await (everything if vectors else everything.select(SCHEMA.names)).to_arrow()
+            wanted = table.query() if vectors else table.query().select(SCHEMA.names)
+            if chains is not None:
+                wanted = wanted.where(f"chain IN ({literals(chain.value for chain in chains)})")
+            stored = await wanted.to_arrow()
             return await to_thread.run_sync(stored_scope, stored)
         except Exception as error:
             raise self._unavailable(scope, error) from error
@@ -171,12 +162,12 @@ class LanceIndex:
                 return ()
             await self._index_words(where.scope, table)
             if rows <= self._exact_rows:
-                found = [await _matching(table, _any_of(classes), admitted, limit)]
+                found = [await matching(table, any_of(classes), admitted, limit)]
             else:
                 # One query of several weights scores every row that holds a term; one weight skips those that cannot be among
                 # the best, and is ten times as fast.
                 deep = limit if len(classes) == 1 else 2 * limit
-                found = [await _matching(table, _match(*each), admitted, deep) for each in classes.items()]
+                found = [await matching(table, match(*each), admitted, deep) for each in classes.items()]
         except Exception as error:
             raise self._unavailable(where.scope, error) from error
         return summed([hits(each, each["_score"].to_numpy(), where) for each in found], limit)
@@ -190,14 +181,27 @@ class LanceIndex:
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
         try:
             table = await self._open(where.scope)
-            if table is None or await _width(table) != len(vector):
+            if table is None or await width_of(table) != len(vector):
                 return ()
-            query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine").ef(max(128, 2 * limit))
-            query = query.where(admitted).select([*SHOWN, "_distance"]).limit(limit)
-            rows = await query.to_arrow()
+            rows = await nearest_to(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
         except Exception as error:
             raise self._unavailable(where.scope, error) from error
         return hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
+
+    async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
+        """Return ids and cosines of the nearest rows, best first, whatever chain, branch or model they are of.
+
+        In a table whose rows are all in the graph this is ten times as fast as a search with a filter.
+        """
+        try:
+            table = await self._open(scope)
+            if table is None or await width_of(table) != len(vector):
+                return ()
+            found = await nearest_to(table, vector, limit).select(["entry_id", "_distance"]).to_arrow()
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+        cosines = 1.0 - found["_distance"].to_numpy(zero_copy_only=False)
+        return tuple(zip(found["entry_id"].to_pylist(), cosines.tolist(), strict=True))
 
     def faults(self) -> tuple[str, ...]:
         """Return nothing: what goes wrong here is raised."""
@@ -225,13 +229,36 @@ class LanceIndex:
             for chain in Chain:
                 self._watermarks.pop((scope, chain), None)
 
-    async def prepare(self, scope: str) -> None:
-        """Make the indexes that searching a scope of this size needs, so that no search has to; takes long."""
+    async def prepare(self, scope: str, *, words: bool = True) -> None:
+        """Make the indexes that searching a scope of this size needs, so that no search has to; takes long.
+
+        `words`: those for searching by words too.
+        """
         try:
             table = await self._open(scope)
             if table is not None and await table.count_rows():
-                await self._index_words(scope, table)
-                await self._index_vectors(table)
+                await index_columns(table, words=words)
+                if words:
+                    self._searched.add(scope)
+                await index_vectors(table)
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
+
+    async def absorb(self, scope: str, other: str) -> None:
+        """Write all rows of another table into one and make its graph anew; takes long."""
+        try:
+            table, late = await self._open(scope), await self._open(other)
+            if table is None:
+                return
+            if late is not None:
+                width = await width_of(late)
+                async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
+                    async with self._writing:
+                        await fit_width(table, width)
+                        await upsert(table, widened(batch, await width_of(table)))
+            async with self._tidying:
+                await index_vectors(table, anew=True)
+                await table.optimize(cleanup_older_than=timedelta(hours=1))
         except Exception as error:
             raise self._unavailable(scope, error) from error
 
@@ -247,7 +274,7 @@ class LanceIndex:
                 try:
                     await self._tidy(scope)
                 except Exception as error:
-                    if _met_another(error):
+                    if met_another(error):
                         continue
                     raise self._unavailable(scope, error) from error
                 self._writes[scope] -= writes
@@ -271,23 +298,10 @@ class LanceIndex:
         if batch.removed:
             await table.delete(f"entry_id IN ({literals(batch.removed)})")
         if batch.rows:
-            width = await self._fit_width(table, batch.rows)
-            data = await to_thread.run_sync(arrow, batch.rows, width)
-            upsert = table.merge_insert("entry_id").when_matched_update_all().when_not_matched_insert_all()
-            await upsert.execute(data, on_bad_vectors="null")
+            given = next((len(row.vector) for row in batch.rows if row.vector is not None), None)
+            width = await fit_width(table, given)
+            await upsert(table, await to_thread.run_sync(arrow, batch.rows, width))
         self._writes[scope] += 1
-
-    async def _fit_width(self, table: Any, rows: Sequence[IndexRow]) -> int | None:
-        """Make the vector column as wide as the batch's vectors; a column of another width belonged to another model."""
-        width = await _width(table)
-        wanted = next((len(row.vector) for row in rows if row.vector is not None), None)
-        if wanted is None or wanted == width:
-            return width
-        if width is not None:
-            await table.drop_columns([VECTOR])
-            await table.update({"embedder": ""})
-        await table.add_columns(pa.field(VECTOR, pa.list_(pa.float32(), wanted)))
-        return wanted
 
     async def _open(self, scope: str) -> Any:
         if scope in self._tables:
@@ -331,64 +345,18 @@ class LanceIndex:
             return
         async with self._indexing:
             # Several chains of a scope are searched at once; the first of them makes the index for all.
-            if scope in self._searched:
-                return
-            known = {name for index in await table.list_indices() for name in index.columns}
-            for name, config in _WANTED.items():
-                if name not in known:
-                    await table.create_index(name, config=config)
-            self._searched.add(scope)
-
-    async def _index_vectors(self, table: Any) -> None:
-        if await _width(table) is None:
-            return
-        partitions = graph_partitions(int(await table.count_rows(f"{VECTOR} IS NOT NULL")))
-        if partitions and await _outgrown(table):
-            async with self._indexing:
-                await table.create_index(VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
+            if scope not in self._searched:
+                await index_columns(table, words=True)
+                self._searched.add(scope)
 
     async def _tidy(self, scope: str) -> None:
         table = await self._open(scope)
         if table is None:
             return
         if scope in self._searched:
-            await self._index_vectors(table)
+            await index_vectors(table)
         await table.optimize(cleanup_older_than=timedelta(hours=1))
 
     def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
         self._tables.pop(scope, None)
         return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
-
-
-async def _outgrown(table: Any) -> bool:
-    """Say whether there is no vector index, or one that knows less than half of the rows; searches scan the others."""
-    for index in await table.list_indices():
-        if VECTOR in index.columns:
-            stats = await table.index_stats(index.name)
-            return stats is None or bool(stats.num_unindexed_rows > stats.num_indexed_rows)
-    return True
-
-
-def _met_another(error: Exception) -> bool:
-    """Say whether a write failed only because another one came between; tried again, it will do."""
-    return any(word in str(error).lower() for word in ("commit conflict", "concurrent", "conflicting"))
-
-
-async def _matching(table: Any, words: Any, admitted: str, limit: int) -> Any:
-    query = table.query().nearest_to_text(words).where(admitted)
-    return await query.select([*SHOWN, "_score"]).limit(limit).to_arrow()
-
-
-def _match(weight: float, terms: Sequence[str]) -> Any:
-    match: Any = MatchQuery
-    return match(" ".join(terms), WORDS, boost=weight)
-
-
-def _any_of(classes: Mapping[float, Sequence[str]]) -> Any:
-    """Return the query that adds up the scores of all terms, each times its weight."""
-    return BooleanQuery([(Occur.SHOULD, _match(*each)) for each in classes.items()])
-
-
-async def _width(table: Any) -> int | None:
-    schema = await table.schema()
-    return int(schema.field(VECTOR).type.list_size) if VECTOR in schema.names else None

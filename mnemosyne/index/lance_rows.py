@@ -142,6 +142,16 @@ def arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
     return pa.table(columns, schema=schema)
 
 
+def widened(batch: Any, width: int | None) -> Any:
+    """Return a batch of stored rows as a table with vectors of this width (None: without); others are left out."""
+    table = pa.Table.from_batches([batch])
+    if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
+        table = table.drop_columns([VECTOR])
+    if width is not None and VECTOR not in table.column_names:
+        table = table.append_column(VECTOR, pa.nulls(len(table), pa.list_(pa.float32(), width)))
+    return table
+
+
 def stored_scope(table: Any) -> StoredScope:
     """Return a table as a scope, in the order of writing."""
     table = table.sort_by("sequence").combine_chunks()

@@ -45,6 +45,25 @@ class RowBatch:
     watermarks: dict[Chain, int]
 
 
+NO_ROWS = RowBatch(rows=(), removed=(), watermarks={})
+
+
+def joined(held: RowBatch, late: RowBatch) -> RowBatch:
+    """Return both batches as one; the later word on an id counts."""
+    rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
+    removed = dict.fromkeys(held.removed)
+    for row in late.rows:
+        rows.pop(row.entry_id, None)
+        rows[row.entry_id] = row
+        removed.pop(row.entry_id, None)
+    for entry_id in late.removed:
+        rows.pop(entry_id, None)
+        removed[entry_id] = None
+    return RowBatch(
+        rows=tuple(rows.values()), removed=tuple(removed), watermarks={**held.watermarks, **late.watermarks}
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
     """A scope as read back, in columns, in the order of writing; no id twice.
@@ -67,6 +86,28 @@ class StoredScope:
     codes: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]
     vectors: Vectors | None = None
+
+
+def batch_of(stored: StoredScope) -> RowBatch:
+    """Return a stored scope as it would be written again."""
+    chains, words = tuple(Chain), [stored.words[code] for code in stored.codes.tolist()]
+    ends = np.cumsum(stored.lengths).tolist()
+    starts = [0, *ends]
+    known = np.zeros(len(stored.ids)) if stored.vectors is None else ~np.isnan(stored.vectors[:, 0])
+    rows = tuple(
+        IndexRow(
+            entry_id=entry_id,
+            chain=chains[stored.chains[place]],
+            branch_id=stored.branches[stored.branch_codes[place]],
+            depth=int(stored.depths[place]) if stored.placed[place] else None,
+            sequence=int(stored.sequences[place]),
+            tokens=tuple(words[starts[place] : ends[place]]),
+            vector=stored.vectors[place] if stored.vectors is not None and known[place] else None,
+            model=stored.models[stored.model_codes[place]],
+        )
+        for place, entry_id in enumerate(stored.ids)
+    )
+    return RowBatch(rows=rows, removed=(), watermarks={row.chain: row.sequence for row in rows})
 
 
 def quest_facet(quest_id: str) -> str:

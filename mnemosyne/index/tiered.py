@@ -1,16 +1,15 @@
 """The index of a store: LanceDB keeps, memory searches.
 
-Scopes up to a limit are read into memory at first use and kept in step. Of bigger ones `settle` reads the words into memory, a
-tenth of what the vectors take; until then, and beyond a second limit, all of them is searched where it lies. What is
-new is held in memory and written in batches, because single rows slow LanceDB down; a crash costs only vectors that have
-to be made again, since the store has the texts. The durable engine is imported when it is first needed, by name and off
-the event loop: it is heavy, and a store without a session should not pay for it.
+Scopes up to a limit are read into memory at first use and kept in step. Of bigger ones the words are (`big`), and beyond a
+second limit all is searched where it lies. What is new is held in memory and written in batches, because single rows slow
+LanceDB down; a crash costs only vectors that have to be made again, since the store has the texts. The durable engine is
+imported when it is first needed, by name and off the event loop: it is heavy, and a store without a session should not pay
+for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,40 +19,35 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.index.big import BigScope, GraphStore, young_names
 from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope, row_batch
-from mnemosyne.index.table import ScopeTable
+from mnemosyne.index.rows import NO_ROWS, RowBatch, joined, row_batch
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import SequencedEntry
 
 T = TypeVar("T")
-NOTHING_HELD = RowBatch(rows=(), removed=(), watermarks={})
 
 
-class DurableIndex(Index, Protocol):
+class DurableIndex(Index, GraphStore, Protocol):
     """An index that outlives the process; any of its methods may raise IndexUnavailableError."""
 
-    async def load(self, scope: str, *, vectors: bool = True) -> StoredScope | None:
-        """Read a whole scope back in the order of writing, unless told otherwise with vectors; None when nothing is stored."""
-        ...
+    async def prepare(self, scope: str, *, words: bool = True) -> None:
+        """Make the indexes that searching a big scope needs; takes long and never holds up a search or a write.
 
-    async def prepare(self, scope: str) -> None:
-        """Make the indexes that searching a big scope needs; takes long and never holds up a search or a write."""
-        ...
-
-    async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
+        `words`: those for searching by words too.
+        """
         ...
 
 
 class TieredIndex:
     """An `Index` over a folder.
 
-    `memory_rows`: the biggest scope that is searched in memory. `word_rows`: of bigger ones the words of so many rows in all
-    are. `held_rows`: so many new rows are held back before they are written (`settle` and `close` write all).
-    `open_scopes`: so many scopes stay in memory after a `settle`.
+    `memory_rows`: the biggest scope that is searched in memory. `word_rows`: the biggest whose words are, and the most that
+    all such scopes have there after a `settle`. `young_rows`: so many new rows of such a scope, and so many of its rare chains,
+    are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`settle`
+    and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
     A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`.
     """
 
@@ -63,16 +57,16 @@ class TieredIndex:
         *,
         memory_rows: int = 200_000,
         word_rows: int = 2_000_000,
+        young_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 64,
         durable: DurableIndex | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
-        self._durable, self._word_rows = durable, word_rows
+        self._durable, self._word_rows, self._young_rows = durable, word_rows, young_rows
         self._memory = MemoryIndex()
-        self._words = MemoryIndex()
-        self._unread: dict[str, list[RowBatch]] = {}
+        self._big: dict[str, BigScope] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
         self._cut_off: set[str] = set()
@@ -96,12 +90,11 @@ class TieredIndex:
         if direct is not None:
             await self._guarded(scope, lambda: direct.write(scope, batch), None)
             if scope not in self._cut_off:
-                await self._keep_words(scope, batch)
                 return
         table = self._memory.table(scope)
         await to_thread.run_sync(table.put, batch)
         if scope not in self._cut_off:
-            self._held[scope] = _joined(self._held.get(scope, NOTHING_HELD), batch)
+            self._held[scope] = joined(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
                 await self._write_held(scope)
 
@@ -123,9 +116,6 @@ class TieredIndex:
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25."""
-        if self._words.holds(where.scope):
-            self._words.touch(where.scope)
-            return await self._words.search_text(text, where, limit)
         return await self._ask(where.scope, lambda index: index.search_text(text, where, limit), ())
 
     async def search_vector(
@@ -146,9 +136,10 @@ class TieredIndex:
         """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
         async with self._opening, self._writing:
             durable = await self._engine(scope)
-            await durable.drop(scope)
+            for name in (scope, *young_names(scope)):
+                await durable.drop(name)
             self._memory.forget(scope)
-            self._words.forget(scope)
+            self._big.pop(scope, None)
             self._held.pop(scope, None)
             self._direct.discard(scope)
             self._cut_off.discard(scope)
@@ -156,60 +147,56 @@ class TieredIndex:
 
     async def settle(self) -> None:
         """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory."""
-        grown: list[str] = []
         for scope in list(self._held):
             await self._write_held(scope)
         if self._durable is not None:
             durable = self._durable
-            grown = [scope for scope in self._memory.scopes() if self._has_grown(scope)]
-            for scope in (*grown, *self._direct):
-                # While its indexes are made a grown scope is still searched in memory.
+            for scope in [scope for scope in self._memory.scopes() if self._has_grown(scope)]:
+                await self._guarded(scope, partial(self._move_out, scope, durable), None)
+            for scope in list(self._direct):
                 await self._guarded(scope, partial(durable.prepare, scope), None)
+            for scope, big in list(self._big.items()):
+                await self._guarded(scope, big.settle, None)
             await self._guarded("", durable.settle, None)
         async with self._opening:
-            for scope in self._memory.scopes():
-                if self._has_grown(scope) and scope in grown:
-                    self._direct.add(scope)
-                    self._memory.forget(scope)
             for scope in self._memory.scopes()[: -self._open_scopes]:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
-        for scope in list(self._direct):
-            await self._guarded(scope, partial(self._read_words, scope), None)
+            while (
+                len(self._big) > 1
+                and sum([await big.count(scope) for scope, big in self._big.items()]) > self._word_rows
+            ):
+                oldest = next(iter(self._big))
+                await self._guarded(oldest, self._big.pop(oldest).close, None)
 
     async def close(self) -> None:
         """Write what is held back and release the folder."""
         for scope in list(self._held):
             await self._write_held(scope)
+        for scope, big in list(self._big.items()):
+            await self._guarded(scope, big.close, None)
+        self._big.clear()
         if self._durable is not None:
             await self._durable.close()
 
-    async def _read_words(self, scope: str) -> None:
-        """Bring the words of a big scope into memory, if they fit; what is written meanwhile is brought after them."""
-        durable = await self._engine(scope)
-        rows = await durable.count(scope)
-        if self._words.holds(scope) or rows > self._word_rows:
-            return
-        late = self._unread[scope] = []
-        try:
-            stored, table = await durable.load(scope, vectors=False), ScopeTable()
-            if stored is not None:
-                await to_thread.run_sync(table.fill, stored)
-            while late:
-                await to_thread.run_sync(table.put, late.pop(0))
-            if scope in self._direct:
-                self._words.adopt(scope, table)
-        finally:
-            del self._unread[scope]
-        while sum(self._words.table(each).count() for each in self._words.scopes()) > self._word_rows:
-            self._words.forget(self._words.scopes()[0])
+    async def _move_out(self, scope: str, durable: DurableIndex) -> None:
+        """Move a grown scope to disk; while its indexes are made it is still searched in memory."""
+        is_big = self._memory.table(scope).count() <= self._word_rows
+        await durable.prepare(scope, words=not is_big)
+        async with self._opening:
+            big = await self._opened(scope, durable) if is_big else None
+            if not self._has_grown(scope):
+                return
+            self._memory.forget(scope)
+            if big is None:
+                self._direct.add(scope)
+            else:
+                self._big[scope] = big
 
-    async def _keep_words(self, scope: str, batch: RowBatch) -> None:
-        bare = replace(batch, rows=tuple(replace(row, vector=None, model="") for row in batch.rows))
-        if scope in self._unread:
-            self._unread[scope].append(bare)
-        if self._words.holds(scope):
-            await to_thread.run_sync(self._words.table(scope).put, bare)
+    async def _opened(self, scope: str, durable: DurableIndex) -> BigScope:
+        big = BigScope(scope, durable, young_rows=self._young_rows, held_rows=self._held_rows)
+        await big.open()
+        return big
 
     def _has_grown(self, scope: str) -> bool:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
@@ -232,21 +219,29 @@ class TieredIndex:
             self._cut(scope or error.scope)
             return nothing
 
-    async def _open(self, scope: str) -> DurableIndex | None:
-        """Bring a scope into memory at first use; return the durable index when the scope is searched there."""
+    async def _open(self, scope: str) -> BigScope | DurableIndex | None:
+        """Bring a scope into memory at first use; return what searches it when memory alone does not."""
         if self._memory.holds(scope):
             self._memory.touch(scope)
             return None
+        if (big := self._big.pop(scope, None)) is not None:
+            self._big[scope] = big
+            return big
         async with self._opening:
             if self._memory.holds(scope):
                 return None
+            if scope in self._big:
+                return self._big[scope]
             try:
                 durable = await self._engine(scope)
                 if scope in self._direct:
                     return durable
-                if await durable.count(scope) > self._memory_rows:
-                    self._direct.add(scope)
-                    return durable
+                if (rows := await durable.count(scope)) > self._memory_rows:
+                    if rows > self._word_rows:
+                        self._direct.add(scope)
+                        return durable
+                    self._big[scope] = await self._opened(scope, durable)
+                    return self._big[scope]
                 if scope in self._held:
                     await self._write_held(scope)
                 stored = await durable.load(scope)
@@ -271,7 +266,7 @@ class TieredIndex:
 
     async def _write_held(self, scope: str) -> None:
         async with self._writing:
-            batch = self._held.pop(scope, NOTHING_HELD)
+            batch = self._held.pop(scope, NO_ROWS)
             if not batch.rows and not batch.removed:
                 return
             self._in_flight.add(scope)
@@ -288,25 +283,9 @@ class TieredIndex:
     def _cut(self, scope: str) -> None:
         self._cut_off.add(scope)
         self._direct.discard(scope)
-        self._words.forget(scope)
+        self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._memory.table(scope)
 
     def _note(self, error: IndexUnavailableError) -> None:
         self._faults[str(error)] = error.scope
-
-
-def _joined(held: RowBatch, late: RowBatch) -> RowBatch:
-    """Return both batches as one; the later word on an id counts."""
-    rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
-    removed = dict.fromkeys(held.removed)
-    for row in late.rows:
-        rows.pop(row.entry_id, None)
-        rows[row.entry_id] = row
-        removed.pop(row.entry_id, None)
-    for entry_id in late.removed:
-        rows.pop(entry_id, None)
-        removed[entry_id] = None
-    return replace(
-        late, rows=tuple(rows.values()), removed=tuple(removed), watermarks={**held.watermarks, **late.watermarks}
-    )

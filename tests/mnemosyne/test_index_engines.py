@@ -27,14 +27,16 @@ LORE = [
 VECTORS = unit([[1, 0, 0, 0], [0, 1, 0, 0], [1, 0.2, 0, 0], [0, 1, 0.2, 0]])
 
 
-@pytest.fixture(params=["memory", "lance", "lance_big", "tiered", "direct"])
+@pytest.fixture(params=["memory", "lance", "lance_big", "tiered", "big", "import", "direct"])
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Index]:
     made: dict[str, Callable[[], Index]] = {
         "memory": MemoryIndex,
         "lance": lambda: LanceIndex(str(tmp_path / "index"), tidy_writes=1),
         "lance_big": lambda: LanceIndex(str(tmp_path / "index"), exact_rows=0),
         "tiered": lambda: TieredIndex(tmp_path / "index"),
-        "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
+        "big": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
+        "import": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, young_rows=0),
+        "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, word_rows=-1),
     }
     one = made[request.param]()
     yield one

@@ -49,8 +49,9 @@ async def test_a_crash_loses_only_what_the_store_still_has(tmp_path: Path) -> No
     await reopened.close()
 
 
-async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path) -> None:
-    index = TieredIndex(tmp_path, memory_rows=25)
+@pytest.mark.parametrize("word_rows", [1_000, -1])
+async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path, word_rows: int) -> None:
+    index = TieredIndex(tmp_path, memory_rows=25, word_rows=word_rows)
     await index.add(WORLD, written(MANY), VECTORS, model="m")
     in_memory = await index.search_text("house3", where(), 9)
     await index.settle()
@@ -115,7 +116,7 @@ def damage(folder: Path, harm: str) -> None:
 
 async def test_a_folder_lost_while_in_use_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "index"
-    index = TieredIndex(folder, memory_rows=-1)
+    index = TieredIndex(folder, memory_rows=-1, word_rows=-1)
     await index.add(WORLD, written(MANY), None)
     assert len(await index.search_text("house3", where(), 9)) == 6
     shutil.rmtree(folder)

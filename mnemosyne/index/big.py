@@ -1,0 +1,275 @@
+"""A scope too big for memory: its words and what is new or rare in memory, the mass of its vectors on disk in one graph.
+
+A graph that is searched with a filter, or in a table that has rows beside it, walks all rows before it begins (a million: 40 ms
+against 3). So its table is left as it is: filters are laid on what it finds, and what is new waits in a table of its own,
+held in memory too, until there is enough of it for a new graph. It must not import an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import anyio
+from anyio import to_thread
+
+from mnemosyne.index.lexical import term_weights
+from mnemosyne.index.rows import NO_ROWS, RowBatch, StoredScope, batch_of, joined, row_batch
+from mnemosyne.index.table import ScopeTable
+from mnemosyne.protocols import Vectors
+from mnemosyne.query import Hit, IndexFilter
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+_YOUNG_SHARE = 8
+_LEAST_YOUNG = 10_000
+_WIDE = 0.25
+_SPARE = 1.25
+
+
+class GraphStore(Protocol):
+    """Where the tables of big scopes lie; each method may raise IndexUnavailableError."""
+
+    async def load(
+        self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
+    ) -> StoredScope | None:
+        """Read a table back in the order of writing, all of it or some chains; None when nothing is stored."""
+        ...
+
+    async def write(self, scope: str, batch: RowBatch) -> None:
+        """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
+        ...
+
+    async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
+        """Return ids and cosines of the nearest rows, best first, whatever chain, branch or model they are of."""
+        ...
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine among what a filter admits."""
+        ...
+
+    async def absorb(self, scope: str, other: str) -> None:
+        """Write all rows of another table into one and make its graph anew; takes long."""
+        ...
+
+    async def drop(self, scope: str) -> None:
+        """Remove a table."""
+        ...
+
+
+@dataclass(slots=True)
+class _Young:
+    """Rows that the graph does not hold yet: in memory, and in the table `name` but for those `held` back."""
+
+    name: str
+    rows: ScopeTable = field(default_factory=ScopeTable)
+    held: RowBatch = NO_ROWS
+
+
+class BigScope:
+    """An `Index` of one scope; `open` it first. `young_rows`: so many new rows, and so many of rare chains, are in memory with
+    their vectors. `held_rows`: so many new ones are held back before they are written.
+
+    Chains of few entries are searched in memory as a whole. Once the young are an eighth of all, `settle` makes a new graph.
+    An id found in several places counts where it was written last.
+    """
+
+    def __init__(self, scope: str, store: GraphStore, *, young_rows: int, held_rows: int) -> None:
+        self._scope, self._store = scope, store
+        self._young_rows, self._held_rows = young_rows, held_rows
+        self._places, self._rare = ScopeTable(), ScopeTable()
+        self._far: frozenset[Chain] = frozenset()
+        self._young = [_Young(young_names(scope)[0])]
+        self._removed: list[str] | None = None
+        self._writing, self._settling = anyio.Lock(), anyio.Lock()
+
+    async def open(self) -> None:
+        """Read what is searched in memory."""
+        if (stored := await self._store.load(self._scope, vectors=False)) is not None:
+            await to_thread.run_sync(self._places.fill, stored)
+        await self._sort_out()
+        found: list[tuple[int, _Young, RowBatch]] = []
+        for name in young_names(self._scope):
+            if (stored := await self._store.load(name)) is not None and stored.ids:
+                batch = await to_thread.run_sync(batch_of, stored)
+                found.append((int(stored.sequences.max()), _Young(name), batch))
+        for _, young, batch in sorted(found, key=lambda each: each[0]):
+            await to_thread.run_sync(young.rows.put, batch)
+            await to_thread.run_sync(self._places.put, _bare(batch))
+        self._young = [young for _, young, _ in found] or self._young
+
+    async def add(
+        self,
+        scope: str,
+        entries: Sequence[SequencedEntry],
+        vectors: Vectors | None,
+        *,
+        keys: Sequence[str] | None = None,
+        model: str = "",
+    ) -> None:
+        """Add, replace or remove entries; see `Index.add`."""
+        await self.write(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
+
+    async def write(self, scope: str, batch: RowBatch) -> None:
+        """Add, replace and remove rows."""
+        async with self._writing:
+            young = self._young[-1]
+            if batch.removed:
+                await self._remove(batch.removed)
+            rows = replace(batch, removed=())
+            if young.rows.count() + len(rows.rows) > self._young_rows and self._removed is None:
+                # An import: more than memory is for. What is not in the graph is scanned on disk until there is a new one.
+                await self._remove([row.entry_id for row in rows.rows], (), self._young)
+                await self._store.write(self._scope, rows)
+                rare = tuple(row for row in rows.rows if row.chain not in self._far)
+                await to_thread.run_sync(self._rare.put, replace(rows, rows=rare))
+            else:
+                await to_thread.run_sync(young.rows.put, rows)
+                young.held = joined(young.held, rows)
+                if len(young.held.rows) >= self._held_rows:
+                    await self._write_held(young)
+            await to_thread.run_sync(self._places.put, _bare(batch))
+
+    async def watermark(self, scope: str, chain: Chain) -> int:
+        """Return the highest sequence seen for this chain (0 = none)."""
+        return self._places.watermark(chain)
+
+    async def count(self, scope: str) -> int:
+        """Return how many entries there are."""
+        return self._places.count()
+
+    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+        """Return the ids of the chain's entries written last, oldest first."""
+        return await to_thread.run_sync(self._places.newest, chain, limit)
+
+    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+        """Return ids of entries that this model has not looked at, in the order of writing."""
+        return await to_thread.run_sync(self._places.unseen, model, limit)
+
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
+        if self._places.never_held(where.chains):
+            return ()
+        terms = term_weights(text) if isinstance(text, str) else text
+        return await to_thread.run_sync(self._places.search_text, terms, where, limit)
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine, of what is in memory as `MemoryIndex` does, of the others by the graph."""
+        found: list[Hit] = []
+        newer: list[ScopeTable] = []
+        for rows in (*(young.rows for young in reversed(self._young)), self._rare):
+            if not rows.never_held(where.chains):
+                hits = await to_thread.run_sync(rows.search_vector, vector, model, where, limit)
+                found.extend(_not_in(newer, hits))
+            newer.append(rows)
+        if chains := self._far & where.chains:
+            far = await self._among_far(vector, replace(where, chains=chains), limit, model)
+            found.extend(_not_in(newer, far))
+        return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
+
+    def faults(self) -> tuple[str, ...]:
+        """Return nothing: what goes wrong is raised."""
+        return ()
+
+    async def drop(self, scope: str) -> None:
+        """Remove the tables; what is in memory goes with this."""
+        for name in (self._scope, *young_names(self._scope)):
+            await self._store.drop(name)
+
+    async def settle(self) -> None:
+        """Write what is held back; make a new graph when it is due."""
+        async with self._settling:
+            async with self._writing:
+                await self._write_held(self._young[-1])
+            young = sum(each.rows.count() for each in self._young)
+            if young > max(self._places.count() // _YOUNG_SHARE, _LEAST_YOUNG):
+                await self._absorb()
+
+    async def close(self) -> None:
+        """Write what is held back."""
+        async with self._writing:
+            await self._write_held(self._young[-1])
+
+    async def _among_far(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
+        share = await to_thread.run_sync(self._places.share, where)
+        if share >= _WIDE:
+            wanted = int(_SPARE * limit / share) + min(len(where.exclude), limit)
+            nearest = await self._store.nearest(self._scope, vector, wanted)
+            hits = await to_thread.run_sync(self._places.admitted_of, nearest, where, model)
+            if 2 * len(hits) > limit:
+                return hits
+        return await self._store.search_vector(vector, where, limit, model=model)
+
+    async def _absorb(self) -> None:
+        """Bring the older young into the graph's table and make the graph anew; searches and writes go on meanwhile."""
+        async with self._writing:
+            old = self._young[0]
+            if len(self._young) == 1:
+                other = next(name for name in young_names(self._scope) if name != old.name)
+                self._young = [old, _Young(other)]
+            self._removed = []
+        try:
+            await self._store.absorb(self._scope, old.name)
+            async with self._writing:
+                # What was removed meanwhile may have been copied before.
+                removed, self._removed = self._removed, None
+                await self._remove(removed, (self._scope,), ())
+                await self._sort_out()
+                self._young = self._young[1:]
+        finally:
+            self._removed = None
+        await self._store.drop(old.name)
+
+    async def _sort_out(self) -> None:
+        """Decide which chains are searched in memory, and read their vectors."""
+        rare, rows = set[Chain](), 0
+        for chain, count in sorted(self._places.chain_counts().items(), key=lambda item: item[1]):
+            rows += count
+            if rows > self._young_rows:
+                break
+            rare.add(chain)
+        table = ScopeTable()
+        if rare and (stored := await self._store.load(self._scope, chains=rare)) is not None:
+            await to_thread.run_sync(table.fill, stored)
+        self._rare, self._far = table, frozenset(Chain) - rare
+
+    async def _remove(
+        self, ids: Sequence[str], tables: Sequence[str] | None = None, young: Sequence[_Young] | None = None
+    ) -> None:
+        """Remove entries from tables on disk (the graph's and those of the young) and from memory."""
+        if not ids:
+            return
+        gone = RowBatch(rows=(), removed=tuple(ids), watermarks={})
+        if self._removed is not None:
+            self._removed.extend(ids)
+        among = self._young if young is None else young
+        for each in among:
+            each.held = joined(each.held, gone)
+            await self._write_held(each)
+            await to_thread.run_sync(each.rows.put, gone)
+        for name in (self._scope,) if tables is None else tables:
+            await self._store.write(name, gone)
+            await to_thread.run_sync(self._rare.put, gone)
+
+    async def _write_held(self, young: _Young) -> None:
+        held, young.held = young.held, NO_ROWS
+        if held.rows or held.removed:
+            await self._store.write(young.name, held)
+
+
+def young_names(scope: str) -> tuple[str, str]:
+    """Return the two tables that the young rows of a scope are written to in turn; no scope of a store is called so."""
+    return f"{scope}\n1", f"{scope}\n2"
+
+
+def _bare(batch: RowBatch) -> RowBatch:
+    return replace(batch, rows=tuple(replace(row, vector=None) for row in batch.rows))
+
+
+def _not_in(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
+    return [hit for hit in hits if not any(table.holds(hit.entry_id) for table in tables)]

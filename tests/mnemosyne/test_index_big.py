@@ -1,0 +1,240 @@
+"""A scope too big for memory answers as one in memory does, whatever was written, removed, absorbed and reopened."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recall_parts import SESSION, entry, unit, where, written
+
+from mnemosyne.index import big
+from mnemosyne.index.big import BigScope
+from mnemosyne.index.lance import LanceIndex
+from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.query import Hit
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.record import SequencedEntry
+
+pytestmark = pytest.mark.anyio
+NARRATIVE, HISTORY = frozenset({Chain.NARRATIVE}), frozenset({Chain.HISTORY})
+FILTERS = (
+    where(SESSION),
+    where(SESSION, chains=HISTORY, lineage=[("main", 1_000)], exclude=["e1", "e2"]),
+    where(SESSION, chains=HISTORY, lineage=[("main", 2), ("side", 1_000)]),
+    where(SESSION, chains=NARRATIVE),
+)
+QUERY = unit([[1.0, 0.3, 0.2, 0.1]])[0]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New graphs are due after a few rows."""
+    monkeypatch.setattr(big, "_LEAST_YOUNG", 3)
+
+
+def story(first: int, count: int, chain: Chain = Chain.HISTORY, branch: str = "main") -> list[MemoryEntry]:
+    return [
+        entry(f"e{number}", f"word{number % 3} of tale {number}", chain, depth=number, branch_id=branch)
+        for number in range(first, first + count)
+    ]
+
+
+def drawn(seed: int, count: int) -> Any:
+    return unit(np.random.default_rng(seed).standard_normal((count, 4)).tolist())
+
+
+@asynccontextmanager
+async def opened(folder: Path, *, young_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[BigScope]:
+    store = LanceIndex(str(folder))
+    index = BigScope(SESSION, store, young_rows=young_rows, held_rows=held_rows)
+    await index.open()
+    yield index
+    await index.close()
+    await store.close()
+
+
+async def filled(folder: Path, rows: int = 12, rare: int = 0) -> None:
+    """Write the table of the graph."""
+    store = LanceIndex(str(folder))
+    entries = [*story(0, rows), *story(rows, rare, Chain.NARRATIVE)]
+    await store.add(SESSION, written(entries), drawn(1, len(entries)), model="m")
+    await store.close()
+
+
+def tables(folder: Path) -> list[Path]:
+    return list(folder.glob("*.lance"))
+
+
+def ids(hits: Sequence[Hit]) -> list[str]:
+    return [hit.entry_id for hit in hits]
+
+
+async def test_what_is_new_is_found_beside_the_graph_and_after_reopening(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path) as index:
+        await index.add(SESSION, written(story(20, 1), 20), unit([[1.0, 0.3, 0.2, 0.1]]), model="m")
+        assert ids(await index.search_vector(QUERY, FILTERS[1], 3, model="m"))[0] == "e20"
+        assert await index.count(SESSION) == 13
+    async with opened(tmp_path) as index:
+        assert ids(await index.search_vector(QUERY, FILTERS[1], 3, model="m"))[0] == "e20"
+        assert ids(await index.search_text("tale 20", FILTERS[0], 1)) == ["e20"]
+        assert await index.watermark(SESSION, Chain.HISTORY) == 20
+        assert await index.newest(SESSION, Chain.HISTORY, 2) == ("e11", "e20")
+        assert await index.unseen(SESSION, "m", 5) == ()
+        assert len(await index.unseen(SESSION, "another", 50)) == 13
+
+
+async def test_what_is_written_again_counts_where_it_was_written_last(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with opened(tmp_path) as index:
+        best = ids(await index.search_vector(QUERY, FILTERS[0], 1, model="m"))[0]
+        again = entry(best, "told anew", Chain.HISTORY, depth=1, branch_id="main")
+        await index.add(SESSION, written([again], 30), -QUERY[None, :], model="m")
+        hits = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
+        assert ids(hits)[-1] == best
+        assert len(hits) == len(set(ids(hits))) == 12
+        assert ids(await index.search_text("anew", FILTERS[0], 5)) == [best]
+
+
+async def test_a_chain_of_few_entries_is_found_however_many_others_there_are(tmp_path: Path) -> None:
+    await filled(tmp_path, rows=40, rare=2)
+    async with opened(tmp_path, young_rows=5) as index:
+        assert set(ids(await index.search_vector(QUERY, FILTERS[3], 5, model="m"))) == {"e40", "e41"}
+
+
+async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    crashed = BigScope(SESSION, LanceIndex(str(tmp_path)), young_rows=100, held_rows=4)
+    await crashed.open()
+    for number in range(20, 26):
+        await crashed.add(SESSION, written(story(number, 1), number), drawn(number, 1), model="m")
+    async with opened(tmp_path) as index:
+        assert await index.watermark(SESSION, Chain.HISTORY) == 23
+
+
+@pytest.mark.parametrize("cut", ["before", "after"])
+async def test_a_new_graph_takes_in_the_young_and_what_was_removed_meanwhile_stays_removed(
+    tmp_path: Path, cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(tmp_path)
+    absorb = LanceIndex.absorb
+    async with opened(tmp_path) as index:
+        await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
+
+        async def meanwhile(store: LanceIndex, scope: str, other: str) -> None:
+            gone = [SequencedEntry(sequence=40, entry=story(20, 1)[0], deleted=True)]
+            if cut == "before":
+                await index.add(SESSION, gone, None)
+            await absorb(store, scope, other)
+            if cut == "after":
+                await index.add(SESSION, gone, None)
+            await index.add(SESSION, written(story(41, 1), 41), drawn(3, 1), model="m")
+
+        monkeypatch.setattr(LanceIndex, "absorb", meanwhile)
+        await index.settle()
+        found = set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")))
+        assert found == {f"e{number}" for number in (*range(12), *range(21, 26), 41)}
+        assert len(index._young) == 1
+    store = LanceIndex(str(tmp_path))
+    assert await store.count(SESSION) == 17
+    await store.close()
+    async with opened(tmp_path) as index:
+        assert set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m"))) == found
+
+
+async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await filled(tmp_path)
+
+    async def cut_off(store: LanceIndex, scope: str, other: str) -> None:
+        raise OSError("pulled out")
+
+    async with opened(tmp_path) as index:
+        await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
+        with monkeypatch.context() as patched:
+            patched.setattr(LanceIndex, "absorb", cut_off)
+            with pytest.raises(OSError, match="pulled"):
+                await index.settle()
+        await index.add(SESSION, written(story(30, 3), 30), drawn(3, 3), model="m")
+        before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
+    async with opened(tmp_path) as index:
+        assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
+        await index.settle()
+        await index.settle()
+        assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
+    store = LanceIndex(str(tmp_path))
+    assert await store.count(SESSION) == 18
+    await store.close()
+
+
+async def test_nothing_of_a_dropped_scope_is_left(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    index = TieredIndex(tmp_path, memory_rows=5)
+    await index.add(SESSION, written(story(20, 1), 20), drawn(2, 1), model="m")
+    await index.settle()
+    await index.drop(SESSION)
+    assert tables(tmp_path) == []
+    assert await index.search_text("tale", FILTERS[0], 5) == ()
+    await index.close()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 14), st.integers(1, 4), st.sampled_from(["main", "side"])),
+        st.tuples(st.just("tell"), st.integers(15, 20), st.integers(1, 2), st.just("main")),
+        st.tuples(st.just("remove"), st.integers(0, 20), st.just(1), st.just("main")),
+        st.sampled_from([("settle", 0, 0, ""), ("reopen", 0, 0, "")]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(steps=STEPS, young_rows=st.sampled_from([0, 4, 1_000]))
+def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], young_rows: int) -> None:
+    async def play(folder: Path) -> None:
+        await filled(folder, rows=8)
+        plain = MemoryIndex()
+        await plain.add(SESSION, written(story(0, 8)), drawn(1, 8), model="m")
+        sequence = 8
+        stores = [LanceIndex(str(folder))]
+        index = BigScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+        await index.open()
+        for kind, first, count, branch in steps:
+            if kind == "settle":
+                await index.settle()
+            elif kind == "reopen":
+                await index.close()
+                index = BigScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+                await index.open()
+            else:
+                entries = story(first, count, Chain.NARRATIVE if kind == "tell" else Chain.HISTORY, branch)
+                items = [
+                    SequencedEntry(sequence=sequence + place, entry=each, deleted=kind == "remove")
+                    for place, each in enumerate(entries, 1)
+                ]
+                sequence += len(items)
+                vectors = drawn(sequence, len(items))
+                for one in (plain, index):
+                    await one.add(SESSION, items, vectors, model="m")
+            for admitted in FILTERS:
+                words = [await one.search_text("word1 tale", admitted, 50) for one in (plain, index)]
+                assert words[0] == words[1]
+                near = [await one.search_vector(QUERY, admitted, 50, model="m") for one in (plain, index)]
+                assert ids(near[0]) == ids(near[1])
+                assert np.allclose([hit.score for hit in near[0]], [hit.score for hit in near[1]], atol=1e-5)
+            assert await plain.count(SESSION) == await index.count(SESSION)
+        await index.close()
+        await stores[0].close()
+
+    with TemporaryDirectory() as folder:
+        anyio.run(play, Path(folder))
