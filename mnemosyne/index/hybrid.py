@@ -23,6 +23,7 @@ from mnemosyne.index.fuse import (
     FusionWeights,
     vector_weight,
 )
+from mnemosyne.index.look import read_texts
 from mnemosyne.index.preview import preview, preview_window
 from mnemosyne.index.recalling import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
 from mnemosyne.index.restore import Restored
@@ -178,6 +179,14 @@ class HybridRetriever:
                 if state.whole and state.facets:
                     group.start_soon(self._facets_of, state, pool)
         state.took("words", started)
+        if state.whole and self._embedder is not None:
+            await self._read_ahead(state)
+
+    async def _read_ahead(self, state: Recalling) -> None:
+        """Fetch and read the best finds by words while vectors are still made and searched: most of them will stay."""
+        for scope, ids in state.likely():
+            found = await self._fetch(state, scope, ids)
+            await to_thread.run_sync(read_texts, [entry.text for entry in found])
 
     async def _words_of(self, state: Recalling, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
@@ -211,13 +220,22 @@ class HybridRetriever:
 
     async def _candidates(self, state: Recalling) -> tuple[Candidate, ...]:
         scored = state.prelim(self._weights)
-        entries: dict[tuple[str, str], MemoryEntry] = {}
         for scope in dict.fromkeys(each.scope for each in scored):
-            ids = [each.entry_id for each in scored if each.scope == scope]
-            found = await self._source.entries(scope, ids)
-            entries.update({(scope, entry.entry_id): entry for entry in found if not state.query.shows(entry)})
-        seen = [(each, entries[each.scope, each.entry_id]) for each in scored if (each.scope, each.entry_id) in entries]
+            await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
+        known = state.fetched
+        seen = [
+            (each, entry)
+            for each in scored
+            if (entry := known.get((each.scope, each.entry_id))) is not None and not state.query.shows(entry)
+        ]
         return await to_thread.run_sync(self._chosen, state, seen)
+
+    async def _fetch(self, state: Recalling, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Bring entries from the source that this recall has not brought yet; return those that are new to it."""
+        missing = [entry_id for entry_id in ids if (scope, entry_id) not in state.fetched]
+        found = await self._source.entries(scope, missing) if missing else ()
+        state.fetched.update({(scope, entry.entry_id): entry for entry in found})
+        return tuple(found)
 
     def _chosen(self, state: Recalling, seen: Sequence[tuple[Scored, MemoryEntry]]) -> tuple[Candidate, ...]:
         """Look again at what was fetched, weigh it, and return what the places are for; takes some ms, so not on the loop."""

@@ -112,6 +112,12 @@ def reading_of(text: str) -> Reading:
     )
 
 
+def read_texts(texts: Sequence[str]) -> None:
+    """Read texts that a second look will likely fall on."""
+    for text in texts:
+        reading_of(text[:_LOOK_CHARS])
+
+
 def _times(words: Sequence[str]) -> int:
     """Return how many words tell a time: days, months, years in figures, `this morning`."""
     told = len([word for word in words if len(word) == _YEAR_DIGITS and word.isdecimal()])

@@ -24,7 +24,6 @@ _SIGN_SHARE = 8
 _WAVE_SHARE = 32
 _WAVE_ROWS = 2_048
 _NEWS = 0.02
-_SIGN_BLOCK = 16_384
 _GATHERED = 512
 
 RowNumbers = npt.NDArray[np.int64]
@@ -77,22 +76,15 @@ class VectorRows:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
         # Slots behind the last vector have none.
         admitted = admitted[: len(self._rows)]
-        rows, slots = self._rows[: len(admitted)], np.flatnonzero(admitted)
-        most = max(limit * _SIGN_OVERSAMPLE, len(slots) // _SIGN_SHARE)
-        if len(slots) <= max(_SIGN_ROWS, most):
+        rows, among = self._rows[: len(admitted)], int(np.count_nonzero(admitted))
+        most = max(limit * _SIGN_OVERSAMPLE, among // _SIGN_SHARE)
+        if among <= max(_SIGN_ROWS, most):
+            slots = np.flatnonzero(admitted)
             return slots, _cosines(rows, slots, vector)
-        apart = self._apart(vector, len(rows))
-        apart[~admitted] = _never(vector)
-        closer = np.cumsum(np.bincount(apart, minlength=_never(vector) + 1)[:-1])
-        wave = max(_WAVE_ROWS, len(slots) // _WAVE_SHARE)
-        best, scores, taken, low = slots[:0], np.zeros(0, dtype=np.float32), 0, -1
-        while taken < most:
-            # As many whole steps of difference as fit into the wave, one at least.
-            high = max(int(np.searchsorted(closer, min(taken + wave, most), side="right")) - 1, low + 1)
-            late = np.flatnonzero((apart > low) & (apart <= high))
+        best, scores = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
+        for late in self._waves(vector, admitted, most, max(_WAVE_ROWS, among // _WAVE_SHARE)):
             known = len(best)
             best, scores = np.concatenate([best, late]), np.concatenate([scores, _cosines(rows, late, vector)])
-            taken, low = int(closer[high]), high
             if len(best) > limit:
                 keep = np.argpartition(-scores, limit)[:limit]
                 best, scores = best[keep], scores[keep]
@@ -100,25 +92,31 @@ class VectorRows:
                     break
         return best, scores
 
+    def _waves(self, vector: Vectors, admitted: Mask, most: int, wave: int) -> Iterator[RowNumbers]:
+        """Yield about `most` admitted slots, about `wave` at a time: first those that differ in the fewest signs."""
+        apart = self._apart(vector, len(admitted))
+        apart[~admitted] = never = len(vector) + 1
+        closer = np.cumsum(np.bincount(apart, minlength=never)[:never])
+        last = max(int(np.searchsorted(closer, most, side="right")) - 1, int(apart.min()))
+        close = np.flatnonzero(apart <= last)
+        steps, low = apart[close], -1
+        while low < last:
+            taken = int(closer[low]) if low >= 0 else 0
+            high = max(int(np.searchsorted(closer, taken + wave, side="right")) - 1, low + 1)
+            yield close[(steps > low) & (steps <= high)]
+            low = high
+
     def _apart(self, vector: Vectors, rows: int) -> npt.NDArray[np.uint16]:
         """Return in how many signs each row differs from the vector.
 
         Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
         """
         signs, code = self._coded(rows), _sign_codes(vector[None, :])[0]
-        apart = np.empty(rows, dtype=np.uint16)
-
-        def count(blocks: Iterator[int]) -> None:
-            differing = np.empty(_SIGN_BLOCK, dtype=np.uint64)
-            counted = np.empty(_SIGN_BLOCK, dtype=np.uint8)
-            for first in blocks:
-                total = apart[first : first + _SIGN_BLOCK]
-                total[:] = 0
-                for word, own in zip(signs[:, first : first + _SIGN_BLOCK], code, strict=True):
-                    np.bitwise_xor(word, own, out=differing[: len(total)])
-                    total += np.bitwise_count(differing[: len(total)], out=counted[: len(total)])
-
-        _shared(count, range(0, rows, _SIGN_BLOCK))
+        apart = np.zeros(rows, dtype=np.uint16)
+        differing, counted = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint8)
+        for word, own in zip(signs, code, strict=True):
+            np.bitwise_xor(word, own, out=differing)
+            apart += np.bitwise_count(differing, out=counted)
         return apart
 
     def _coded(self, rows: int) -> npt.NDArray[np.uint64]:
@@ -178,11 +176,6 @@ def _shared(work: Callable[[Iterator[int]], None], blocks: Sequence[int]) -> Non
 def _helpers() -> ThreadPoolExecutor | None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return ThreadPoolExecutor(cores - 1, thread_name_prefix="nearest") if cores > 1 else None
-
-
-def _never(vector: Vectors) -> int:
-    """Return a count of differing signs that no row can have."""
-    return len(vector) + 1
 
 
 def _sign_codes(vectors: Vectors) -> npt.NDArray[np.uint64]:

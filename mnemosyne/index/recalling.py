@@ -122,6 +122,7 @@ class Recalling:
         self.weights = chain_weights(query)
         self.pools = _pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
+        self.fetched: dict[tuple[str, str], MemoryEntry] = {}
         self.vector: Vectors | None = None
         self.fitness = 0.0
         self.degradations: dict[str, None] = {}
@@ -134,6 +135,19 @@ class Recalling:
     def took(self, step: str, started: float) -> None:
         """Note how long a step took that began at `started` (`perf_counter`)."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
+
+    def likely(self) -> list[tuple[str, list[str]]]:
+        """Return for each scope the ids of its best finds by words, as many as there are places, whatever the chain."""
+        hits: dict[str, list[Hit]] = {}
+        for pool in self.pools:
+            if BM25 in pool.arms:
+                hits.setdefault(pool.scope, []).extend(pool.arms[BM25].hits)
+        limit = self.query.limit
+        return [
+            (scope, [hit.entry_id for hit in sorted(found, key=lambda hit: -hit.score)[:limit]])
+            for scope, found in hits.items()
+            if found
+        ]
 
     def prelim(self, weights: FusionWeights) -> list[Scored]:
         """Return the best of all pools by fused score, and all that is near on the graph; best first."""
