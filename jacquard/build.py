@@ -27,11 +27,11 @@ from jacquard.config import ObservabilityConfig, RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError, JacquardError
-from jacquard.heap import SettledHeap
 from jacquard.planners.actions import match_action
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, PairScorer
 from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
@@ -91,7 +91,7 @@ class Workshop:
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
-    heap: SettledHeap = field(default_factory=SettledHeap)
+    settled: SettledProcess = field(default_factory=SettledProcess)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
         """Return the head of a session; one that is not there starts from the named world.
@@ -163,15 +163,15 @@ class Workshop:
 
     async def warm(self, text: str = "", *, settle: bool = True) -> None:
         """Load what is slow to load, so that no turn waits for it: the selector's model, and the embedder if it knows the
-        language of `text` (or none is given). `settle`: then keep the garbage collector from walking all of that again
-        and again (see `SettledHeap`); False where the process minds its own collector.
+        language of `text` (or none is given). `settle`: then set the garbage collector and the turns of threads in the whole
+        process for short waits (see `SettledProcess`); False where the process minds these itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
         for model in self.models:
             await model.warm()
         if settle:
-            await to_thread.run_sync(self.heap.settle)
+            await to_thread.run_sync(self.settled.settle)
 
     async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
         """Return the numerical action that an input means in this session's world, and the names of all there are."""
@@ -204,7 +204,7 @@ async def open_workshop(
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
         fit = await to_thread.run_sync(_fit_out, location, folder, tenant, settings, embedder, notes, pack)
-        heap = SettledHeap()
+        settled = SettledProcess()
         try:
             async with ContextEngine(fit.parts, settings) as engine:
                 yield Workshop(
@@ -219,10 +219,10 @@ async def open_workshop(
                     models=fit.models,
                     worlds=fit.worlds,
                     watchers=fit.watchers,
-                    heap=heap,
+                    settled=settled,
                 )
         finally:
-            heap.release()
+            settled.release()
             if fit.parts.locks is not None:
                 await fit.parts.locks.close()
             for model in fit.models:

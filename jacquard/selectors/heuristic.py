@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from anyio import to_thread
+
 from jacquard.lexicon import mentions, normalise
 from jacquard.plan import PlanContext
 from jacquard.protocols import Selection, SelectionRequest
@@ -67,6 +69,9 @@ class HeuristicSelector:
 
     async def select(self, request: SelectionRequest) -> Selection:
         """Return the best candidates; `folded` maps each near-duplicate of a chosen one to it."""
+        return await to_thread.run_sync(self._select, request)
+
+    def _select(self, request: SelectionRequest) -> Selection:
         waiting = _scored(request)
         shares, asked = _chain_shares(request.plan), frozenset(request.plan.entities)
         chosen: list[_Scored] = []

@@ -219,7 +219,7 @@ class HybridRetriever:
                 pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
 
     async def _candidates(self, state: Recalling) -> tuple[Candidate, ...]:
-        scored = state.prelim(self._weights)
+        scored = await to_thread.run_sync(state.prelim, self._weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
         known = state.fetched

@@ -1,12 +1,14 @@
 import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jacquard.build import open_workshop
-from jacquard.heap import SettledHeap
+from jacquard.settled import SWITCH_SECONDS, SettledProcess
 
+DEFAULT_SECONDS = sys.getswitchinterval()
 pytestmark = pytest.mark.anyio
 
 
@@ -19,7 +21,8 @@ def _thawed() -> Iterator[None]:
 
 def test_what_lives_is_left_out_of_later_collections() -> None:
     kept: list[list[int]] = [[] for _ in range(1000)]
-    SettledHeap().settle()
+    settled = SettledProcess()
+    settled.settle()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
 
@@ -32,9 +35,11 @@ def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
             Held.freed = True
 
     held = Held()
-    SettledHeap().settle()
+    settled = SettledProcess()
+    settled.settle()
     del held
     assert Held.freed
+    settled.release()
 
 
 @pytest.mark.parametrize("settle", [True, False])
@@ -42,10 +47,23 @@ async def test_warming_settles_the_heap_unless_told_not_to(tmp_path: Path, settl
     async with open_workshop(tmp_path / "store", embedder="none") as workshop:
         await workshop.warm(settle=settle)
         assert (gc.get_freeze_count() > 0) is settle
+        assert (sys.getswitchinterval() == SWITCH_SECONDS) is settle
     assert gc.get_freeze_count() == 0
+    assert sys.getswitchinterval() == DEFAULT_SECONDS
+
+
+def test_the_last_release_ends_it() -> None:
+    one, other = SettledProcess(), SettledProcess()
+    for each in (one, one, other):
+        each.settle()
+    one.release()
+    assert sys.getswitchinterval() == SWITCH_SECONDS
+    other.release()
+    other.release()
+    assert sys.getswitchinterval() == DEFAULT_SECONDS
 
 
 def test_what_a_process_froze_itself_stays_frozen() -> None:
     gc.freeze()
-    SettledHeap().release()
+    SettledProcess().release()
     assert gc.get_freeze_count() > 0
