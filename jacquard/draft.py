@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,7 @@ from jacquard.calibration import correction_of
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.degrade import carry_out
 from jacquard.errors import JacquardError
-from jacquard.evidence import evidence_flesh
+from jacquard.evidence import EvidenceFlesh, evidence_flesh
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.instructions import instruction_blocks
 from jacquard.late_calls import LateCalls
@@ -28,7 +29,7 @@ from jacquard.race import CurationRace
 from jacquard.report import CurationPath, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
-from jacquard.skein import PromptBlock
+from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
@@ -45,6 +46,7 @@ from jacquard.streams.prefetch import (
 )
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
+from mnemosyne.errors import ContextEngineError
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.ingest import IngestOptions
@@ -121,26 +123,42 @@ class TurnDrafter:
 
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
-        parts, window, config = self._parts, draft.window, draft.config
+        parts, config = self._parts, draft.config
         scene, skeleton_input = await self._set(draft)
         layout = await to_thread.run_sync(load_layout, config.layout, template_roots(parts.roots, draft.world))
-        skeleton, curation = await self._streams(draft, scene, skeleton_input, watch)
+        skeleton, results, curation = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
         entries = await self._fetch(curation, scene)
-        results = await evidence_flesh(
-            parts.store, parts.clock, window.head.session_id, config.evidence, parts.estimator.estimate
-        )
+        with parts.tracing.span("jacquard.weave") as span:
+            ingredients = partial(self._ingredients, draft, layout, skeleton, curation, entries, results)
+            turn = await self._finish(ingredients, watch)
+            span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
+        watch.lap("weave")
+        spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
+        return replace(turn, usages=(*spent, *turn.usages)), skeleton.anchors
+
+    def _ingredients(
+        self,
+        draft: Draft,
+        layout: SkeinTemplate,
+        skeleton: Skeleton,
+        curation: Curation,
+        entries: tuple[MemoryEntry, ...],
+        results: EvidenceFlesh,
+    ) -> Ingredients:
+        parts, window, config = self._parts, draft.window, draft.config
+        count = parts.estimator.estimate
         flesh = flesh_blocks(curation.selection, entries, parts.estimator, config.curation.max_entry_tokens)
         done_without = (*draft.degradations, *_done_without(curation, entries), *results.degradations)
-        ingredients = Ingredients(
+        return Ingredients(
             turn_id=draft.turn_id,
             user_text=draft.message.content,
             plan=draft.plan,
             window=window,
             config=config,
             skeleton=skeleton,
-            flesh=(*instruction_blocks(config.instructions, parts.estimator.estimate), *results.blocks, *flesh),
+            flesh=(*instruction_blocks(config.instructions, count), *results.blocks, *flesh),
             conflicts=results.conflicts,
             errors=results.errors,
             entries=entries,
@@ -148,19 +166,13 @@ class TurnDrafter:
             stream_b=stream_report(curation),
             layout=layout,
             pruner=choose_pruner(config, parts.pruner),
-            count=parts.estimator.estimate,
+            count=count,
             counter=parts.estimator.name,
             degradations=tuple(degradation(code) for code in (*done_without, *cut_notes(flesh, entries))),
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
             correction=correction_of(window.usages, config.model_hint),
         )
-        with parts.tracing.span("jacquard.weave") as span:
-            turn = await self._finish(ingredients, watch)
-            span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
-        watch.lap("weave")
-        spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
-        return replace(turn, usages=(*spent, *turn.usages)), skeleton.anchors
 
     async def _set(self, draft: Draft) -> tuple[Scene, SkeletonInput]:
         """Return what both streams are told of the turn."""
@@ -190,37 +202,40 @@ class TurnDrafter:
 
     async def _streams(
         self, draft: Draft, scene: Scene, request: SkeletonInput, watch: Stopwatch
-    ) -> tuple[Skeleton, Curation]:
-        """Return what both streams give, run side by side; a fault of Stream A ends Stream B."""
+    ) -> tuple[Skeleton, EvidenceFlesh, Curation]:
+        """Return what both streams give, run side by side, and what tools answered; a fault of Stream A ends Stream B."""
+        parts = self._parts
         curation = Curation.skipped("not_started", "Stream B has not started.")
 
         async def flesh() -> None:
             nonlocal curation
-            with self._parts.tracing.span("jacquard.stream_b") as span:
+            with parts.tracing.span("jacquard.stream_b") as span:
                 curation = await self._curate(draft, scene)
                 span.put(stream_facts(curation))
             watch.mark("stream_b")
 
-        skeleton, fault = None, None
+        skeleton, results, fault = None, EvidenceFlesh(), None
         async with anyio.create_task_group() as streams:
             streams.start_soon(flesh)
             try:
-                with self._parts.tracing.span("jacquard.stream_a") as span:
-                    skeleton = await to_thread.run_sync(self._parts.automation.render, request)
+                with parts.tracing.span("jacquard.stream_a") as span:
+                    skeleton = await to_thread.run_sync(parts.automation.render, request)
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
-            except JacquardError as error:
+                watch.mark("stream_a")
+                session, shown = draft.window.head.session_id, draft.config.evidence
+                results = await evidence_flesh(parts.store, parts.clock, session, shown, parts.estimator.estimate)
+            except ContextEngineError as error:
                 fault = error
                 streams.cancel_scope.cancel()
-            watch.mark("stream_a")
-        if skeleton is None:
+        if skeleton is None or fault is not None:
             raise fault or JacquardError("Stream A gave nothing.")
-        return skeleton, curation
+        return skeleton, results, curation
 
-    async def _finish(self, parts: Ingredients, watch: Stopwatch) -> PreparedTurn:
+    async def _finish(self, ingredients: Callable[[], Ingredients], watch: Stopwatch) -> PreparedTurn:
         """Decide, have degraded what the decisions say, and finish the prompt."""
-        laid = await to_thread.run_sync(lay_out_turn, parts)
-        if not laid.orders:
-            return await to_thread.run_sync(_taped, parts, watch.timings_ms(), laid, {})
+        parts, laid, turn = await to_thread.run_sync(_decided, ingredients, watch.timings_ms())
+        if turn is not None:
+            return turn
         usages: list[ModelUsage] = []
 
         def note(call: Call, error: str) -> None:
@@ -331,6 +346,15 @@ def stream_facts(curation: Curation) -> dict[str, Fact]:
         "jacquard.stream_b.candidates": len(curation.candidates),
         "jacquard.stream_b.chosen": len(curation.chosen),
     }
+
+
+def _decided(
+    ingredients: Callable[[], Ingredients], timings_ms: Mapping[str, float]
+) -> tuple[Ingredients, LaidOut, PreparedTurn | None]:
+    """Return the prompt as decided, and the turn too where nothing is to be degraded."""
+    parts = ingredients()
+    laid = lay_out_turn(parts)
+    return parts, laid, None if laid.orders else _taped(parts, timings_ms, laid, {})
 
 
 def _taped(

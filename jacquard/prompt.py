@@ -34,10 +34,11 @@ class Prompt:
 class LaidOut:
     """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision.
 
-    `left_out` are decisions on blocks that were not even woven.
+    `assembled` is the prompt if nothing were pruned; `left_out` are decisions on blocks that were not even woven.
     """
 
     woven: Woven
+    assembled: Assembled
     pruned: PruneResult
     budget: PruneBudget
     rules: PruneRules
@@ -71,14 +72,14 @@ def lay_out(
 
     `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
     """
-    priced = [replace(block, tokens=count(block.content)) for block in blocks]
-    talk = [replace(block, tokens=count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    spoken = replace(user_input, tokens=count(user_input.content))
-    woven = weave(priced, talk, spoken, layout, layer_attributes)
-    frame_tokens = assemble(woven.skein, count).frame_tokens
-    budget = PruneBudget(max_tokens=limit_tokens - frame_tokens, tier_tokens=tier_tokens or {})
+    priced = [_priced(block, count(block.content)) for block in blocks]
+    talk = [_priced(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
+    woven = weave(priced, talk, _priced(user_input, count(user_input.content)), layout, layer_attributes)
+    assembled = assemble(woven.skein, count)
+    budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return LaidOut(
         woven=woven,
+        assembled=assembled,
         pruned=pruner.prune(woven.skein.blocks(), budget, rules),
         budget=budget,
         rules=rules,
@@ -147,12 +148,17 @@ def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock
                 standing[decision.block_id] = block
         decisions.append(decision)
     skein = truncate(laid.woven.skein, standing)
-    assembled = assemble(skein, laid.count)
+    whole = skein.blocks() == laid.woven.skein.blocks()
+    assembled = laid.assembled if whole else assemble(skein, laid.count)
     return Prompt(
         assembled=assembled,
         decisions=_with_real_tokens((*decisions, *laid.woven.dropped, *laid.left_out), assembled),
         stages=(*laid.woven.stages, skein),
     )
+
+
+def _priced(block: PromptBlock, tokens: int) -> PromptBlock:
+    return block if block.tokens == tokens else replace(block, tokens=tokens)
 
 
 def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:

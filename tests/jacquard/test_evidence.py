@@ -9,6 +9,7 @@ from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.config import EvidenceConfig, RedactionConfig
 from jacquard.errors import ConfigError
 from jacquard.evidence import evidence_flesh, ingest_result, shown_of
+from mnemosyne.errors import StoreBusyError
 from mnemosyne.ingest import RedactingIngestor
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.document import ToolCall, ToolCallStatus, ToolType
@@ -246,3 +247,13 @@ async def test_a_sweep_empties_what_has_expired(workshop):
     assert await workshop.intake.vault.get("s1", short.evidence_id) is None
     assert all("messages" in place or "papers" in place for place in await workshop.store.occurrences([told]))
     assert await workshop.sweep("s1") == {}
+
+
+async def test_a_store_that_cannot_be_read_beside_the_streams_is_named_as_it_is(workshop, monkeypatch):
+    async def busy(*_, **__):
+        raise StoreBusyError("store.db", 5.0)
+
+    monkeypatch.setattr(workshop.store, "list_evidences", busy)
+    with pytest.raises(StoreBusyError, match="stayed locked"):
+        await workshop.engine.prepare_turn("s1", "Where is my order?")
+    assert (await workshop.store.window("s1", message_limit=5)).pending is None

@@ -25,6 +25,7 @@ def test_what_lives_is_left_out_of_later_collections() -> None:
     settled.settle()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
+    settled.release()
 
 
 def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:

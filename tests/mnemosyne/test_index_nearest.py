@@ -1,0 +1,84 @@
+"""Vectors in memory: what is admitted, the same with and without helpers, and no further than waves bring news."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from recall_parts import unit
+
+from mnemosyne.index import nearest
+from mnemosyne.index.nearest import VectorRows
+
+ROWS, WIDTH, LIMIT = 16_000, 64, 20
+RNG = np.random.default_rng(3)
+CENTRES = RNG.normal(size=(40, WIDTH))
+VECTORS = unit((CENTRES[RNG.integers(0, 40, ROWS)] + 0.5 * RNG.normal(size=(ROWS, WIDTH))).tolist())
+
+
+def rows() -> VectorRows:
+    made = VectorRows()
+    made.take(VECTORS)
+    return made
+
+
+def best(found: tuple[np.ndarray, np.ndarray]) -> list[int]:
+    slots, cosines = found
+    return [int(slot) for slot in slots[np.argsort(-cosines, kind="stable")][:LIMIT]]
+
+
+def test_only_what_is_admitted_is_found_and_nothing_twice() -> None:
+    admitted = RNG.random(ROWS) < 0.9
+    for query in VECTORS[:5]:
+        slots, cosines = rows().nearest(query, admitted, LIMIT)
+        assert admitted[slots].all()
+        assert len(set(slots.tolist())) == len(slots) >= LIMIT
+        assert cosines == pytest.approx(VECTORS[slots] @ query, abs=1e-5)
+
+
+def test_helpers_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, admitted = rows(), np.ones(ROWS, dtype=np.bool_)
+    helped = [best(made.nearest(query, admitted, LIMIT)) for query in VECTORS[:8]]
+    monkeypatch.setattr(nearest, "_helpers", lambda: None)
+    assert [best(made.nearest(query, admitted, LIMIT)) for query in VECTORS[:8]] == helped
+
+
+def test_a_fault_of_a_helper_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise MemoryError("no room")
+
+    made = rows()
+    monkeypatch.setattr(nearest.np, "take", broken)
+    with pytest.raises(MemoryError, match="no room"):
+        made.nearest(VECTORS[0], np.ones(ROWS, dtype=np.bool_), LIMIT)
+
+
+def test_where_the_near_stand_together_few_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+    cosines = nearest._cosines
+
+    def counted(among: np.ndarray, slots: np.ndarray, vector: np.ndarray) -> np.ndarray:
+        compared.append(len(slots))
+        return cosines(among, slots, vector)
+
+    monkeypatch.setattr(nearest, "_cosines", counted)
+    monkeypatch.setattr(nearest, "_WAVE_ROWS", 256)
+    monkeypatch.setattr(nearest, "_WAVE_SHARE", 64)
+    made, admitted = rows(), np.ones(ROWS, dtype=np.bool_)
+    shares = []
+    for query in VECTORS[:20]:
+        exact = set(np.argsort(-(VECTORS @ query))[:LIMIT].tolist())
+        shares.append(len(exact & set(best(made.nearest(query, admitted, LIMIT)))) / LIMIT)
+    assert np.mean(shares) > 0.95
+    assert sum(compared) / 20 < 0.75 * ROWS / 8
+
+
+def test_slots_behind_the_last_vector_have_none() -> None:
+    made = VectorRows()
+    made.put([1, 3], [VECTORS[1], VECTORS[3]], 4)
+    admitted = np.array([False, True, False, True, False, False])
+    slots, _ = made.nearest(VECTORS[3], admitted, 5)
+    assert sorted(slots.tolist()) == [1, 3]
+    made.pack(np.array([True, False, True, True, True, True]))
+    slots, cosines = made.nearest(VECTORS[3], np.array([False, False, True, False, False]), 5)
+    assert slots.tolist() == [2]
+    assert cosines == pytest.approx([1.0], abs=1e-6)
