@@ -25,7 +25,7 @@ from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
-from mnemosyne.tokens import estimated
+from mnemosyne.tokens import estimated, line_cost
 
 VAULT_NAME = "originals"
 
@@ -52,7 +52,13 @@ class Intake:
             restore=restore,
             vault=self.vault,
             folders=self.paths,
-            caches=(tokens_of_line.cache_clear, reading_of.cache_clear, estimated.cache_clear, print_of.cache_clear),
+            caches=(
+                tokens_of_line.cache_clear,
+                reading_of.cache_clear,
+                estimated.cache_clear,
+                line_cost.cache_clear,
+                print_of.cache_clear,
+            ),
         )
 
 

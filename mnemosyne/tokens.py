@@ -21,8 +21,8 @@ _PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
 _CJK_RUN = re.compile(rf"[{_CJK}]+")
 _SHORT_FORM = re.compile(r"(?<=[A-Za-z])'[a-z]{1,2}(?![A-Za-z])")
 
+_LINE_ENDS = re.compile(r"\n\s*")
 _SPACED_COSTS = (
-    (re.compile(r"\n\s*"), 60),
     (re.compile(r"[ \t\r]{2,}"), 40),
     (re.compile(r"[\x00-\x08\x0e-\x1b\x7f]"), 200),
 )
@@ -54,16 +54,23 @@ class CalibratedEstimator:
 @lru_cache(maxsize=1 << 13)
 def estimated(text: str) -> int:
     """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
-    pieces = _PIECE.findall(text)
+    hundredths = sum(map(line_cost, text.split("\n"))) + 60 * (len(_LINE_ENDS.findall(text)) if "\n" in text else 0)
+    return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))
+
+
+@lru_cache(maxsize=1 << 13)
+def line_cost(line: str) -> int:
+    """Return the hundredths of tokens of one line: of a long text most lines were in the prompt before. Kept like `estimated`."""
+    pieces = _PIECE.findall(line)
     hundredths = 100 * len(pieces)
     hundredths += 20 * sum([len(piece) - _PLAIN_LETTERS for piece in pieces if len(piece) > _PLAIN_LETTERS])
     # The sign and the word after it were counted as two tokens that are one with the word before.
-    hundredths -= 200 * len(_SHORT_FORM.findall(text)) if "'" in text else 0
-    if not text.isprintable() or "  " in text:
+    hundredths -= 200 * len(_SHORT_FORM.findall(line)) if "'" in line else 0
+    if not line.isprintable() or "  " in line:
         for pattern, cost in _SPACED_COSTS:
-            hundredths += cost * len(pattern.findall(text))
-    if not text.isascii():
-        hundredths += 90 * sum(map(len, _CJK_RUN.findall(text)))
+            hundredths += cost * len(pattern.findall(line))
+    if not line.isascii():
+        hundredths += 90 * sum(map(len, _CJK_RUN.findall(line)))
         for pattern, cost in _OTHER_COSTS:
-            hundredths += cost * len(pattern.findall(text))
-    return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))
+            hundredths += cost * len(pattern.findall(line))
+    return hundredths

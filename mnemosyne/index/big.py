@@ -252,9 +252,9 @@ class BigScope:
             each.held = joined(each.held, gone)
             await self._write_held(each)
             await to_thread.run_sync(each.rows.put, gone)
+        await to_thread.run_sync(self._rare.put, gone)
         for name in (self._scope,) if tables is None else tables:
             await self._store.write(name, gone)
-            await to_thread.run_sync(self._rare.put, gone)
 
     async def _write_held(self, young: _Young) -> None:
         held, young.held = young.held, NO_ROWS
@@ -264,7 +264,7 @@ class BigScope:
 
 def young_names(scope: str) -> tuple[str, str]:
     """Return the two tables that the young rows of a scope are written to in turn; no scope of a store is called so."""
-    return f"{scope}\n1", f"{scope}\n2"
+    return f"young-1:{scope}", f"young-2:{scope}"
 
 
 def _bare(batch: RowBatch) -> RowBatch:

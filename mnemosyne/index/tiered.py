@@ -162,12 +162,11 @@ class TieredIndex:
             for scope in self._memory.scopes()[: -self._open_scopes]:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
-            while (
-                len(self._big) > 1
-                and sum([await big.count(scope) for scope, big in self._big.items()]) > self._word_rows
-            ):
-                oldest = next(iter(self._big))
-                await self._guarded(oldest, self._big.pop(oldest).close, None)
+            rows = {scope: await big.count(scope) for scope, big in self._big.items()}
+            for scope in list(rows)[:-1]:
+                if sum(rows.values()) > self._word_rows:
+                    del rows[scope]
+                    await self._guarded(scope, self._big.pop(scope).close, None)
 
     async def close(self) -> None:
         """Write what is held back and release the folder."""
@@ -215,7 +214,7 @@ class TieredIndex:
         try:
             return await work()
         except IndexUnavailableError as error:
-            self._note(error)
+            self._note(error, scope)
             self._cut(scope or error.scope)
             return nothing
 
@@ -249,7 +248,7 @@ class TieredIndex:
                 if stored is not None:
                     await to_thread.run_sync(table.fill, stored)
             except IndexUnavailableError as error:
-                self._note(error)
+                self._note(error, scope)
                 self._cut(scope)
         return None
 
@@ -275,7 +274,7 @@ class TieredIndex:
                 await durable.write(scope, batch)
             except IndexUnavailableError as error:
                 # Memory goes on; the store still has what was not written here.
-                self._note(error)
+                self._note(error, scope)
                 self._cut_off.add(scope)
             finally:
                 self._in_flight.discard(scope)
@@ -287,5 +286,5 @@ class TieredIndex:
         self._held.pop(scope, None)
         self._memory.table(scope)
 
-    def _note(self, error: IndexUnavailableError) -> None:
-        self._faults[str(error)] = error.scope
+    def _note(self, error: IndexUnavailableError, scope: str) -> None:
+        self._faults[str(error)] = scope or error.scope

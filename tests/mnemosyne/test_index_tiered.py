@@ -159,3 +159,23 @@ async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(IndexUnavailableError, match="file"):
         await LanceIndex(str(tmp_path / "file")).add(WORLD, written(MANY), None)
+
+
+async def test_a_fault_of_new_rows_is_the_scopes_and_gone_with_it(tmp_path: Path) -> None:
+    index = TieredIndex(tmp_path, memory_rows=5, held_rows=2)
+    await index.add(WORLD, written(MANY), None)
+    await index.settle()
+    store = index._durable
+    assert store is not None
+
+    async def full(scope: str, batch: object) -> None:
+        raise IndexUnavailableError(str(tmp_path), scope, "no space left")
+
+    store.write = full  # type: ignore[method-assign, assignment]
+    await index.add(WORLD, written([entry("new1", "house3"), entry("new2", "house3")], 41), None)
+    assert "no space left" in index.faults()[0]
+    assert "\n" not in index.faults()[0]
+    assert "new2" in {hit.entry_id for hit in await index.search_text("house3", where(), 9)}
+    await index.drop(WORLD)
+    assert index.faults() == ()
+    await index.close()

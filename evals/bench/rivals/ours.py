@@ -22,6 +22,7 @@ from jacquard.planners.rules import RulePlanner
 from jacquard.report import Action
 from jacquard.scene import scene_of
 from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.streams.curation import CurationStream
 from jacquard.templating import shipped_templates
@@ -60,6 +61,7 @@ class Ours:
         self._embedder = AheadEmbedder(embedder)
         self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
         self._engine: ContextEngine | None = None
+        self._settled = SettledProcess()
         self._talk = 0
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
@@ -92,6 +94,7 @@ class Ours:
             ahead=self._embedder,
         )
         self._engine = await ContextEngine(parts, RuntimeConfig()).__aenter__()
+        await to_thread.run_sync(self._settled.settle)
 
     async def turn(self, ask: Ask) -> Turn:
         """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
@@ -122,6 +125,7 @@ class Ours:
             await self._engine.__aexit__(None, None, None)
             await self._index.close()
             await self._store.close()
+            self._settled.release()
             self._engine = None
 
     def _config(self, limit: int) -> RuntimeConfig:
