@@ -209,6 +209,7 @@ class BigScope:
         """Bring the older young into the graph's table and make the graph anew; searches and writes go on meanwhile."""
         async with self._writing:
             old = self._young[0]
+            await self._write_held(old)
             if len(self._young) == 1:
                 other = next(name for name in young_names(self._scope) if name != old.name)
                 self._young = [old, _Young(other)]

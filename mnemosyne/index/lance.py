@@ -7,8 +7,9 @@ scope, because document counts and mean lengths are then those of the scope, so 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import anyio
@@ -88,14 +89,10 @@ class LanceIndex:
 
     async def write(self, scope: str, batch: RowBatch) -> None:
         """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
-        async with self._writing:
-            for tries_left in reversed(range(_TRIES)):
-                try:
-                    await self._write(scope, batch)
-                    break
-                except Exception as error:
-                    if not tries_left or not met_another(error):
-                        raise self._unavailable(scope, error) from error
+        try:
+            await self._between_others(lambda: self._write(scope, batch))
+        except Exception as error:
+            raise self._unavailable(scope, error) from error
         deepest = self._deepest.get(scope, {})
         for row in batch.rows:
             if row.branch_id in deepest:
@@ -237,30 +234,32 @@ class LanceIndex:
         try:
             table = await self._open(scope)
             if table is not None and await table.count_rows():
-                await index_columns(table, words=words)
                 if words:
-                    self._searched.add(scope)
+                    await self._index_words(scope, table)
+                else:
+                    await index_columns(table, words=False)
                 await index_vectors(table)
         except Exception as error:
             raise self._unavailable(scope, error) from error
 
     async def absorb(self, scope: str, other: str) -> None:
-        """Write all rows of another table into one and make its graph anew; takes long."""
+        """Write all rows of another table into one and make its graph anew; takes long.
+
+        Where another write meets the making of the graph, that is left for another time: the rows are scanned until then.
+        """
         try:
             table, late = await self._open(scope), await self._open(other)
-            if table is None:
+            if table is None or late is None:
                 return
-            if late is not None:
-                width = await width_of(late)
-                async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
-                    async with self._writing:
-                        await fit_width(table, width)
-                        await upsert(table, widened(batch, await width_of(table)))
+            width = await width_of(late)
+            async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
+                await self._between_others(partial(_copied, table, batch, width))
             async with self._tidying:
                 await index_vectors(table, anew=True)
                 await table.optimize(cleanup_older_than=timedelta(hours=1))
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            if not met_another(error):
+                raise self._unavailable(scope, error) from error
 
     async def settle(self) -> None:
         """Compact tables that have had many writes, and bring the indexes of searched ones up to date.
@@ -287,6 +286,17 @@ class LanceIndex:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    async def _between_others(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Write; a write that another one came between is tried again."""
+        async with self._writing:
+            for tries_left in reversed(range(_TRIES)):
+                try:
+                    await work()
+                    break
+                except Exception as error:
+                    if not tries_left or not met_another(error):
+                        raise
 
     async def _write(self, scope: str, batch: RowBatch) -> None:
         table = await self._open(scope)
@@ -360,3 +370,8 @@ class LanceIndex:
     def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
         self._tables.pop(scope, None)
         return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+
+
+async def _copied(table: Any, batch: Any, width: int | None) -> None:
+    await fit_width(table, width)
+    await upsert(table, widened(batch, await width_of(table)))

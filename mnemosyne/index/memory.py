@@ -31,10 +31,6 @@ class MemoryIndex:
             table = self._tables[scope] = ScopeTable()
         return table
 
-    def adopt(self, scope: str, table: ScopeTable) -> None:
-        """Take over the rows of a scope."""
-        self._tables[scope] = table
-
     def holds(self, scope: str) -> bool:
         """Say whether the scope has been used."""
         return scope in self._tables

@@ -74,6 +74,7 @@ class TieredIndex:
         self._faults: dict[str, str] = {}
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
+        self._settling = anyio.Lock()
 
     async def add(
         self,
@@ -146,27 +147,18 @@ class TieredIndex:
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, "")}
 
     async def settle(self) -> None:
-        """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory."""
+        """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory.
+
+        While one call is at it, others only write what is held back.
+        """
         for scope in list(self._held):
             await self._write_held(scope)
-        if self._durable is not None:
-            durable = self._durable
-            for scope in [scope for scope in self._memory.scopes() if self._has_grown(scope)]:
-                await self._guarded(scope, partial(self._move_out, scope, durable), None)
-            for scope in list(self._direct):
-                await self._guarded(scope, partial(durable.prepare, scope), None)
-            for scope, big in list(self._big.items()):
-                await self._guarded(scope, big.settle, None)
-            await self._guarded("", durable.settle, None)
-        async with self._opening:
-            for scope in self._memory.scopes()[: -self._open_scopes]:
-                if self._is_safe(scope):
-                    self._memory.forget(scope)
-            rows = {scope: await big.count(scope) for scope, big in self._big.items()}
-            for scope in list(rows)[:-1]:
-                if sum(rows.values()) > self._word_rows:
-                    del rows[scope]
-                    await self._guarded(scope, self._big.pop(scope).close, None)
+        if self._settling.locked():
+            return
+        async with self._settling:
+            if self._durable is not None:
+                await self._tidy(self._durable)
+            await self._let_go()
 
     async def close(self) -> None:
         """Write what is held back and release the folder."""
@@ -177,6 +169,26 @@ class TieredIndex:
         self._big.clear()
         if self._durable is not None:
             await self._durable.close()
+
+    async def _tidy(self, durable: DurableIndex) -> None:
+        for scope in [scope for scope in self._memory.scopes() if self._has_grown(scope)]:
+            await self._guarded(scope, partial(self._move_out, scope, durable), None)
+        for scope in list(self._direct):
+            await self._guarded(scope, partial(durable.prepare, scope), None)
+        for scope, big in list(self._big.items()):
+            await self._guarded(scope, big.settle, None)
+        await self._guarded("", durable.settle, None)
+
+    async def _let_go(self) -> None:
+        async with self._opening:
+            for scope in self._memory.scopes()[: -self._open_scopes]:
+                if self._is_safe(scope):
+                    self._memory.forget(scope)
+            rows = {scope: await big.count(scope) for scope, big in self._big.items()}
+            for scope in list(rows)[:-1]:
+                if sum(rows.values()) > self._word_rows:
+                    del rows[scope]
+                    await self._guarded(scope, self._big.pop(scope).close, None)
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are made it is still searched in memory."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import anyio
 import pytest
-from recall_parts import WORLD, entry, unit, where, written
+from recall_parts import SESSION, WORLD, entry, unit, where, written
 
 from mnemosyne.errors import IndexUnavailableError
 from mnemosyne.index.lance import LanceIndex
@@ -178,4 +179,30 @@ async def test_a_fault_of_new_rows_is_the_scopes_and_gone_with_it(tmp_path: Path
     assert "new2" in {hit.entry_id for hit in await index.search_text("house3", where(), 9)}
     await index.drop(WORLD)
     assert index.faults() == ()
+    await index.close()
+
+
+async def test_while_one_settles_others_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = TieredIndex(tmp_path, memory_rows=5)
+    begun, may_end, calls = anyio.Event(), anyio.Event(), list[str]()
+    prepare = LanceIndex.prepare
+
+    async def slow(store: LanceIndex, scope: str, *, words: bool = True) -> None:
+        calls.append(scope)
+        begun.set()
+        await may_end.wait()
+        await prepare(store, scope, words=words)
+
+    monkeypatch.setattr(LanceIndex, "prepare", slow)
+    await index.add(WORLD, written(MANY), None)
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(index.settle)
+            await begun.wait()
+            await index.add(SESSION, written([entry("e1", "a key", Chain.HISTORY)]), None)
+            await index.settle()
+            assert await TieredIndex(tmp_path).count(SESSION) == 1
+            may_end.set()
+    assert calls == [WORLD]
+    assert await index.engine_of(WORLD) == "disk"
     await index.close()
