@@ -88,7 +88,7 @@ class VectorRows:
             if len(best) > limit:
                 keep = np.argpartition(-scores, limit)[:limit]
                 best, scores = best[keep], scores[keep]
-                if np.count_nonzero(keep >= known) <= _NEWS * limit:
+                if np.count_nonzero(keep >= known) < _NEWS * limit:
                     break
         return best, scores
 
