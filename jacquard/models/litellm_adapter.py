@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import os
 import socket
 import threading
@@ -84,7 +85,14 @@ class _ModelThread:
         litellm = _loaded.get("litellm")
         if litellm is not None:
             await litellm.close_litellm_async_clients()
-            litellm.in_memory_llm_clients_cache.flush_cache()
+            _forget_closed(litellm.in_memory_llm_clients_cache)
+
+
+def _forget_closed(cache: Any) -> None:
+    """Drop the clients of this loop; those that block belong to others (`embed_remote`), with their connections open."""
+    for key, client in list(cache.cache_dict.items()):
+        if inspect.iscoroutinefunction(getattr(client, "close", None)):
+            cache.delete_cache(key)
 
 
 _thread = _ModelThread()

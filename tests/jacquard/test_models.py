@@ -218,3 +218,19 @@ async def test_the_event_loop_imports_none_of_litellm_and_a_process_ends_clean(s
         "[] True True []",
         "a model that nobody closes does not keep the process",
     ]
+
+
+async def test_closing_the_last_model_leaves_the_connections_of_a_remote_embedder_alone(server: OpenAiServer) -> None:
+    import litellm
+
+    from mnemosyne.index.embed_remote import RemoteEmbedder
+
+    embedder = RemoteEmbedder("openai/embed", api_base=server.api_base)
+    await embedder.embed(["one"], "query")
+    model = LiteLlmModel("openai/small", api_base=server.api_base)
+    await model.warm()
+    await model.close()
+    open_clients = [each for each in litellm.in_memory_llm_clients_cache.cache_dict.values() if not each.is_closed()]
+    assert "OpenAI" in {type(each).__name__ for each in open_clients}
+    assert "AsyncOpenAI" not in {type(each).__name__ for each in open_clients}
+    assert (await embedder.embed(["two"], "query")).shape[0] == 1
