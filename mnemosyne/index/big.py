@@ -1,8 +1,8 @@
 """A scope too big for memory: its words and what is new or rare in memory, the mass of its vectors on disk in one graph.
 
 A graph that is searched with a filter, or in a table that has rows beside it, walks all rows before it begins (a million: 27 ms;
-the search itself takes 2 to 5). So its table is left as it is: filters are laid on what it finds, and what is new waits in a table of its own,
-held in memory too, until there is enough of it for a new graph. It must not import an engine.
+the search itself takes 2 to 5). So its table is left as it is: filters are laid on what it finds, and what is new waits in a
+table of its own, held in memory too, until there is enough of it for a new graph. It must not import an engine.
 """
 
 from __future__ import annotations
