@@ -91,7 +91,8 @@ class _ModelThread:
 def _forget_closed(cache: Any) -> None:
     """Drop the clients of this loop; those that block belong to others (`embed_remote`), with their connections open."""
     for key, client in list(cache.cache_dict.items()):
-        if inspect.iscoroutinefunction(getattr(client, "close", None)):
+        close = getattr(client, "close", None)
+        if close is None or inspect.iscoroutinefunction(close):
             cache.delete_cache(key)
 
 

@@ -96,7 +96,9 @@ class BigScope:
             if (stored := await self._store.load(name)) is not None and stored.ids:
                 batch = await to_thread.run_sync(batch_of, stored)
                 found.append((int(stored.sequences.max()), _Young(name), batch))
-        for _, young, batch in sorted(found, key=lambda each: each[0]):
+        # The names are used in turn, so that either may be the older one.
+        found.sort(key=lambda each: each[0])
+        for _, young, batch in found:
             await to_thread.run_sync(young.rows.put, batch)
             await to_thread.run_sync(self._places.put, _bare(batch))
         self._young = [young for _, young, _ in found] or self._young
@@ -184,16 +186,19 @@ class BigScope:
     async def settle(self) -> None:
         """Write what is held back; make a new graph when it is due."""
         async with self._settling:
-            async with self._writing:
-                await self._write_held(self._young[-1])
+            await self.flush()
             young = sum(each.rows.count() for each in self._young)
             if young > max(self._places.count() // _YOUNG_SHARE, _LEAST_YOUNG):
                 await self._absorb()
 
-    async def close(self) -> None:
+    async def flush(self) -> None:
         """Write what is held back."""
         async with self._writing:
             await self._write_held(self._young[-1])
+
+    async def close(self) -> None:
+        """Write what is held back; the store is its owner's to close."""
+        await self.flush()
 
     async def _among_far(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
         share = await to_thread.run_sync(self._places.share, where)

@@ -66,7 +66,7 @@ def joined(held: RowBatch, late: RowBatch) -> RowBatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
-    """A scope as read back, in columns, in the order of writing; no id twice.
+    """A scope as read back, in columns, in the order of writing.
 
     `chains` are places in `tuple(Chain)`, `branch_codes` in `branches`, `model_codes` in `models`. `depths` are 0 where not
     `placed`. `codes` are places in `words`, the tokens of all rows after one another; `lengths` says how many belong to each

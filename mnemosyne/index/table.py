@@ -70,11 +70,14 @@ class ScopeTable:
             codes = [self._branches.setdefault(name, len(self._branches)) for name in stored.branches]
             branches = np.array(codes, dtype=np.int32)[stored.branch_codes] if rows else stored.branch_codes
             named = np.array([bool(model) for model in stored.models], dtype=np.bool_)[stored.model_codes]
-            self._model = stored.models[stored.model_codes[np.flatnonzero(named)[-1]]] if named.any() else ""
-            seen = (
-                named & np.array([model == self._model for model in stored.models], dtype=np.bool_)[stored.model_codes]
-            )
+            last = int(stored.model_codes[np.flatnonzero(named)[-1]]) if named.any() else -1
+            self._model = stored.models[last] if last >= 0 else ""
+            seen = stored.model_codes == last
             self._columns.fill(stored.chains, branches, stored.depths, stored.placed, stored.sequences, seen)
+            if len(self._places) < rows:
+                # An id that stands twice counts where it was written last.
+                self._columns.alive[:] = False
+                self._columns.alive[list(self._places.values())] = True
             self._postings.append_codes(stored.words, stored.codes, stored.lengths)
             if stored.vectors is not None:
                 known = seen & ~np.isnan(stored.vectors[:, 0])

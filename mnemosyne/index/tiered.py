@@ -153,6 +153,8 @@ class TieredIndex:
         """
         for scope in list(self._held):
             await self._write_held(scope)
+        for scope, big in list(self._big.items()):
+            await self._guarded(scope, big.flush, None)
         if self._settling.locked():
             return
         async with self._settling:

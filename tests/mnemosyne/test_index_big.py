@@ -175,6 +175,32 @@ async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path, monk
     await store.close()
 
 
+async def test_the_newer_of_two_young_tables_counts_whichever_name_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(tmp_path)
+
+    async def cut_off(store: LanceIndex, scope: str, other: str) -> None:
+        raise OSError("pulled out")
+
+    async with opened(tmp_path) as index:
+        await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
+        await index.settle()
+        await index.add(SESSION, written(story(30, 6), 30), drawn(3, 6), model="m")
+        with monkeypatch.context() as patched:
+            patched.setattr(LanceIndex, "absorb", cut_off)
+            with pytest.raises(OSError, match="pulled"):
+                await index.settle()
+        newer = [*story(40, 1), entry("e30", "told anew", Chain.HISTORY, depth=30, branch_id="main")]
+        await index.add(SESSION, written(newer, 40), np.stack([QUERY, QUERY]), model="m")
+        before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
+    for _ in range(2):
+        async with opened(tmp_path) as index:
+            assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
+            assert ids(await index.search_text("anew", FILTERS[0], 5)) == ["e30"]
+            await index.settle()
+
+
 async def test_nothing_of_a_dropped_scope_is_left(tmp_path: Path) -> None:
     await filled(tmp_path)
     index = TieredIndex(tmp_path, memory_rows=5)

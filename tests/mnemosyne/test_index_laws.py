@@ -14,6 +14,7 @@ from recall_parts import WORLD, entry, unit, where, written
 
 from mnemosyne.index.lance import LanceIndex
 from mnemosyne.index.memory import MemoryIndex
+from mnemosyne.index.rows import StoredScope
 from mnemosyne.index.table import ScopeTable
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.query import Hit
@@ -106,3 +107,29 @@ def test_many_replacements_are_packed_away() -> None:
         assert await index.newest(WORLD, Chain.LORE, 1) == ("e499",)
 
     anyio.run(run)
+
+
+def test_an_id_that_is_stored_twice_counts_where_it_was_written_last() -> None:
+    none = np.zeros(2, dtype=np.int32)
+    table = ScopeTable()
+    table.fill(
+        StoredScope(
+            ids=("e1", "e1"),
+            chains=np.full(2, list(Chain).index(Chain.LORE), dtype=np.int8),
+            branches=(None,),
+            branch_codes=none,
+            depths=none,
+            placed=np.zeros(2, dtype=np.bool_),
+            sequences=np.array([1, 2]),
+            models=("m",),
+            model_codes=none,
+            words=("old", "new"),
+            codes=np.array([0, 1], dtype=np.int32),
+            lengths=np.array([1, 1]),
+            vectors=unit([[1.0, 0.0], [0.0, 1.0]]),
+        )
+    )
+    assert table.count() == 1
+    assert table.search_text({"old": 1.0}, where(), 5) == ()
+    assert [hit.sequence for hit in table.search_text({"new": 1.0}, where(), 5)] == [2]
+    assert [hit.score for hit in table.search_vector(unit([[0.0, 1.0]])[0], "m", where(), 5)] == pytest.approx([1.0])
