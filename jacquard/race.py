@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
+from anyio import move_on_after as deadline_scope
 from anyio.abc import TaskGroup
 
 from jacquard.config import CurationConfig
@@ -99,7 +100,7 @@ class CurationRace:
         request = replace(request, patience=attempt.patience)
         self._tasks.start_soon(self._attend, stream, request, attempt, on_late, on_end)
         try:
-            with anyio.move_on_after(deadline_seconds):
+            with deadline_scope(deadline_seconds):
                 await self._wait(attempt, _selector_timeout_ms(limits))
             attempt.answered = True
             if not attempt.done.is_set():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
@@ -280,15 +281,16 @@ async def test_recall_finds_what_was_said_on_this_branch_alone(workshop: Worksho
 
 @SLOW
 async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(tmp_path: Path, story: Story):
-    with OpenAiServer("slow:1.5") as server:
+    with OpenAiServer("slow:1") as server:
         config = RuntimeConfig(
             selector=SelectorConfig(model="openai/x", api_base=server.api_base),
-            curation=CurationConfig(deadline_ms=400),
+            curation=CurationConfig(deadline_ms=60_000),
         )
         async with open_workshop(tmp_path, world=pack(story.language), embedder="none", config=config) as opened:
             await opened.ensure_session("s")
             await opened.warm(story.again)
-            first = await opened.engine.prepare_turn("s", story.again)
+            with deadline_by_hand() as deadline:
+                first = await deadline.missed(server, lambda: opened.engine.prepare_turn("s", story.again))
             assert await opened.engine.settle(60)
             await opened.engine.commit_assistant_message("s", reply("…"))
     assert first.report.stream_b.path.value == "timeout"

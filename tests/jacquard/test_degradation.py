@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ScriptedModel, small_engine
 
 import jacquard.errors
@@ -315,12 +316,18 @@ async def test_the_embedder_is_missing(embedder, code):
 
 async def test_the_selectors_circuit_is_open_after_three_turns_on_a_server_that_hangs():
     model = ScriptedModel("hang")
-    config = RuntimeConfig(curation=CurationConfig(deadline_ms=60, background_seconds=30.0))
-    async with small_engine(model=model, config=config) as (engine, _, _):
-        paths = []
-        for number in range(4):
-            turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
-            paths.append((turn.report.stream_b.path.value, turn.report.stream_b.code))
+    real, paths = model.generate, []
+    with deadline_by_hand() as deadline:
+
+        async def never(request):
+            deadline.end()
+            return await real(request)
+
+        model.generate = never
+        async with small_engine(model=model, config=PATIENT) as (engine, _, _):
+            for number in range(4):
+                turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
+                paths.append((turn.report.stream_b.path.value, turn.report.stream_b.code))
     assert paths == [("timeout", "deadline")] * 3 + [("fallback", "circuit_open")]
 
 
@@ -328,18 +335,20 @@ async def test_a_slow_answer_that_still_comes_keeps_the_circuit_closed():
     model = ScriptedModel('["lore_elder"]')
     real = model.generate
 
-    async def slowly(request):
-        await anyio.sleep(0.12)
-        return await real(request)
+    with deadline_by_hand() as deadline:
 
-    model.generate = slowly
-    config = RuntimeConfig(curation=CurationConfig(deadline_ms=60))
-    async with small_engine(model=model, config=config) as (engine, store, _):
-        for number in range(5):
-            turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
-            assert turn.report.stream_b.code != "circuit_open"
-            assert await engine.settle(60)
-            await store.save_prefetch("s", None)
+        async def slowly(request):
+            deadline.end()
+            await anyio.sleep(0.01)
+            return await real(request)
+
+        model.generate = slowly
+        async with small_engine(model=model, config=PATIENT) as (engine, store, _):
+            for number in range(5):
+                turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
+                assert turn.report.stream_b.path.value == "timeout"
+                assert await engine.settle(60)
+                await store.save_prefetch("s", None)
 
 
 class SlowStore(Through):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 
 from jacquard import (
@@ -62,6 +63,12 @@ def asking(server, **curation):
     )
 
 
+async def timed_out(opened, server, text):
+    """A turn whose deadline is over as soon as the selector is asked."""
+    with deadline_by_hand() as deadline:
+        return await deadline.missed(server, lambda: opened.engine.prepare_turn("s", text))
+
+
 async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path):
     with OpenAiServer("match:翡翠") as server:
         config = asking(server)
@@ -80,29 +87,30 @@ async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path)
 
 @pytest.mark.parametrize(("next_input", "path"), [(SAME_SCENE, "prefetched"), (OTHER_SCENE, "timeout")])
 async def test_what_came_late_serves_the_next_turn_only_if_the_scene_matches(tmp_path, next_input, path):
-    with OpenAiServer("slow:2") as server:
-        config = asking(server, deadline_ms=700)
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+    with OpenAiServer("slow:1") as server:
+        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
-            first = await opened.engine.prepare_turn("s", SEED_QUESTION)
+            first = await timed_out(opened, server, SEED_QUESTION)
             assert first.report.stream_b.path.value == "timeout"
             assert first.report.stream_b.selected == ()
             assert "probabilistic" not in first.text
             assert "<status>" in first.text
             assert await opened.engine.settle(20)
             await opened.engine.commit_assistant_message("s", "他没有回答。")
-            second = await opened.engine.prepare_turn("s", next_input)
+            if path == "timeout":
+                second = await timed_out(opened, server, next_input)
+            else:
+                second = await opened.engine.prepare_turn("s", next_input)
             assert second.report.stream_b.path.value == path
 
 
 async def test_a_late_result_outlives_the_process_but_not_another_branch(tmp_path):
-    with OpenAiServer("slow:1.5") as server:
-        config = asking(server, deadline_ms=500)
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+    with OpenAiServer("slow:1") as server:
+        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
-            first = await opened.engine.prepare_turn("s", SEED_QUESTION)
+            first = await timed_out(opened, server, SEED_QUESTION)
             assert await opened.engine.settle(20)
             await opened.engine.commit_assistant_message("s", "他没有回答。")
         async with open_workshop(tmp_path, world=FOREST, embedder="none") as opened:

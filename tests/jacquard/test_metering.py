@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard.config import (
@@ -177,14 +178,15 @@ ASKED = "村长的钥匙在哪里?"
 CHOOSING = RuntimeConfig(planner=PlannerConfig(confidence_threshold=0.0), summary=SummaryConfig(enabled=False))
 
 
-class GatedModel(ScriptedModel):
-    """Answers once its gate is open."""
+class LateModel(ScriptedModel):
+    """Ends the deadline when it is asked, and answers once its gate is open."""
 
-    def __init__(self, *steps):
+    def __init__(self, deadline, *steps):
         super().__init__(*steps)
-        self.gate = anyio.Event()
+        self.deadline, self.gate = deadline, anyio.Event()
 
     async def generate(self, request):
+        self.deadline.end()
         await self.gate.wait()
         return await super().generate(request)
 
@@ -232,14 +234,15 @@ async def test_a_choice_that_failed_is_recorded_too(step, tokens, counted, error
 
 @pytest.mark.parametrize(("answer", "status"), [("[]", "success"), ("no list", "error")])
 async def test_a_choice_that_came_after_its_turn_is_recorded_when_it_comes(answer, status):
-    model = GatedModel(answer)
-    async with small_engine(model=model, config=choosing(deadline_ms=50)) as (engine, store, told):
-        turn = await engine.prepare_turn("s", ASKED)
-        (early,) = (await store.get_session("s")).session.model_usage
-        assert told_usages(told) == []
-        model.gate.set()
-        assert await engine.settle(60)
-        (late,) = (await store.get_session("s")).session.model_usage
+    with deadline_by_hand() as deadline:
+        model = LateModel(deadline, answer)
+        async with small_engine(model=model, config=choosing()) as (engine, store, told):
+            turn = await engine.prepare_turn("s", ASKED)
+            (early,) = (await store.get_session("s")).session.model_usage
+            assert told_usages(told) == []
+            model.gate.set()
+            assert await engine.settle(60)
+            (late,) = (await store.get_session("s")).session.model_usage
     assert turn.report.stream_b.path.value == "timeout"
     assert early.model_usage_id == late.model_usage_id == f"{turn.turn_id}.select"
     assert (early.status.value, early.total_tokens) == ("error", 0)
@@ -251,11 +254,12 @@ async def test_a_choice_that_came_after_its_turn_is_recorded_when_it_comes(answe
 
 
 async def test_a_choice_that_never_came_is_recorded_as_one_that_nobody_knows_the_cost_of():
-    config = choosing(deadline_ms=20, background_seconds=0.02)
-    async with small_engine(model=GatedModel("[]"), config=config) as (engine, store, told):
-        await engine.prepare_turn("s", ASKED)
-        assert await engine.settle(60)
-        (usage,) = (await store.get_session("s")).session.model_usage
+    config = choosing(deadline_ms=1_000, background_seconds=0.5)
+    with deadline_by_hand() as deadline:
+        async with small_engine(model=LateModel(deadline, "[]"), config=config) as (engine, store, told):
+            await engine.prepare_turn("s", ASKED)
+            assert await engine.settle(60)
+            (usage,) = (await store.get_session("s")).session.model_usage
     assert (usage.status.value, usage.extra["counted"], usage.extra["late"]) == ("error", "unknown", True)
     assert "broken off" in usage.error
     assert len(told_usages(told)) == 1

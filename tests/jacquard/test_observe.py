@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -132,16 +133,19 @@ async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it()
     tracing, exporter = traced()
     gate = anyio.Event()
 
-    class LateModel(ScriptedModel):
-        async def generate(self, request):
-            await gate.wait()
-            return await super().generate(request)
+    with deadline_by_hand() as deadline:
 
-    config = RuntimeConfig(curation=CurationConfig(deadline_ms=30), planner=PlannerConfig(confidence_threshold=0.0))
-    async with small_engine(model=LateModel('["lore_elder"]'), tracing=tracing, config=config) as (engine, _, _):
-        turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
-        gate.set()
-        assert await engine.settle(60)
+        class LateModel(ScriptedModel):
+            async def generate(self, request):
+                deadline.end()
+                await gate.wait()
+                return await super().generate(request)
+
+        config = RuntimeConfig(curation=PATIENT.curation, planner=PlannerConfig(confidence_threshold=0.0))
+        async with small_engine(model=LateModel('["lore_elder"]'), tracing=tracing, config=config) as (engine, _, _):
+            turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+            gate.set()
+            assert await engine.settle(60)
     assert turn.report.stream_b.path.value == "timeout"
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert spans["jacquard.select"].parent.span_id == spans["jacquard.stream_b"].context.span_id

@@ -88,7 +88,7 @@ BAD = [
 @pytest.mark.parametrize(("step", "code"), BAD, ids=[f"{place}-{code}" for place, (_, code) in enumerate(BAD)])
 async def test_on_any_failure_tier_0_stands(step, code):
     rules, _ = await planned(VAGUE)
-    made, _ = await planned(VAGUE, step, timeout_ms=50)
+    made, _ = await planned(VAGUE, step, timeout_ms=50 if code == "timeout" else 60_000)
     assert made.plan.tier1 == code
     assert replace(made.plan, tier1="", reasons=()) == replace(rules.plan, tier1="", reasons=())
     assert made.degradations[0].startswith(f"planner_tier1: {code}")

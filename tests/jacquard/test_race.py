@@ -14,6 +14,7 @@ import anyio
 import pytest
 from anyio import to_thread
 from curation_parts import ListRetriever, head, turn
+from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 
 from jacquard.config import CurationConfig
@@ -113,13 +114,13 @@ async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: Cur
 
 async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_receipt(race: CurationRace) -> None:
     gate, shelf = Gate(), Shelf()
-    curation = await race.run(gated(gate), turn(), SHORT, shelf.keep)
+    curation = await race.run(gated(gate), turn(), replace(SHORT, deadline_ms=500), shelf.keep)
     assert (gate.passed, gate.cancelled) == (0, 0)
     report = stream_report(curation)
     assert (report.path, report.code, report.selected) == (CurationPath.TIMEOUT, "deadline", ())
     assert len(report.candidates) == 5
     assert {candidate.code for candidate in report.candidates} == {"not_asked"}
-    assert "50 ms" in report.reason
+    assert "500 ms" in report.reason
     assert "5 candidates" in report.reason
 
 
@@ -270,7 +271,8 @@ async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
     race: CurationRace, server: OpenAiServer, flash: CurationStream
 ) -> None:
     server.set_script("hang")
-    curation = await race.run(flash, turn(), replace(SHORT, deadline_ms=300), Shelf().keep)
+    with deadline_by_hand() as deadline:
+        curation = await deadline.missed(server, lambda: race.run(flash, turn(), LONG, Shelf().keep))
     assert (curation.path, curation.code) == (CurationPath.TIMEOUT, "deadline")
     assert len(server.requests) == 1
 
@@ -278,9 +280,10 @@ async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
 async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and_no_other(
     race: CurationRace, server: OpenAiServer, flash: CurationStream
 ) -> None:
-    server.set_script("slow:0.6")
+    server.set_script("slow:1")
     shelf, request = Shelf(), turn()
-    now = await race.run(flash, request, replace(SHORT, deadline_ms=200), shelf.keep)
+    with deadline_by_hand() as deadline:
+        now = await deadline.missed(server, lambda: race.run(flash, request, LONG, shelf.keep))
     assert now.path is CurationPath.TIMEOUT
     await race.idle()
     (late,) = shelf.kept
