@@ -9,6 +9,8 @@ import sys
 import threading
 
 SWITCH_SECONDS = 0.001
+FULL_COLLECTION_EACH = 100
+"""How many collections of the middle generation lie between two of everything; Python's own choice is 10."""
 
 
 class SettledProcess:
@@ -24,7 +26,7 @@ class SettledProcess:
 
     _lock = threading.Lock()
     _holders = 0
-    _before = 0.0
+    _before: tuple[float, tuple[int, int, int]] = (0.0, (0, 0, 0))
 
     def __init__(self) -> None:
         self._settled = False
@@ -39,8 +41,9 @@ class SettledProcess:
                 self._settled = True
                 kind._holders += 1
                 if kind._holders == 1:
-                    kind._before = sys.getswitchinterval()
-                    sys.setswitchinterval(min(kind._before, SWITCH_SECONDS))
+                    kind._before = seconds, (young, middle, old) = sys.getswitchinterval(), gc.get_threshold()
+                    sys.setswitchinterval(min(seconds, SWITCH_SECONDS))
+                    gc.set_threshold(young, middle, max(old, FULL_COLLECTION_EACH))
 
     def release(self) -> None:
         """Set the process back, if this is the last that settled it."""
@@ -51,4 +54,5 @@ class SettledProcess:
                 kind._holders -= 1
                 if kind._holders == 0:
                     gc.unfreeze()
-                    sys.setswitchinterval(kind._before)
+                    sys.setswitchinterval(kind._before[0])
+                    gc.set_threshold(*kind._before[1])

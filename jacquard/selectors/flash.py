@@ -13,6 +13,7 @@ from itertools import chain, zip_longest
 from time import perf_counter
 
 import anyio
+from anyio import to_thread
 
 from filament import escape_attribute, escape_text
 from jacquard.choice import parse_selection
@@ -87,7 +88,7 @@ class FlashSelector:
         return _joined(chosen, request.limit, {**_summed(spent), "batches": len(pools), "failed_batches": len(failed)})
 
     async def _ask(self, request: SelectionRequest, pool: Sequence[Candidate]) -> Selection:
-        prompt = selector_prompt(request, pool)
+        prompt = await to_thread.run_sync(selector_prompt, request, pool)
         book, began = request.calls or CallBook(), perf_counter()
         call = Call(model=self._llm.model, prompt="\n".join(text for _, text in prompt))
         place = book.begin(call)
