@@ -125,8 +125,7 @@ class TurnDrafter:
         """Run both streams side by side and finish the prompt."""
         parts, config = self._parts, draft.config
         scene, skeleton_input = await self._set(draft)
-        layout = await to_thread.run_sync(load_layout, config.layout, template_roots(parts.roots, draft.world))
-        skeleton, results, curation = await self._streams(draft, scene, skeleton_input, watch)
+        skeleton, layout, results, curation = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
         entries = await self._fetch(curation, scene)
@@ -202,8 +201,10 @@ class TurnDrafter:
 
     async def _streams(
         self, draft: Draft, scene: Scene, request: SkeletonInput, watch: Stopwatch
-    ) -> tuple[Skeleton, EvidenceFlesh, Curation]:
-        """Return what both streams give, run side by side, and what tools answered; a fault of Stream A ends Stream B."""
+    ) -> tuple[Skeleton, SkeinTemplate, EvidenceFlesh, Curation]:
+        """Return what both streams give, run side by side, the layout to weave them into, and what tools answered; a fault of
+        Stream A ends Stream B.
+        """
         parts = self._parts
         curation = Curation.skipped("not_started", "Stream B has not started.")
 
@@ -214,12 +215,16 @@ class TurnDrafter:
                 span.put(stream_facts(curation))
             watch.mark("stream_b")
 
-        skeleton, results, fault = None, EvidenceFlesh(), None
+        def rendered() -> tuple[Skeleton, SkeinTemplate]:
+            layout = load_layout(draft.config.layout, template_roots(parts.roots, draft.world))
+            return parts.automation.render(request), layout
+
+        skeleton, layout, results, fault = None, None, EvidenceFlesh(), None
         async with anyio.create_task_group() as streams:
             streams.start_soon(flesh)
             try:
                 with parts.tracing.span("jacquard.stream_a") as span:
-                    skeleton = await to_thread.run_sync(parts.automation.render, request)
+                    skeleton, layout = await to_thread.run_sync(rendered)
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
@@ -227,9 +232,9 @@ class TurnDrafter:
             except ContextEngineError as error:
                 fault = error
                 streams.cancel_scope.cancel()
-        if skeleton is None or fault is not None:
+        if skeleton is None or layout is None or fault is not None:
             raise fault or JacquardError("Stream A gave nothing.")
-        return skeleton, results, curation
+        return skeleton, layout, results, curation
 
     async def _finish(self, ingredients: Callable[[], Ingredients], watch: Stopwatch) -> PreparedTurn:
         """Decide, have degraded what the decisions say, and finish the prompt."""

@@ -8,7 +8,7 @@ import gc
 import sys
 import threading
 
-SWITCH_SECONDS = 0.001
+SWITCH_SECONDS = 0.0002
 FULL_COLLECTION_EACH = 100
 """How many collections of the middle generation lie between two of everything; Python's own choice is 10."""
 
