@@ -123,7 +123,7 @@ class TurnDrafter:
 
     async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
-        parts, config = self._parts, draft.config
+        parts = self._parts
         scene, skeleton_input = await self._set(draft)
         skeleton, layout, results, curation = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")

@@ -24,6 +24,7 @@ from rich.text import Text
 from evals.bench.talk import GUIDE, PLAYER, questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
+from jacquard.settled import SettledProcess
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.tiered import TieredIndex
@@ -98,9 +99,13 @@ async def measure(
         say(f"filling an index of {size:,} entries")
         made = MadeUpVectors(SEED)
         side = await _fill(size, made, TieredIndex(folder / str(size), memory_rows=memory_rows), progress)
+        # As an engine's `warm()` sets a process before the first turn.
+        settled = SettledProcess()
+        settled.settle()
         try:
             rows.append(await _asked(side, made, queries, progress))
         finally:
+            settled.release()
             await side.index.close()
     return {"queries": queries, "width": WIDTH, "sizes": rows, "machine": machine(), "load": load()}
 

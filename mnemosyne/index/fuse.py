@@ -122,8 +122,8 @@ def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> di
         most = arm.top if tops is None else tops[name]
         # One chain's best beside the best of all; a dense arm's floor moves with its top.
         scale = arm.weight / whole * arm.top / most / max(arm.top - floor, 1e-9)
-        for hit in arm.hits:
-            fused[hit.entry_id] = fused.get(hit.entry_id, 0.0) + scale * max(hit.score - floor, 0.0)
+        for entry_id, score, _, _ in arm.hits:
+            fused[entry_id] = fused.get(entry_id, 0.0) + (scale * (score - floor) if score > floor else 0.0)
     return fused
 
 

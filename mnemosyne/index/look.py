@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from mnemosyne.index.ask import Traits, add_talk
 from mnemosyne.index.fuse import FusionWeights
@@ -37,6 +38,8 @@ _TIME_WORDS = """yesterday today tonight tomorrow ago last next week weeks month
 _TIMES = frozenset(_TIME_WORDS.split())
 _TIMES_AFTER_THIS = frozenset(["morning", "evening", "summer", "winter", "fall", "spring"])
 _YEAR_DIGITS = 4
+_BLANK = ord(" ")
+_CODE_BITS = 21
 _BLANKS = str.maketrans(dict.fromkeys(set(string.punctuation) - {"'"}, " "))
 _TOLD_TIME = re.compile(
     r"昨[天晚日]|前天|今[天早晚年]|明[天年]|后天|上周|下周|去年|前年|[年月日号点]|小时|星期|周[一二三四五六日末]"
@@ -95,17 +98,16 @@ def reading_of(text: str) -> Reading:
     """Return what a text says of itself; recall brings the same texts turn after turn."""
     is_ascii = text.isascii()
     words = _words(text)
+    runs = [] if is_ascii else CJK_RUN.findall(unicodedata.normalize("NFKC", text))
     # About half of the words of talk are stop words; two characters of Chinese are about a word.
-    size = len(text.split()) / 2
-    if not is_ascii:
-        size += sum(map(len, CJK_RUN.findall(text))) / 2
+    size = len(text.split()) / 2 + sum(map(len, runs)) / 2
     asks = 0.0
     if "?" in text or "？" in text:
         sentences = _SENTENCE.findall(text)
         asks = sum(sentence.rstrip().endswith(("?", "？")) for sentence in sentences) / max(len(sentences), 1)
     return Reading(
         plain=" ".join([word for word in words if word not in STOP_WORDS]),
-        han="" if is_ascii else " ".join(CJK_RUN.findall(unicodedata.normalize("NFKC", text))),
+        han=" ".join(runs),
         times=min(_times(words) + (0 if is_ascii else len(_TOLD_TIME.findall(text))), _ENOUGH),
         length=math.log1p(size) / 5,
         asks=asks,
@@ -163,16 +165,39 @@ def _asked(query: RetrievalQuery, size: int) -> dict[str, float]:
 
 def _scores(asked: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
     """Return the BM25 of each document (runs of characters, a blank between) among them all, the best of them 1."""
-    lengths = np.array(
-        [sum(max(len(run) - size + 1, 0) for run in each.split()) for each in documents], dtype=np.float64
-    )
+    if not asked:
+        return np.zeros(len(documents), dtype=np.float32)
+    keys, owners = _keys(documents, size)
+    lengths = np.bincount(owners, minlength=len(documents))
+    wanted = np.array([_key(run) for run in asked], dtype=np.int64)
+    order = np.argsort(wanted)
+    places = np.minimum(np.searchsorted(wanted[order], keys), len(order) - 1)
+    held = wanted[order][places] == keys
+    counts = np.bincount(owners[held] * len(order) + places[held], minlength=len(documents) * len(order))
+    counts = counts.reshape(len(documents), len(order)).astype(np.float64)
+    worth = [
+        weight * inverse_frequency(len(documents), holding) * (K1 + 1.0)
+        for weight, holding in zip(
+            np.array(list(asked.values()))[order].tolist(), np.count_nonzero(counts, axis=0).tolist(), strict=True
+        )
+    ]
     norms = K1 * (1.0 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-    found = np.zeros(len(documents))
-    for run, weight in asked.items():
-        held = [document.count(run) for document in documents]
-        holding = len(held) - held.count(0)
-        if holding:
-            counts = np.array(held, dtype=np.float64)
-            found += weight * inverse_frequency(len(documents), holding) * (K1 + 1.0) * counts / (counts + norms)
+    found = (counts / (counts + norms[:, None])) @ np.array(worth)
     best = float(found.max())
     return np.asarray(found / best if best > 0.0 else found, dtype=np.float32)
+
+
+def _keys(documents: Sequence[str], size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return a number for each run of `size` characters in the documents, and which document it is in."""
+    codes = np.frombuffer("\0".join(documents).encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    owners, keys, inside = np.cumsum(codes == 0), codes, codes > _BLANK
+    for step in range(1, size):
+        keys, inside = keys[:-1] << _CODE_BITS | codes[step:], inside[:-1] & (codes[step:] > _BLANK)
+    return keys[inside], owners[: len(inside)][inside]
+
+
+def _key(run: str) -> int:
+    key = 0
+    for character in run:
+        key = key << _CODE_BITS | ord(character)
+    return key

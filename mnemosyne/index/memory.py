@@ -90,7 +90,7 @@ class MemoryIndex:
     ) -> tuple[Hit, ...]:
         """Return the best by cosine.
 
-        Exact up to 10,000 admitted vectors; above that exact among the eighth (at least 40 x limit) nearest by signs.
+        Exact up to 10,000 admitted vectors; above that exact among those that seem nearest by signs (`VectorRows.nearest`).
         """
         table = self.table(where.scope)
         if table.never_held(where.chains):

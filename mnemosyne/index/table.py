@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +47,12 @@ class ScopeTable:
         self._model = ""
         self._columns = _Columns()
         self._vectors = VectorRows()
+        self._last_admitted: tuple[IndexFilter, Mask] | None = None
 
     def put(self, batch: RowBatch) -> None:
         """Add, replace and remove rows."""
         with self._lock, self._vector_lock:
+            self._last_admitted = None
             for entry_id in batch.removed:
                 self._kill(entry_id)
             self._append(batch.rows)
@@ -64,6 +65,7 @@ class ScopeTable:
     def fill(self, stored: StoredScope) -> None:
         """Take over a whole stored scope at once; the table must be empty."""
         with self._lock, self._vector_lock:
+            self._last_admitted = None
             rows = len(stored.ids)
             self._ids = list(stored.ids)
             self._places = dict(zip(self._ids, range(rows), strict=True))
@@ -170,8 +172,14 @@ class ScopeTable:
             return self._best(slots, cosines.astype(np.float64), limit)
 
     def _admitted(self, where: IndexFilter) -> Mask:
+        """Return which rows a filter admits, not to be written to: words and vectors ask one after the other with the same."""
+        last = self._last_admitted
+        if last is not None and last[0] is where:
+            return last[1]
         admitted = self._admits(self._columns.view(len(self._ids)), where)
         admitted[[self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]] = False
+        admitted.flags.writeable = False
+        self._last_admitted = (where, admitted)
         return admitted
 
     def _admitted_at(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
@@ -208,18 +216,17 @@ class ScopeTable:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             keep = scores >= least
             slots, scores = slots[keep], scores[keep]
-        columns = self._columns
-        parts = (slots, scores, columns.depth[slots], columns.placed[slots], columns.sequence[slots])
+        order = np.argsort(-scores, kind="stable")
+        slots, scores, columns = slots[order], scores[order], self._columns
+        parts = (-scores, columns.depth[slots], columns.placed[slots], columns.sequence[slots], slots)
         # Out of numpy in one go: a scalar at a time costs more than the search.
         hits = [
-            (-score, self._ids[slot], depth if placed else None, sequence)
-            for slot, score, depth, placed, sequence in zip(*(part.tolist() for part in parts), strict=True)
+            (score, self._ids[slot], depth if placed else None, sequence)
+            for score, depth, placed, sequence, slot in zip(*(part.tolist() for part in parts), strict=True)
         ]
-        hits.sort(key=itemgetter(0, 1))
-        return tuple(
-            Hit(entry_id=entry_id, score=-score, depth=depth, sequence=sequence)
-            for score, entry_id, depth, sequence in hits[:limit]
-        )
+        # In order but for equal scores, which ids decide.
+        hits.sort()
+        return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
 
     def _append(self, rows: Sequence[IndexRow]) -> None:
         first = len(self._ids)
