@@ -161,6 +161,10 @@ def _priced(block: PromptBlock, tokens: int) -> PromptBlock:
     return block if block.tokens == tokens else replace(block, tokens=tokens)
 
 
+def _worth(decision: BlockDecision, tokens: int) -> BlockDecision:
+    return decision if decision.tokens == tokens else replace(decision, tokens=tokens)
+
+
 def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:
     """Return what the prompt costs, counted by blocks and by whole messages, whichever is more."""
     pieces: dict[int, list[int]] = {}
@@ -190,4 +194,4 @@ def _with_real_tokens(decisions: Sequence[BlockDecision], assembled: Assembled) 
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(d if d.action is Action.DROPPED else replace(d, tokens=spent.get(d.block_id, 0)) for d in decisions)
+    return tuple(d if d.action is Action.DROPPED else _worth(d, spent.get(d.block_id, 0)) for d in decisions)
