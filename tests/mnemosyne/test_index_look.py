@@ -9,7 +9,8 @@ from recall_parts import entry, question, said
 
 from mnemosyne.index.ask import lexical_terms, traits
 from mnemosyne.index.fuse import WEIGHTS
-from mnemosyne.index.look import look_again
+from mnemosyne.index.lexical import K1, B, inverse_frequency
+from mnemosyne.index.look import _scores, look_again
 from mnemosyne.schema.memory import MemoryEntry
 
 
@@ -69,3 +70,29 @@ def test_any_text_may_be_looked_at(text: str, texts: list[str], recent: list[str
     found = looks(text, *(said(str(place), "Ann", each, 1) for place, each in enumerate(texts)), recent=tuple(recent))
     assert len(found) == len(texts)
     assert all(-1.0 < each < 3.0 for each in found)
+
+
+def counted_one_by_one(asked: dict[str, float], documents: list[str], size: int) -> list[float]:
+    windows = [[run[at : at + size] for run in each.split() for at in range(len(run) - size + 1)] for each in documents]
+    mean = max(sum(map(len, windows)) / len(windows), 1e-9)
+    found = [0.0] * len(windows)
+    for run, weight in asked.items():
+        worth = weight * inverse_frequency(len(windows), sum(run in each for each in windows)) * (K1 + 1.0)
+        for place, each in enumerate(windows):
+            norm = K1 * (1.0 - B + B * len(each) / mean)
+            found[place] += worth * each.count(run) / (each.count(run) + norm)
+    return [each / max(found) for each in found] if max(found) > 0.0 else found
+
+
+HAN = st.text("钥匙神庙𠀀", min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@given(data=st.data())
+def test_runs_of_characters_score_as_if_counted_one_by_one(size: int, data: st.DataObject) -> None:
+    run = st.text("钥匙神庙𠀀", min_size=size, max_size=size)
+    asked = data.draw(st.dictionaries(run, st.floats(0.1, 3.0), max_size=5))
+    documents = data.draw(st.lists(st.lists(HAN, max_size=3).map(" ".join), min_size=1, max_size=5))
+    assert _scores(asked, documents, size).tolist() == pytest.approx(
+        counted_one_by_one(asked, documents, size), abs=1e-6
+    )
