@@ -140,11 +140,10 @@ def lent(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict
     Neighbours are entries of few turns before and after; those of one turn, and those that belong to none, are as far
     apart as they were written. A find amid finds is worth more than one that stands alone.
     """
-    known = {hit.entry_id: hit for hit in hits}
-    found = [known[entry_id] for entry_id in scores]
+    places = {entry_id: (depth or 0, sequence) for entry_id, _, depth, sequence in hits}
+    found = [places[entry_id] for entry_id in scores]
     own = np.fromiter(scores.values(), dtype=np.float64, count=len(found))
-    depths = np.array([hit.depth or 0 for hit in found], dtype=np.int64)
-    written = np.array([hit.sequence for hit in found], dtype=np.int64)
+    depths, written = np.array(found, dtype=np.int64).reshape(-1, 2).T
     order = np.lexsort((written, depths))
     own, depths, written = own[order], depths[order], written[order]
     more = np.zeros(len(found))

@@ -21,6 +21,8 @@ def nearness(entry: MemoryEntry, quest_distances: Mapping[str, int], entities: C
 
     The greater of the two counts.
     """
+    if not quest_distances and not entities:
+        return 0.0
     steps = quest_distances.get(entry.quest_id) if entry.quest_id is not None else None
     by_quest = 0.0 if steps is None else 1.0 / (1.0 + max(steps, 0))
     if not entities or not entry.entities:

@@ -12,9 +12,9 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -77,8 +77,7 @@ def look_again(
     return [float(each) for each in found]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What the text of an entry says of itself, whatever is asked.
 
     `plain`: its words in lower case, a blank between, stop words left out; `han`: its runs of CJK characters, a blank
