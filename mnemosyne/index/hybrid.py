@@ -186,12 +186,7 @@ class HybridRetriever:
         """Fetch and read the best finds by words while vectors are still made and searched: most of them will stay."""
         for scope, ids in state.likely():
             found = await self._fetch(state, scope, ids)
-            await to_thread.run_sync(self._read, [entry.text for entry in found])
-
-    def _read(self, texts: Sequence[str]) -> None:
-        read_texts(texts)
-        for text in texts:
-            self._preview(preview_window(text))
+            await to_thread.run_sync(read_texts, [entry.text for entry in found])
 
     async def _words_of(self, state: Recalling, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
