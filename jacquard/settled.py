@@ -14,11 +14,13 @@ FULL_COLLECTION_EACH = 100
 
 
 class SettledProcess:
-    """Keeps what lives by now out of later garbage collections, and lets threads take turns every millisecond, until released.
+    """Keeps what lives by now out of later garbage collections, makes full ones rarer, and lets threads take turns more often,
+    until released.
 
     Model libraries bring some 400,000 objects that live as long as the process does. A full collection walks them all and
     stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. What is left out is still freed when nothing refers
-    to it; only rings of it that become garbage later stay until the release. A thread that calculates holds the interpreter
+    to it; only rings of it that become garbage later stay until the release. What comes later is walked for some 10 ms by each
+    full collection, ten times less often. A thread that calculates holds the interpreter
     for 5 ms by default before another gets it, so that three of them keep the event loop waiting for 15.
 
     Where several have settled the process, the last release ends it.
