@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
 from jacquard.errors import BudgetExceededError
@@ -19,6 +20,7 @@ from jacquard.weave import Woven, truncate, weave
 from mnemosyne.schema.evidence import Priority
 
 EMERGENCY = "emergency_cut"
+Counted = TypeVar("Counted", PromptBlock, BlockDecision)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,12 +159,8 @@ def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock
     )
 
 
-def _priced(block: PromptBlock, tokens: int) -> PromptBlock:
-    return block if block.tokens == tokens else replace(block, tokens=tokens)
-
-
-def _worth(decision: BlockDecision, tokens: int) -> BlockDecision:
-    return decision if decision.tokens == tokens else replace(decision, tokens=tokens)
+def _priced(value: Counted, tokens: int) -> Counted:
+    return value if value.tokens == tokens else replace(value, tokens=tokens)
 
 
 def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:
@@ -194,4 +192,4 @@ def _with_real_tokens(decisions: Sequence[BlockDecision], assembled: Assembled) 
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(d if d.action is Action.DROPPED else _worth(d, spent.get(d.block_id, 0)) for d in decisions)
+    return tuple(d if d.action is Action.DROPPED else _priced(d, spent.get(d.block_id, 0)) for d in decisions)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
+
+# By a name of its own, so that a test can end a deadline by hand.
 from anyio import move_on_after as deadline_scope
 from anyio.abc import TaskGroup
 

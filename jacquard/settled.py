@@ -20,8 +20,8 @@ class SettledProcess:
     Model libraries bring some 400,000 objects that live as long as the process does. A full collection walks them all and
     stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. What is left out is still freed when nothing refers
     to it; only rings of it that become garbage later stay until the release. What comes later is walked for some 10 ms by each
-    full collection, ten times less often. A thread that calculates holds the interpreter
-    for 5 ms by default before another gets it, so that three of them keep the event loop waiting for 15.
+    full collection, ten times less often. A thread that calculates holds the interpreter for 5 ms by default before another
+    gets it, so that three of them keep the event loop waiting for 15.
 
     Where several have settled the process, the last release ends it.
     """

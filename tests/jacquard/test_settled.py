@@ -9,6 +9,7 @@ from jacquard.build import open_workshop
 from jacquard.settled import SWITCH_SECONDS, SettledProcess
 
 DEFAULT_SECONDS = sys.getswitchinterval()
+DEFAULT_THRESHOLD = gc.get_threshold()
 pytestmark = pytest.mark.anyio
 
 
@@ -62,6 +63,7 @@ def test_the_last_release_ends_it() -> None:
     other.release()
     other.release()
     assert sys.getswitchinterval() == DEFAULT_SECONDS
+    assert gc.get_threshold() == DEFAULT_THRESHOLD
 
 
 def test_what_a_process_froze_itself_stays_frozen() -> None:
