@@ -58,15 +58,31 @@ class IndexFeeder:
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._lacking: dict[str, bool] = {}
 
+    async def behind(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
+        """Return the chains of these scopes that hold what is not indexed yet; scopes without any are left out.
+
+        It asks the source once, so a recall that has nothing to feed pays one round for all chains.
+        """
+        seen = {
+            (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
+        }
+        found: dict[str, tuple[Chain, ...]] = {}
+        written = await self._source.written_after(seen)
+        for scope, chain in seen:
+            if (scope, chain) in written:
+                found[scope] = (*found.get(scope, ()), chain)
+        return found
+
     async def feed(
         self,
         scope: str,
         *,
+        chains: Sequence[Chain] | None = None,
         vector_limit: int | None = None,
         entry_limit: int | None = None,
         progress: Progress | None = None,
     ) -> Fed:
-        """Index what was written since the watermark, at most about `entry_limit` entries (None: all).
+        """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries (None: all).
 
         `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
         leaves entries without vectors, to be made by `fill_vectors` some other time.
@@ -74,7 +90,7 @@ class IndexFeeder:
         async with self._lock(scope):
             total = await self._count_new(scope) if progress else 0
             done, fault = 0, ""
-            for chain in _chains(scope):
+            for chain in _chains(scope) if chains is None else chains:
                 after = await self._index.watermark(scope, chain)
                 size = _PAGE if vector_limit is not None else _VECTOR_PAGE
                 while page := await self._source.entries_after(scope, chain, after, size):

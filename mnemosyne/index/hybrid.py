@@ -163,8 +163,11 @@ class HybridRetriever:
 
     async def _search_words(self, state: Recalling, ready: anyio.Event) -> None:
         started = perf_counter()
-        for scope in dict.fromkeys(pool.scope for pool in state.pools):
-            fed = await self._feeder.feed(scope, vector_limit=self._inline_vectors, entry_limit=self._inline_entries)
+        behind = await self._feeder.behind(dict.fromkeys(pool.scope for pool in state.pools))
+        for scope, chains in behind.items():
+            fed = await self._feeder.feed(
+                scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries
+            )
             if fed.fault:
                 state.lacks("embedder_unavailable")
             if fed.behind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
@@ -40,6 +40,14 @@ class EntryList:
         written = self._written.get((scope, chain), [])
         first = bisect_right(written, sequence, key=lambda item: item.sequence)
         return tuple(written[first : first + limit])
+
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        return frozenset(
+            place
+            for place, sequence in after.items()
+            if (written := self._written.get(place)) and written[-1].sequence > sequence
+        )
 
     def _write(self, entry: MemoryEntry, *, deleted: bool) -> None:
         self._sequence += 1

@@ -52,6 +52,10 @@ class EntrySource(Protocol):
         """Return entries written after `sequence`, in the order of writing."""
         ...
 
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
+        ...
+
 
 class Index(Protocol):
     """Finds entries of many scopes by words and by vectors, one scope a search.

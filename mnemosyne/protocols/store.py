@@ -155,6 +155,10 @@ class Store(Protocol):
         """Return entries of committed turns (or lore) written after `sequence`, in the order of writing."""
         ...
 
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
+        ...
+
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         """Add entries that were made after their turn was committed (summaries, events of consolidation).
 

@@ -8,7 +8,7 @@ with the number of forks on the path, never with the length of the session.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mnemosyne.codec import JsonText, unwritten, written
@@ -286,6 +286,17 @@ def read_entries_after(
             break
         found.append(SequencedEntry(sequence=number, entry=unwritten(row.body, MemoryEntry), deleted=row.deleted))
     return tuple(found)
+
+
+def read_written_after(
+    ledgers: Mapping[str, Ledger], after: Mapping[tuple[str, Chain], int]
+) -> frozenset[tuple[str, Chain]]:
+    """Return those of these (scope, chain) that hold something written after the sequence given with each."""
+    return frozenset(
+        (scope, chain)
+        for (scope, chain), sequence in after.items()
+        if read_entries_after(ledgers[scope], scope, chain, sequence, 1)
+    )
 
 
 def read_restricted(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:

@@ -199,6 +199,13 @@ class LedgerStore:
             (scope,), lambda found: ledger_reads.read_entries_after(found[0], scope, chain, sequence, limit)
         )
 
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        scopes = tuple(dict.fromkeys(scope for scope, _ in after))
+        return await self._keeper.read(
+            scopes, lambda found: ledger_reads.read_written_after(dict(zip(scopes, found, strict=True)), after)
+        )
+
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         """Add entries of turns that are committed; those that are there already are skipped."""
         return await self._write(session_id, ledger_entries.append_entries, entries)

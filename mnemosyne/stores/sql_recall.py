@@ -6,7 +6,7 @@ transaction that its caller has opened; none of them writes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mnemosyne.codec import decode
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -17,6 +17,10 @@ from mnemosyne.stores.sql_connection import Connection, among
 
 RECALLED = 1
 RECALLED_NO_MORE = 2
+
+_ENTRY_AFTER = "SELECT 1 FROM entries WHERE tenant = ? AND scope = ? AND chain = ? AND seq > ?"
+_TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
+    AND session = (SELECT key FROM sessions WHERE tenant = ? AND session_id = ?) AND seq > ?"""
 
 
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -75,6 +79,20 @@ def read_entries_after(
         )
         for seq, turn_id, branch_id, depth, body, recalled in rows
     )
+
+
+def read_written_after(connection: Connection, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    """Return those of these (scope, chain) that hold something written after the sequence given with each; one question."""
+    if not after:
+        return frozenset()
+    tests: list[str] = []
+    values: list[object] = []
+    for (scope, chain), sequence in after.items():
+        is_talk = chain is Chain.HISTORY
+        tests.append(f"EXISTS ({_TALK_AFTER if is_talk else _ENTRY_AFTER})")
+        values += [connection.tenant, *((session_of(scope),) if is_talk else (scope, chain.value)), sequence]
+    row = connection.execute(f"SELECT {', '.join(tests)}", values).fetchone()
+    return frozenset(place for place, there in zip(after, row, strict=True) if there)
 
 
 def read_restricted(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:

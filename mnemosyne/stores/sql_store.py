@@ -178,6 +178,10 @@ class SqlStore:
         """Return entries written after `sequence`, in the order of writing."""
         return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
 
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        return await self._reads.run(lambda db: sql_recall.read_written_after(db, after))
+
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         """Add entries of turns that were committed before; returns how many were new."""
         return await self._writes.run(lambda db: sql_writes.append_entries(db, session_id, entries))

@@ -86,6 +86,10 @@ class StoreMemory(StoreTests):
             assert (entry.at, entry.turn_id, entry.branch_id, entry.depth) == (AT, "t1", "main", 1)
             assert await store.entries(SCOPE, ("t1.a", "t2.u", "t1.u")) == (listed[1].entry, entry)
             assert await store.entries_after(SCOPE, Chain.HISTORY, listed[0].sequence, 1) == (listed[1],)
+            talk, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
+            assert await store.written_after({talk: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}) == {talk}
+            assert await store.written_after({talk: listed[-1].sequence}) == frozenset()
+            assert await store.written_after({}) == frozenset()
             window = await store.window(SESSION, message_limit=99)
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
 
@@ -137,6 +141,8 @@ class StoreMemory(StoreTests):
             assert await store.replace_world("w1", "d1", (lore("a"), lore("b"), lore("c"))) == 3
             assert await store.replace_world("w1", "d1", ()) == 0
             seen = (await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 99))[-1].sequence
+            place = WORLD_SCOPE, Chain.LORE
+            assert await store.written_after({place: seen}) == frozenset()
             assert await store.replace_world("w1", "d2", (lore("a"), lore("b", "new"), lore("d"))) == 3
             later = await store.entries_after(WORLD_SCOPE, Chain.LORE, seen, 99)
             assert {(s.entry.entry_id, s.entry.text, s.deleted) for s in later} == {

@@ -324,6 +324,7 @@ def check_plans(url: str) -> int:
     sql_recall.read_restricted(db, (SCOPE, "world:w1"))
     sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5)
     sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5)
+    sql_recall.read_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0})
     for sql, parameters in db.seen:
         plan = [row[0] for row in db.execute(f"EXPLAIN {sql}", parameters)]
         assert not any("Seq Scan" in step for step in plan), (sql, plan)
