@@ -9,12 +9,14 @@ import sys
 import threading
 
 SWITCH_SECONDS = 0.0002
-FULL_COLLECTION_EACH = 100
+YOUNG_OBJECTS = 5_000
+"""How many new objects bring a collection of the young ones; Python's own choice is 700, a turn makes some thousands."""
+FULL_COLLECTION_EACH = 15
 """How many collections of the middle generation lie between two of everything; Python's own choice is 10."""
 
 
 class SettledProcess:
-    """Keeps what lives by now out of later garbage collections, makes full ones rarer, and lets threads take turns more often,
+    """Keeps what lives by now out of later garbage collections, makes all of them rarer, and lets threads take turns more often,
     until released.
 
     Model libraries bring some 400,000 objects that live as long as the process does. A full collection walks them all and
@@ -45,7 +47,7 @@ class SettledProcess:
                 if kind._holders == 1:
                     kind._before = seconds, (young, middle, old) = sys.getswitchinterval(), gc.get_threshold()
                     sys.setswitchinterval(min(seconds, SWITCH_SECONDS))
-                    gc.set_threshold(young, middle, max(old, FULL_COLLECTION_EACH))
+                    gc.set_threshold(max(young, YOUNG_OBJECTS), middle, max(old, FULL_COLLECTION_EACH))
 
     def release(self) -> None:
         """Set the process back, if this is the last that settled it."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -131,9 +131,10 @@ def _lean(value: Any) -> Any:
 def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
     """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
-        return partial(_lean_fields, _defaults(kind))
+        names, defaults = zip(*_defaults(kind), strict=True)
+        return partial(_lean_fields, names, defaults, attrgetter(*names, names[0]))
     if issubclass(kind, Enum):
-        return attrgetter("value")
+        return attrgetter("_value_")
     if issubclass(kind, datetime):
         return codec.time_text
     if issubclass(kind, Mapping):
@@ -145,16 +146,16 @@ def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda held: held
 
 
-def _lean_fields(defaults: tuple[tuple[str, Any], ...], value: Any) -> dict[str, Any]:
-    lean = {}
-    for name, default in defaults:
-        held = getattr(value, name)
-        if held is not default and held != default:
-            lean[name] = _lean(held)
-    return lean
+def _lean_fields(
+    names: tuple[str, ...], defaults: tuple[Any, ...], held: Callable[[Any], tuple[Any, ...]], value: Any
+) -> dict[str, Any]:
+    return {
+        name: each if type(each) in _LEAVES else _lean(each)
+        for name, default, each in zip(names, defaults, held(value), strict=False)
+        if each is not default and each != default
+    }
 
 
-@cache
 def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
     """Return the fields of a value with their defaults (a field without one has a default that equals nothing)."""
     return tuple(

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from operator import attrgetter
 from pathlib import Path
 
 from jacquard.errors import TemplateError
@@ -57,7 +58,7 @@ def fingerprint(roots: Sequence[Path]) -> Fingerprint:
     for root in roots:
         for path in _files(root):
             status = path.stat()
-            found.append((str(path), status.st_mtime_ns, status.st_size))
+            found.append((path.path, status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
@@ -65,7 +66,7 @@ def read_files(roots: Sequence[Path]) -> Mapping[str, TemplateFile]:
     """Return all template files by name; TemplateError for one that is too big, not UTF-8 or leads out of its root."""
     files: dict[str, TemplateFile] = {}
     for index, root in enumerate(roots):
-        for path in _files(root):
+        for path in (Path(each) for each in _files(root)):
             name = path.relative_to(root).as_posix()
             read = _read(root, path, name)
             files.setdefault(name, read)
@@ -90,12 +91,17 @@ def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file
     )
 
 
-def _files(root: Path) -> list[Path]:
+def _files(folder: str | Path, *, is_root: bool = True) -> list[os.DirEntry[str]]:
     """Return the template files below a root, sorted, its tests left out; a root that is not there has none."""
-    found = []
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(name for name in folders if name != TESTS_FOLDER or Path(folder) != root)
-        found += [Path(folder, name) for name in sorted(names) if name.endswith(_SUFFIXES)]
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=attrgetter("name"))
+    except OSError:
+        return []
+    found = [each for each in entries if each.name.endswith(_SUFFIXES) and not each.is_dir()]
+    for each in entries:
+        if each.is_dir(follow_symlinks=False) and not (is_root and each.name == TESTS_FOLDER):
+            found += _files(each.path, is_root=False)
     return found
 
 
