@@ -25,7 +25,7 @@ from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
 from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, QueryAhead, Selection, Shortener, Summarizer
-from jacquard.race import CurationRace
+from jacquard.race import CurationRace, Near
 from jacquard.report import CurationPath, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
@@ -112,6 +112,37 @@ class Draft:
     calls: CallBook = field(default_factory=CallBook, compare=False, repr=False)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Frame:
+    """What Stream A gave: the skeleton, the layout to weave it into, and what tools answered."""
+
+    skeleton: Skeleton
+    layout: SkeinTemplate
+    results: EvidenceFlesh
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Decided:
+    """A prompt as decided, with what it is made of; the turn too where nothing is to be degraded."""
+
+    parts: Ingredients
+    laid: LaidOut
+    turn: PreparedTurn | None
+
+
+class _Waiting:
+    """The wait for Stream B: `over` once that has ended or its deadline is near; then `expected` is what a miss will be."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.expected: Curation | None = None
+
+    def nears(self, missed: Curation) -> None:
+        """Take note that the deadline is near."""
+        self.expected = missed
+        self.over.set()
+
+
 class TurnDrafter:
     """Makes the prompt of a planned turn. `late` (None: nobody) writes the model calls that a turn does not wait for."""
 
@@ -125,28 +156,28 @@ class TurnDrafter:
         """Run both streams side by side and finish the prompt."""
         parts = self._parts
         scene, skeleton_input = await self._set(draft)
-        skeleton, layout, results, curation = await self._streams(draft, scene, skeleton_input, watch)
+        frame, curation, ahead = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
-        entries = await self._fetch(curation, scene)
         with parts.tracing.span("jacquard.weave") as span:
-            ingredients = partial(self._ingredients, draft, layout, skeleton, curation, entries, results)
-            turn = await self._finish(ingredients, watch)
+            decided = ahead
+            if decided is None:
+                entries = await self._fetch(curation, scene)
+                decided = await to_thread.run_sync(
+                    _decided, partial(self._ingredients, draft, frame, curation, entries)
+                )
+            turn = await self._finish(decided, watch)
             span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
-        return replace(turn, usages=(*spent, *turn.usages)), skeleton.anchors
+        report = replace(turn.report, timings_ms=watch.timings_ms())
+        return replace(turn, report=report, usages=(*spent, *turn.usages)), frame.skeleton.anchors
 
     def _ingredients(
-        self,
-        draft: Draft,
-        layout: SkeinTemplate,
-        skeleton: Skeleton,
-        curation: Curation,
-        entries: tuple[MemoryEntry, ...],
-        results: EvidenceFlesh,
+        self, draft: Draft, frame: _Frame, curation: Curation, entries: tuple[MemoryEntry, ...]
     ) -> Ingredients:
         parts, window, config = self._parts, draft.window, draft.config
+        skeleton, layout, results = frame.skeleton, frame.layout, frame.results
         count = parts.estimator.estimate
         flesh = flesh_blocks(curation.selection, entries, parts.estimator, config.curation.max_entry_tokens)
         done_without = (*draft.degradations, *_done_without(curation, entries), *results.degradations)
@@ -201,25 +232,29 @@ class TurnDrafter:
 
     async def _streams(
         self, draft: Draft, scene: Scene, request: SkeletonInput, watch: Stopwatch
-    ) -> tuple[Skeleton, SkeinTemplate, EvidenceFlesh, Curation]:
-        """Return what both streams give, run side by side, the layout to weave them into, and what tools answered; a fault of
+    ) -> tuple[_Frame, Curation, _Decided | None]:
+        """Return what both streams give, run side by side, and the prompt if it was made before Stream B ended; a fault of
         Stream A ends Stream B.
         """
         parts = self._parts
         curation = Curation.skipped("not_started", "Stream B has not started.")
+        waiting = _Waiting()
 
         async def flesh() -> None:
             nonlocal curation
-            with parts.tracing.span("jacquard.stream_b") as span:
-                curation = await self._curate(draft, scene)
-                span.put(stream_facts(curation))
-            watch.mark("stream_b")
+            try:
+                with parts.tracing.span("jacquard.stream_b") as span:
+                    curation = await self._curate(draft, scene, waiting.nears)
+                    span.put(stream_facts(curation))
+                watch.mark("stream_b")
+            finally:
+                waiting.over.set()
 
         def rendered() -> tuple[Skeleton, SkeinTemplate]:
             layout = load_layout(draft.config.layout, template_roots(parts.roots, draft.world))
             return parts.automation.render(request), layout
 
-        skeleton, layout, results, fault = None, None, EvidenceFlesh(), None
+        frame, ahead, fault = None, None, None
         async with anyio.create_task_group() as streams:
             streams.start_soon(flesh)
             try:
@@ -229,16 +264,33 @@ class TurnDrafter:
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
                 results = await evidence_flesh(parts.store, parts.clock, session, shown, parts.estimator.estimate)
+                frame = _Frame(skeleton=skeleton, layout=layout, results=results)
+                ahead = await self._made_ahead(draft, frame, waiting)
             except ContextEngineError as error:
                 fault = error
                 streams.cancel_scope.cancel()
-        if skeleton is None or layout is None or fault is not None:
+        if frame is None or fault is not None:
             raise fault or JacquardError("Stream A gave nothing.")
-        return skeleton, layout, results, curation
+        return frame, curation, ahead if waiting.expected == curation else None
 
-    async def _finish(self, ingredients: Callable[[], Ingredients], watch: Stopwatch) -> PreparedTurn:
-        """Decide, have degraded what the decisions say, and finish the prompt."""
-        parts, laid, turn = await to_thread.run_sync(_decided, ingredients, watch.timings_ms())
+    async def _made_ahead(self, draft: Draft, frame: _Frame, waiting: _Waiting) -> _Decided | None:
+        """Make the prompt that goes out if Stream B misses its deadline while that comes near, so that it can go out then.
+
+        None where Stream B is over before, or where that prompt cannot be made (whoever makes the real one will say so).
+        """
+        await waiting.over.wait()
+        if waiting.expected is None:
+            return None
+        try:
+            return await to_thread.run_sync(
+                _decided, partial(self._ingredients, draft, frame, waiting.expected, entries=())
+            )
+        except ContextEngineError:
+            return None
+
+    async def _finish(self, decided: _Decided, watch: Stopwatch) -> PreparedTurn:
+        """Have degraded what the decisions say, and finish the prompt."""
+        parts, laid, turn = decided.parts, decided.laid, decided.turn
         if turn is not None:
             return turn
         usages: list[ModelUsage] = []
@@ -259,11 +311,14 @@ class TurnDrafter:
         )
         watch.lap("degrade")
         whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))
-        turn = await to_thread.run_sync(_taped, whole, watch.timings_ms(), laid, carried.blocks)
+        turn = await to_thread.run_sync(_taped, whole, laid, carried.blocks)
         return replace(turn, usages=tuple(usages))
 
-    async def _curate(self, draft: Draft, scene: Scene) -> Curation:
-        """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B."""
+    async def _curate(self, draft: Draft, scene: Scene, nears: Near) -> Curation:
+        """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B.
+
+        `nears` is told shortly before the deadline what is returned if that is missed.
+        """
         settings, plan, head = draft.config.curation, draft.plan, draft.window.head
         if not (settings.enabled and plan.search_intent.enabled):
             code = "numerical" if draft.reply is not None else "disabled"
@@ -293,15 +348,21 @@ class TurnDrafter:
             if self._late is not None:
                 await self._late.write(head.session_id, draft.turn_id, draft.calls)
 
-        curation = await self._race.run(self._parts.curation, request, settings, on_late=keep, on_end=end)
+        def told(choice: Curation, ended: str) -> Curation:
+            if lease is not None and choice.path is not CurationPath.LEASED and not ended:
+                ended = "Stream B had not answered in time."
+            return replace(choice, prefetch_refused=refused, lease_refused=ended)
+
+        def near(missed: Curation) -> None:
+            nears(told(missed, ended))
+
+        curation = await self._race.run(self._parts.curation, request, settings, on_late=keep, on_end=end, on_near=near)
         ended = ended or curation.lease_refused
         if settings.lease_turns and is_keepable(curation):
             await keep(curation, late=False)
         elif ended:
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
-        if lease is not None and curation.path is not CurationPath.LEASED and not ended:
-            ended = "Stream B had not answered in time."
-        return replace(curation, prefetch_refused=refused, lease_refused=ended)
+        return told(curation, ended)
 
     async def _fetch(self, curation: Curation, scene: Scene) -> tuple[MemoryEntry, ...]:
         """Return the full entries of the choice, in its order; quests come from the state, not from the store."""
@@ -353,19 +414,14 @@ def stream_facts(curation: Curation) -> dict[str, Fact]:
     }
 
 
-def _decided(
-    ingredients: Callable[[], Ingredients], timings_ms: Mapping[str, float]
-) -> tuple[Ingredients, LaidOut, PreparedTurn | None]:
-    """Return the prompt as decided, and the turn too where nothing is to be degraded."""
+def _decided(ingredients: Callable[[], Ingredients]) -> _Decided:
     parts = ingredients()
     laid = lay_out_turn(parts)
-    return parts, laid, None if laid.orders else _taped(parts, timings_ms, laid, {})
+    return _Decided(parts=parts, laid=laid, turn=None if laid.orders else _taped(parts, laid, {}))
 
 
-def _taped(
-    parts: Ingredients, timings_ms: Mapping[str, float], laid: LaidOut, carried: Mapping[str, PromptBlock]
-) -> PreparedTurn:
-    turn = finish_turn(parts, timings_ms, laid, carried)
+def _taped(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+    turn = finish_turn(parts, laid, carried)
     return replace(turn, tape=tape_to_json(tape_of(parts, laid.limit_tokens, carried)))
 
 

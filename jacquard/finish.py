@@ -79,16 +79,11 @@ def lay_out_turn(parts: Ingredients) -> LaidOut:
     )
 
 
-def finish_turn(
-    parts: Ingredients,
-    timings_ms: Mapping[str, float],
-    laid: LaidOut | None = None,
-    carried: Mapping[str, PromptBlock] | None = None,
-) -> PreparedTurn:
-    """Return the prepared turn; `carried` are the blocks of `laid` that were degraded. BudgetExceededError when what must
-    stay does not fit.
+def finish_turn(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+    """Return the prepared turn, without times; `carried` are the blocks of `laid` that were degraded. BudgetExceededError
+    when what must stay does not fit.
     """
-    prompt = complete(laid if laid is not None else lay_out_turn(parts), carried)
+    prompt = complete(laid, carried)
     report = Report(
         turn_id=parts.turn_id,
         session_id=parts.window.head.session_id,
@@ -105,7 +100,6 @@ def finish_turn(
         ),
         prefix=prefix(prompt.assembled, _previous_messages(parts.window), parts.count),
         spans=prompt.assembled.spans,
-        timings_ms=dict(timings_ms),
         degradations=parts.degradations,
         conflicts=parts.conflicts,
         tags=dict(parts.config.tags),

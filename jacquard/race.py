@@ -28,6 +28,7 @@ from mnemosyne.query import Recall
 _log = logging.getLogger(__name__)
 Keep = Callable[[Curation], Awaitable[None]]
 Ended = Callable[[], Awaitable[None]]
+Near = Callable[[Curation], None]
 T = TypeVar("T")
 
 
@@ -48,6 +49,10 @@ class _Attempt:
         """Take note of what was recalled while the choice still goes on."""
         self.recall = recall
         self.recalled.set()
+
+
+NEAR_SECONDS = 0.1
+"""So long before the deadline a turn is told that it comes near; never longer than a quarter of it."""
 
 
 class TooLateError(Exception):
@@ -83,6 +88,7 @@ class CurationRace:
         limits: CurationConfig,
         on_late: Keep,
         on_end: Ended | None = None,
+        on_near: Near | None = None,
     ) -> Curation:
         """Return what the turn sees of Stream B, at the latest when `limits.deadline_ms` is over. It never raises.
 
@@ -94,6 +100,9 @@ class CurationRace:
         Work that was not waited for goes on for at most `limits.background_seconds` after the deadline; a choice that
         the selector makes in that time goes to `on_late`, anything else is forgotten; `on_end` is called once such work is
         over, however it ended. Cancelling the call cancels the work.
+
+        `on_near` is told shortly before the deadline what is returned if nothing comes any more (not where the selector's
+        time ends sooner).
         """
         deadline_seconds = limits.deadline_ms / 1000
         lifetime = deadline_seconds + limits.background_seconds
@@ -103,7 +112,7 @@ class CurationRace:
         self._tasks.start_soon(self._attend, stream, request, attempt, on_late, on_end)
         try:
             with deadline_scope(deadline_seconds):
-                await self._wait(attempt, _selector_timeout_ms(limits))
+                await self._wait(attempt, limits, on_near)
             attempt.answered = True
             if not attempt.done.is_set():
                 attempt.patience.end()
@@ -112,15 +121,21 @@ class CurationRace:
             attempt.scope.cancel()
             raise
 
-    async def _wait(self, attempt: _Attempt, selector_timeout_ms: int | None) -> None:
+    async def _wait(self, attempt: _Attempt, limits: CurationConfig, on_near: Near | None) -> None:
         """Wait for the result; once the selector's time is over, be content with a recall."""
-        if selector_timeout_ms is None:
+        within, deadline = _selector_timeout_ms(limits), limits.deadline_ms / 1000
+        if within is not None:
+            with anyio.move_on_after(within / 1000):
+                await attempt.done.wait()
+                return
+            await attempt.recalled.wait()
+            return
+        with deadline_scope(deadline - min(NEAR_SECONDS, deadline / 4)):
             await attempt.done.wait()
             return
-        with anyio.move_on_after(selector_timeout_ms / 1000):
-            await attempt.done.wait()
-            return
-        await attempt.recalled.wait()
+        if on_near is not None:
+            on_near(_missed(attempt, limits))
+        await attempt.done.wait()
 
     async def _answer(
         self, stream: CurationStream, request: CurationRequest, limits: CurationConfig, attempt: _Attempt
@@ -133,14 +148,7 @@ class CurationRace:
         if within is not None and attempt.recall is not None and attempt.recall.candidates:
             reason = f"the selector had not answered after {within} ms"
             return await _fall_back(stream, request, attempt.recall, "selector_timeout", reason)
-        found = len(attempt.recall.candidates) if attempt.recall else 0
-        so_far = f"it had recalled {found} candidates" if attempt.recall else "recall was still under way"
-        return Curation(
-            path=CurationPath.TIMEOUT,
-            code="deadline",
-            reason=f"Stream B was not ready after {limits.deadline_ms} ms ({so_far}); the skeleton went alone.",
-            recall=attempt.recall or Recall(candidates=()),
-        )
+        return _missed(attempt, limits)
 
     async def _attend(
         self,
@@ -159,6 +167,18 @@ class CurationRace:
         finally:
             self._under_way.remove(attempt)
             attempt.ended.set()
+
+
+def _missed(attempt: _Attempt, limits: CurationConfig) -> Curation:
+    """Return what is said of a deadline that was missed, with what was recalled so far."""
+    found = len(attempt.recall.candidates) if attempt.recall else 0
+    so_far = f"it had recalled {found} candidates" if attempt.recall else "recall was still under way"
+    return Curation(
+        path=CurationPath.TIMEOUT,
+        code="deadline",
+        reason=f"Stream B was not ready after {limits.deadline_ms} ms ({so_far}); the skeleton went alone.",
+        recall=attempt.recall or Recall(candidates=()),
+    )
 
 
 async def _work(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> None:

@@ -18,16 +18,23 @@ class Deadline:
     """Is over when a test says so, for the turns that wait at that moment; its milliseconds say nothing."""
 
     def __init__(self) -> None:
-        self._waiting: list[anyio.CancelScope] = []
+        self._waiting: list[tuple[float, anyio.CancelScope]] = []
 
     def scope(self, seconds: float) -> anyio.CancelScope:
         """Stand in for `anyio.move_on_after`."""
-        self._waiting.append(anyio.CancelScope())
-        return self._waiting[-1]
+        self._waiting.append((seconds, anyio.CancelScope()))
+        return self._waiting[-1][1]
+
+    def comes_near(self) -> None:
+        """Tell all who wait now that it comes near: of their limits, all but the longest are over."""
+        last = max(seconds for seconds, _ in self._waiting)
+        for seconds, scope in self._waiting:
+            if seconds < last:
+                scope.cancel()
 
     def end(self) -> None:
         """End it for all who wait now."""
-        for scope in self._waiting:
+        for _, scope in self._waiting:
             scope.cancel()
         self._waiting.clear()
 

@@ -14,6 +14,7 @@ import jacquard.errors
 import mnemosyne.errors
 from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.errors import BudgetExceededError, ModelError, SummarizerError
+from jacquard.finish import lay_out_turn
 from mnemosyne.errors import (
     ContextEngineError,
     EmbedderUnavailableError,
@@ -329,6 +330,49 @@ async def test_the_selectors_circuit_is_open_after_three_turns_on_a_server_that_
                 turn = await engine.prepare_turn("s", f"村长的钥匙在哪里? ({number})", turn_id=f"t{number}")
                 paths.append((turn.report.stream_b.path.value, turn.report.stream_b.code))
     assert paths == [("timeout", "deadline")] * 3 + [("fallback", "circuit_open")]
+
+
+async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bool):
+    """Play a turn whose model answers, or not, once its deadline came near; return it and how often a prompt was laid out."""
+    model = ScriptedModel('["lore_elder"]' if answers else "hang")
+    real, laid_out, once = model.generate, [], anyio.Event()
+
+    with deadline_by_hand() as deadline:
+
+        def lay_out(parts):
+            laid_out.append(parts)
+            laid = lay_out_turn(parts)
+            anyio.from_thread.run_sync(once.set if answers else deadline.end)
+            return laid
+
+        async def asked(request):
+            if not comes_near:
+                deadline.end()
+            else:
+                deadline.comes_near()
+                if answers:
+                    await once.wait()
+            return await real(request)
+
+        monkeypatch.setattr("jacquard.draft.lay_out_turn", lay_out)
+        model.generate = asked
+        async with small_engine(model=model, config=PATIENT) as (engine, _, _):
+            return await engine.prepare_turn("s", "村长的钥匙在哪里?"), len(laid_out)
+
+
+async def test_the_prompt_of_a_missed_deadline_is_made_while_that_comes_near(monkeypatch):
+    ahead, times = await prompt_near_the_deadline(monkeypatch, comes_near=True, answers=False)
+    after, _ = await prompt_near_the_deadline(monkeypatch, comes_near=False, answers=False)
+    assert (times, ahead.report.stream_b.code) == (1, "deadline")
+    assert ahead.report.timings_ms["total"] > ahead.report.timings_ms["weave"] > 0
+    one, other = ((turn.messages, turn.evidences, replace(turn.report, timings_ms={})) for turn in (ahead, after))
+    assert one == other
+
+
+async def test_an_answer_after_the_deadline_came_near_is_used_all_the_same(monkeypatch):
+    turn, times = await prompt_near_the_deadline(monkeypatch, comes_near=True, answers=True)
+    assert (times, turn.report.stream_b.code, turn.report.stream_b.selected) == (2, "selected", ("lore_elder",))
+    assert "probabilistic" in turn.text
 
 
 async def test_a_slow_answer_that_still_comes_keeps_the_circuit_closed():

@@ -259,6 +259,26 @@ def server() -> Iterator[OpenAiServer]:
         yield running
 
 
+async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: CurationRace) -> None:
+    gate, told = Gate(), list[Curation]()
+    with deadline_by_hand() as deadline:
+
+        def near(missed: Curation) -> None:
+            told.append(missed)
+            deadline.end()
+
+        async with anyio.create_task_group() as tasks:
+
+            async def come_near() -> None:
+                await gate.came.wait()
+                deadline.comes_near()
+
+            tasks.start_soon(come_near)
+            curation = await race.run(gated(gate), turn(), LONG, Shelf().keep, on_near=near)
+    assert told == [curation]
+    assert (curation.code, len(curation.candidates)) == ("deadline", 5)
+
+
 @pytest.fixture
 async def flash(server: OpenAiServer) -> AsyncIterator[CurationStream]:
     model = LiteLlmModel("openai/small", api_base=server.api_base)
