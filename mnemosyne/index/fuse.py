@@ -140,17 +140,21 @@ def lent(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict
     Neighbours are entries of few turns before and after; those of one turn, and those that belong to none, are as far
     apart as they were written. A find amid finds is worth more than one that stands alone.
     """
-    places = {entry_id: (depth or 0, sequence) for entry_id, _, depth, sequence in hits}
+    places = {hit[0]: hit for hit in hits}
     found = [places[entry_id] for entry_id in scores]
-    own = np.fromiter(scores.values(), dtype=np.float64, count=len(found))
-    depths, written = np.array(found, dtype=np.int64).reshape(-1, 2).T
+    own = np.array(list(scores.values()), dtype=np.float64)
+    depths = np.array([hit[2] or 0 for hit in found], dtype=np.int64)
+    written = np.array([hit[3] for hit in found], dtype=np.int64)
     order = np.lexsort((written, depths))
     own, depths, written = own[order], depths[order], written[order]
     more = np.zeros(len(found))
-    for step in range(1, min(_BESIDE, len(found) - 1) + 1):
-        near = _nearness(depths[step:] - depths[:-step], written[step:] - written[:-step])
-        more[:-step] += near * own[step:]
-        more[step:] += near * own[:-step]
+    steps = np.arange(1, min(_BESIDE, len(found) - 1) + 1)[:, None]
+    # A row a step; what lies behind the last find is not asked for.
+    others = np.minimum(np.arange(len(found)) + steps, len(found) - 1)
+    near = _nearness(depths[others] - depths, written[others] - written)
+    for step, lent_on in enumerate(near, start=1):
+        more[:-step] += lent_on[:-step] * own[step:]
+        more[step:] += lent_on[:-step] * own[:-step]
     total = np.empty(len(found))
     total[order] = own + share * more
     return dict(zip(scores, total.tolist(), strict=True))

@@ -6,9 +6,10 @@ on the quest graph. It knows indexes, embedders and stores by protocol and must 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache, partial
 from time import perf_counter
+from typing import Any
 
 import anyio
 import numpy as np
@@ -172,15 +173,17 @@ class HybridRetriever:
                 state.lacks("embedder_unavailable")
             if fed.behind:
                 state.lacks("index_behind")
+        # Half of the chains of most sessions hold nothing.
+        state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
         state.took("feed", started)
         ready.set()
         started = perf_counter()
-        async with anyio.create_task_group() as group:
-            for pool in state.pools:
-                if BM25 in self._arms and state.terms:
-                    group.start_soon(self._words_of, state, pool)
-                if state.whole and state.facets:
-                    group.start_soon(self._facets_of, state, pool)
+        searches = []
+        if BM25 in self._arms and state.terms:
+            searches += [partial(self._words_of, state, pool) for pool in state.pools]
+        if state.whole and state.facets:
+            searches += [partial(self._facets_of, state, pool) for pool in state.pools]
+        await _all_of(searches)
         state.took("words", started)
         if state.whole and self._embedder is not None:
             await self._read_ahead(state)
@@ -205,9 +208,7 @@ class HybridRetriever:
         if state.vector is None or self._embedder is None:
             return
         started = perf_counter()
-        async with anyio.create_task_group() as group:
-            for pool in state.pools:
-                group.start_soon(self._vectors_of, state, pool, self._embedder.name)
+        await _all_of([partial(self._vectors_of, state, pool, self._embedder.name) for pool in state.pools])
         if not any(VECTOR in pool.arms for pool in state.pools):
             state.lacks("no_vectors")
         elif [scope for scope in {pool.scope for pool in state.pools} if await self._feeder.lacks_vectors(scope)]:
@@ -265,3 +266,13 @@ class HybridRetriever:
             turn_id=entry.turn_id,
             trust=entry.trust,
         )
+
+
+async def _all_of(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run searches at once; a single one needs no task of its own."""
+    if len(searches) == 1:
+        await searches[0]()
+        return
+    async with anyio.create_task_group() as group:
+        for search in searches:
+            group.start_soon(search)

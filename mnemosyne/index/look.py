@@ -52,29 +52,31 @@ def look_again(
     query: RetrievalQuery, traits: Traits, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
     """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
-    texts = [entry.text[:_LOOK_CHARS] for entry in entries]
-    found = np.zeros(len(entries))
     if not entries:
         return []
+    readings = [reading_of(entry.text[:_LOOK_CHARS]) for entry in entries]
     names = frozenset(tokens(query.text))
     pairs = _pairs(query.text)
-    for place, (entry, text) in enumerate(zip(entries, texts, strict=True)):
-        read = reading_of(text)
+    signs = []
+    for entry, read in zip(entries, readings, strict=True):
+        sign = 0.0
         if entry.chain is Chain.HISTORY:
             spoke = bool(entry.speaker) and not names.isdisjoint(tokens_of_line(entry.speaker or ""))
-            found[place] += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
+            sign += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
         if traits.time:
-            found[place] += weights.time * read.times / _ENOUGH
+            sign += weights.time * read.times / _ENOUGH
         if pairs:
-            found[place] += weights.pair * min(sum(pair in read.plain for pair in pairs), _ENOUGH) / _ENOUGH
+            sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
+        signs.append(sign)
+    found = np.array(signs)
     asked = _asked(query, 1)
     if asked:
-        written = [reading_of(text).han for text in texts]
+        written = [read.han for read in readings]
         single = max(weights.character + weights.character_talk * traits.talk_share, 0.0)
         found += single * _scores(asked, written, 1)
         longer = max(weights.longer_talk * traits.talk_share, 0.0)
         found += longer * _scores(_asked(query, 3), written, 3) if longer else 0.0
-    return [float(each) for each in found]
+    return list(found.tolist())
 
 
 class Reading(NamedTuple):

@@ -39,6 +39,7 @@ class ScopeTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._vector_lock = threading.Lock()
+        self._mask_lock = threading.Lock()
         self._postings = Postings()
         self._ids: list[str] = []
         self._places: dict[str, int] = {}
@@ -172,15 +173,16 @@ class ScopeTable:
             return self._best(slots, cosines.astype(np.float64), limit)
 
     def _admitted(self, where: IndexFilter) -> Mask:
-        """Return which rows a filter admits, not to be written to: words and vectors ask one after the other with the same."""
-        last = self._last_admitted
-        if last is not None and last[0] is where:
-            return last[1]
-        admitted = self._admits(self._columns.view(len(self._ids)), where)
-        admitted[[self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]] = False
-        admitted.flags.writeable = False
-        self._last_admitted = (where, admitted)
-        return admitted
+        """Return which rows a filter admits, not to be written to: words and vectors ask for the same at one moment."""
+        with self._mask_lock:
+            last = self._last_admitted
+            if last is not None and last[0] is where:
+                return last[1]
+            admitted = self._admits(self._columns.view(len(self._ids)), where)
+            admitted[[self._places[entry_id] for entry_id in where.exclude if entry_id in self._places]] = False
+            admitted.flags.writeable = False
+            self._last_admitted = (where, admitted)
+            return admitted
 
     def _admitted_at(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
         """Return which of some slots a filter admits but for its exclusions."""
