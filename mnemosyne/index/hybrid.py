@@ -226,13 +226,7 @@ class HybridRetriever:
         scored = await to_thread.run_sync(state.prelim, self._weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        known = state.fetched
-        seen = [
-            (each, entry)
-            for each in scored
-            if (entry := known.get((each.scope, each.entry_id))) is not None and not state.query.shows(entry)
-        ]
-        return await to_thread.run_sync(self._chosen, state, seen)
+        return await to_thread.run_sync(self._chosen, state, scored)
 
     async def _fetch(self, state: Recalling, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Bring entries from the source that this recall has not brought yet; return those that are new to it."""
@@ -241,8 +235,14 @@ class HybridRetriever:
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _chosen(self, state: Recalling, seen: Sequence[tuple[Scored, MemoryEntry]]) -> tuple[Candidate, ...]:
+    def _chosen(self, state: Recalling, scored: Sequence[Scored]) -> tuple[Candidate, ...]:
         """Look again at what was fetched, weigh it, and return what the places are for; takes some ms, so not on the loop."""
+        known = state.fetched
+        seen = [
+            (each, entry)
+            for each in scored
+            if (entry := known.get((each.scope, each.entry_id))) is not None and not state.query.shows(entry)
+        ]
         looks = state.looks([entry for _, entry in seen], self._weights)
         ranked = [state.ranked(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:

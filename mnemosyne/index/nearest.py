@@ -17,7 +17,7 @@ _SIGN_ROWS = 10_000
 _SIGN_OVERSAMPLE = 40
 _SIGN_SHARE = 8
 _LIKELY_OVERSAMPLE = 20
-_LIKELY_SHARE = 24
+_LIKELY_SHARE = 32
 _PLANES = 4
 _LEVELS = 1 << _PLANES
 _GATHERED = 512
@@ -66,7 +66,7 @@ class VectorRows:
         """Return admitted slots, the best `limit` by cosine among them, and their cosines.
 
         Exact up to 10,000 admitted rows. Above that the eighth whose signs differ least (at least 40 x limit) is looked at by
-        signs and the vector's size in each dimension, and the best 24th by that (at least 20 x limit) is compared exactly.
+        signs and the vector's size in each dimension, and the best 32nd by that (at least 20 x limit) is compared exactly.
         """
         if self._rows is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)

@@ -32,8 +32,8 @@ class EntryList:
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return full entries in the order asked; unknown ids are left out."""
-        found = (self._by_id.get((scope, entry_id)) for entry_id in entry_ids)
-        return tuple(entry for entry in found if entry is not None)
+        found = [self._by_id.get((scope, entry_id)) for entry_id in entry_ids]
+        return tuple([entry for entry in found if entry is not None])
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         """Return entries written after `sequence`, in the order of writing."""
