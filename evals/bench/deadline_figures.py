@@ -33,6 +33,7 @@ LEGAL = {
 """The roads of a turn in such a run, by their codes; `internal` is none of them."""
 ASKED = frozenset({"selected", "deadline", "model_error", "unreadable", "timeout"})
 """The codes of turns for which a call may have been made, each at most one."""
+_BEFORE = ("window", "summary", "plan")
 _SOURCE = re.compile(r"^Chosen for turn (\S+),")
 
 
@@ -68,6 +69,11 @@ class Sample:
     selected: Sequence[str] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def before_ms(self) -> float:
+        """What the turn took before its streams began."""
+        return sum(self.timings_ms.get(step, 0.0) for step in _BEFORE)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
@@ -95,6 +101,7 @@ def figures_of(run: Run, settings: Settings, seconds: float) -> dict[str, Any]:
     own = [each.wall_ms for each in samples if each.code == "disabled"]
     waited = [each for each in samples if each.path == "timeout"]
     own_p50 = percentiles(own, 50)[0]
+    prompts = [each.wall_ms - each.before_ms - settings.deadline_ms for each in waited]
     asked = [each for each in samples if each.code != "disabled"]
     used = sum(each.path == "prefetched" for each in samples)
     refused = [each.refused for each in samples if each.refused]
@@ -108,6 +115,7 @@ def figures_of(run: Run, settings: Settings, seconds: float) -> dict[str, Any]:
             "stream_at_deadline": _lateness([each.stream_ms - settings.deadline_ms for each in waited]),
             "turn": _lateness([each.wall_ms - settings.deadline_ms - own_p50 for each in asked]),
             "turn_at_deadline": _lateness([each.wall_ms - settings.deadline_ms - own_p50 for each in waited]),
+            "prompt_at_deadline": _lateness(prompts),
         },
         "own_ms": dict(zip(("p50", "p99", "max"), percentiles(own, 50, 99, 100), strict=True)),
         "loop_ms": _spread(run.stalls_ms),
@@ -271,6 +279,7 @@ def _show_lateness(figures: Mapping[str, Any], console: Console) -> None:
         ("stream_at_deadline", "Stream B, turns that ran into the deadline"),
         ("turn", f"prepare_turn, all, less its own {own:.1f} ms"),
         ("turn_at_deadline", f"prepare_turn at the deadline, less its own {own:.1f} ms"),
+        ("prompt_at_deadline", "prepare_turn at the deadline, from where Stream B began"),
     ):
         late = figures["lateness_ms"][key]
         cells = (f"{late[rank]:.1f}" for rank in ("p50", "p99", "p999", "max"))
