@@ -73,6 +73,14 @@ class Rolled:
     evidences: tuple[Evidence, ...] = ()
     failure: str = ""
 
+    @property
+    def placed(self) -> PathSummary | None:
+        """The summary at the turn whose path it tells of; None without either."""
+        head = self.head
+        if self.summary is None or head.turn_id is None:
+            return None
+        return PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=self.summary)
+
 
 @dataclass(slots=True)
 class _Job:
@@ -128,7 +136,8 @@ class SummaryRoller:
         result = await self._awaited(job, window.head.session_id, config)
         if result is not None and result.summary is not None:
             await self._write(job)
-            window = await load()
+            # What a model told has brought more into the session than the summary.
+            window = replace(window, summary=result.placed or window.summary) if self._is_local else await load()
             coverage = await self._coverage(window)
             return Ready(window=window, history=history_of(window, coverage, limits, self._count))
         if result is not None:
@@ -255,11 +264,8 @@ class SummaryRoller:
             await self._teller.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
             return
         self._failing.discard(session_id)
-        if turn_id is not None:
-            path = PathSummary(
-                turn_id=turn_id, branch_id=made.head.branch_id, depth=made.head.depth, summary=made.summary
-            )
-            await self._store.save_summary(session_id, path)
+        if made.placed is not None:
+            await self._store.save_summary(session_id, made.placed)
         covered = made.summary.message_index_range
         await self._teller.tell(
             EventType.SUMMARY_GENERATED,
