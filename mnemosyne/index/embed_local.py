@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,6 +29,8 @@ _MODEL_FILE = "modules.json"
 _TORCH = ("mnemosyne.index.embed_torch", "TorchModel", "sentence-transformers", "embed")
 _ONNX = ("mnemosyne.index.embed_onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
+_PASS_CHARS = 200
+"""A pass costs about as much before its first text as so many characters in it (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
 _COMMON_HAN = (
     "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然"
     "作方成者多日都三小军二无同么经法当起与好看学进种将还分此心前面又定见只主没公从"
@@ -77,11 +79,10 @@ class LocalEmbedder:
         """Return an array of shape (len(texts), dimensions); an empty sequence gives shape (0, 0)."""
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
-        # Texts of like length share a pass, so that little of it is padding.
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
         parts = []
-        for start in range(0, len(order), self._batch_size):
-            part = [texts[place] for place in order[start : start + self._batch_size]]
+        for stretch in passes([len(texts[place]) for place in order], self._batch_size):
+            part = [texts[place] for place in order[stretch]]
             parts.append(await self._run(partial(self._encode, part, purpose)))
         rows = np.concatenate(parts)
         found = np.empty_like(rows)
@@ -127,6 +128,22 @@ class LocalEmbedder:
             raise EmbedderUnavailableError(
                 f"The embedding model {self.name!r} in {folder} cannot be loaded: {reason}."
             ) from error
+
+
+def passes(lengths: Sequence[int], most: int) -> Iterator[slice]:
+    """Yield the stretches of texts that share a forward pass, `most` at most; `lengths` in characters, the longest first.
+
+    All texts of a pass are padded to its longest, so texts of like length share one; those that are less than half as long
+    get one of their own where that costs less than their padding.
+    """
+    start = 0
+    for place in range(1, len(lengths) + 1):
+        end = min(start + most, len(lengths))
+        if place < end and 2 * lengths[place] < lengths[start]:
+            end = place if (end - place) * (lengths[start] - lengths[place]) > _PASS_CHARS else end
+        if place == end:
+            yield slice(start, place)
+            start = place
 
 
 def model_folder(name: str) -> Path:

@@ -96,6 +96,13 @@ async def test_a_model_in_a_package_loads_without_network_and_gives_unit_rows(mo
     assert (await model.embed([], "query")).shape == (0, 0)
 
 
+async def test_a_text_has_the_same_vector_whatever_it_is_embedded_with(model: LocalEmbedder) -> None:
+    short, long = "Where is the temple key?", "They went through the snow to the old temple. " * 12
+    together = await model.embed([short, long, short], "query")
+    apart = [(await model.embed([text], "query"))[0] for text in (short, long, short)]
+    assert together == pytest.approx(np.stack(apart), abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("text", "fit"),
     [

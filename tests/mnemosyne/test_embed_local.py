@@ -1,0 +1,35 @@
+"""Which texts share a forward pass of a local model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mnemosyne.index.embed_local import passes
+
+
+def ends(lengths: list[int], most: int = 32) -> list[int]:
+    return [stretch.stop for stretch in passes(lengths, most)]
+
+
+@given(lengths=st.lists(st.integers(0, 3_000), max_size=80), most=st.integers(1, 40))
+def test_every_text_is_in_one_pass_and_none_is_too_big(lengths: list[int], most: int) -> None:
+    longest_first = sorted(lengths, reverse=True)
+    found = list(passes(longest_first, most))
+    assert [place for stretch in found for place in range(len(lengths))[stretch]] == list(range(len(lengths)))
+    assert all(0 < stretch.stop - stretch.start <= most for stretch in found)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cuts"),
+    [
+        ([520, 40], [1, 2]),  # a query and the talk before it
+        ([60, 20], [2]),  # padding that costs less than a pass
+        ([300, 160, 151], [3]),
+        ([300, 290, 140, 130], [2, 4]),
+        ([900, *[100] * 40], [1, 33, 41]),
+    ],
+)
+def test_short_texts_are_not_padded_to_a_long_one(lengths: list[int], cuts: list[int]) -> None:
+    assert ends(lengths) == cuts
