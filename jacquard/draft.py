@@ -142,6 +142,12 @@ class _Waiting:
         self.expected = missed
         self.over.set()
 
+    def ends(self, curation: Curation | None) -> None:
+        """Take note of how Stream B ended (None: it broke off); what was expected stays only if that is what came."""
+        if self.expected != curation:
+            self.expected = None
+        self.over.set()
+
 
 class TurnDrafter:
     """Makes the prompt of a planned turn. `late` (None: nobody) writes the model calls that a turn does not wait for."""
@@ -242,13 +248,14 @@ class TurnDrafter:
 
         async def flesh() -> None:
             nonlocal curation
+            ended = None
             try:
                 with parts.tracing.span("jacquard.stream_b") as span:
-                    curation = await self._curate(draft, scene, waiting.nears)
+                    curation = ended = await self._curate(draft, scene, waiting.nears)
                     span.put(stream_facts(curation))
                 watch.mark("stream_b")
             finally:
-                waiting.over.set()
+                waiting.ends(ended)
 
         def rendered() -> tuple[Skeleton, SkeinTemplate]:
             layout = load_layout(draft.config.layout, template_roots(parts.roots, draft.world))
@@ -271,7 +278,7 @@ class TurnDrafter:
                 streams.cancel_scope.cancel()
         if frame is None or fault is not None:
             raise fault or JacquardError("Stream A gave nothing.")
-        return frame, curation, ahead if waiting.expected == curation else None
+        return frame, curation, ahead if waiting.expected is not None else None
 
     async def _made_ahead(self, draft: Draft, frame: _Frame, waiting: _Waiting) -> _Decided | None:
         """Make the prompt that goes out if Stream B misses its deadline while that comes near, so that it can go out then.

@@ -132,6 +132,7 @@ def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
     """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
         names, defaults = zip(*_defaults(kind), strict=True)
+        # One name more, because a single one would not come as a tuple.
         return partial(_lean_fields, names, defaults, attrgetter(*names, names[0]))
     if issubclass(kind, Enum):
         return attrgetter("_value_")

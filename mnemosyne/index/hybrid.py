@@ -173,7 +173,7 @@ class HybridRetriever:
                 state.lacks("embedder_unavailable")
             if fed.behind:
                 state.lacks("index_behind")
-        # Half of the chains of most sessions hold nothing.
+        # A search costs a task even where there is nothing to find.
         state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
         state.took("feed", started)
         ready.set()

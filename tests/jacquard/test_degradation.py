@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from engine_parts import PLANNED, ScriptedModel, small_engine
 import jacquard.errors
 import mnemosyne.errors
 from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
+from jacquard.draft import _Waiting
 from jacquard.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.finish import lay_out_turn
+from jacquard.layouts import load_layout
 from mnemosyne.errors import (
     ContextEngineError,
     EmbedderUnavailableError,
@@ -373,6 +376,40 @@ async def test_an_answer_after_the_deadline_came_near_is_used_all_the_same(monke
     turn, times = await prompt_near_the_deadline(monkeypatch, comes_near=True, answers=True)
     assert (times, turn.report.stream_b.code, turn.report.stream_b.selected) == (2, "selected", ("lore_elder",))
     assert "probabilistic" in turn.text
+
+
+async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there(monkeypatch):
+    """Stream A comes last here: by then the deadline came near, and the answer came after all."""
+    model, ended = ScriptedModel('["lore_elder"]'), threading.Event()
+    real, laid_out = model.generate, []
+
+    def layout_last(*args):
+        assert ended.wait(60)
+        return load_layout(*args)
+
+    def end(waiting, curation):
+        ends(waiting, curation)
+        ended.set()
+
+    def lay_out(parts):
+        laid_out.append(parts)
+        return lay_out_turn(parts)
+
+    ends = _Waiting.ends
+    monkeypatch.setattr(_Waiting, "ends", end)
+    monkeypatch.setattr("jacquard.draft.load_layout", layout_last)
+    monkeypatch.setattr("jacquard.draft.lay_out_turn", lay_out)
+    with deadline_by_hand() as deadline:
+
+        async def asked(request):
+            deadline.comes_near()
+            await anyio.sleep(0.01)
+            return await real(request)
+
+        model.generate = asked
+        async with small_engine(model=model, config=PATIENT) as (engine, _, _):
+            turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
+    assert (len(laid_out), turn.report.stream_b.code) == (1, "selected")
 
 
 async def test_a_slow_answer_that_still_comes_keeps_the_circuit_closed():
