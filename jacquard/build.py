@@ -35,12 +35,12 @@ from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
-from mnemosyne.forget import ErasurePlan, Forgotten, forget, plan_erasure
+from mnemosyne.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest.sweep import sweep_expired
-from mnemosyne.protocols import Embedder, Index, Store
+from mnemosyne.protocols import Index, Store
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart
@@ -84,7 +84,7 @@ class Workshop:
     store: Store
     index: Index
     retriever: HybridRetriever
-    embedder: Embedder | None
+    embedder: AheadEmbedder | None
     world: WorldPack | None
     notes: WorldNotes
     intake: Intake
@@ -122,7 +122,7 @@ class Workshop:
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
         """Return what an erasure would come to; nothing is changed."""
-        return await plan_erasure(self.intake.place(self.store, self.index, self.retriever), erasure)
+        return await plan_erasure(self._place(), erasure)
 
     async def forget(self, erasure: Erasure) -> Forgotten:
         """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
@@ -130,7 +130,11 @@ class Workshop:
             raise JacquardError(
                 "Work of this engine still goes on and might write again; nothing was erased. Ask again."
             )
-        return await forget(self.intake.place(self.store, self.index, self.retriever), erasure)
+        return await forget(self._place(), erasure)
+
+    def _place(self) -> Place:
+        caches = () if self.embedder is None else (self.embedder.forget,)
+        return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
         """Empty evidence whose time to live is over, of one session or of all; return how many by session."""
@@ -238,7 +242,7 @@ class _Fittings:
     parts: EngineParts
     index: Index
     retriever: HybridRetriever
-    embedder: Embedder | None
+    embedder: AheadEmbedder | None
     intake: Intake
     watchers: Watchers
     models: Sequence[LlmAdapter | PairScorer]

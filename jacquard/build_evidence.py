@@ -6,7 +6,7 @@ it, never before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -40,8 +40,10 @@ class Intake:
     options: IngestOptions
     paths: tuple[Path, ...] = ()
 
-    def place(self, store: Store, index: Index, retriever: HybridRetriever) -> Place:
-        """Return where an erasure must look, for `mnemosyne.forget.forget`."""
+    def place(
+        self, store: Store, index: Index, retriever: HybridRetriever, caches: Sequence[Callable[[], None]] = ()
+    ) -> Place:
+        """Return where an erasure must look, for `mnemosyne.forget.forget`; `caches` besides those of the whole process."""
 
         async def restore(scope: str) -> object:
             return await retriever.restore(scope, anew=True)
@@ -58,6 +60,7 @@ class Intake:
                 estimated.cache_clear,
                 line_cost.cache_clear,
                 print_of.cache_clear,
+                *caches,
             ),
         )
 

@@ -64,8 +64,8 @@ class EngineParts:
     is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, without both they
     are cut by sentences; without a `redactor` what is too guarded is withheld. Without a `summarizer` a rolling summary
     is the gist of each turn; without a `consolidator` nothing is made into memory. `refiner` is planner tier 1;
-    `ahead` embeds the input while it plans. `events`
-    are told what happens, `tracing` times it. `locks` make the calls on a session serial among processes; without them
+    `ahead` embeds the input while it plans, and the talk behind the turn before. `events` are told what happens, `tracing`
+    times it. `locks` make the calls on a session serial among processes; without them
     among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
     an error.
     """

@@ -34,6 +34,7 @@ from jacquard.race import CurationRace
 from jacquard.recording import check_tasks, record_model_usage, record_tool_call
 from jacquard.replies import ReplyCommitter, again_on_conflict
 from jacquard.summarize.roller import SummaryRoller
+from jacquard.talk_ahead import TalkAhead
 from jacquard.telling import tell_error, tell_usage
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turn import PreparedTurn, turn_from_record
@@ -68,6 +69,7 @@ class ContextEngine:
         self._race: CurationRace
         self._roller: SummaryRoller
         self._keeper: MemoryKeeper
+        self._talk: TalkAhead | None = None
         self._preparer: TurnPreparer | None = None
 
     async def __aenter__(self) -> Self:
@@ -93,6 +95,7 @@ class ContextEngine:
             parts.worlds,
             self._teller,
         )
+        self._talk = None if parts.ahead is None else TalkAhead(parts.store, parts.ahead, self._tasks)
         late = LateCalls(parts.store, parts.estimator.estimate, self._turnstile.one_at_a_time, self._teller)
         self._preparer = TurnPreparer(parts, self._tasks, TurnDrafter(parts, self._race, late), self._roller)
         return self
@@ -105,12 +108,14 @@ class ContextEngine:
         await self._tasks.__aexit__(None, None, None)
 
     async def settle(self, seconds: float) -> bool:
-        """Wait at most `seconds` for late work of Stream B and for summaries under way; True when none is left."""
+        """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
         self._open()
         with anyio.move_on_after(seconds):
             await self._race.idle()
             await self._roller.idle()
             await self._keeper.idle()
+            if self._talk is not None:
+                await self._talk.idle()
             return True
         return False
 
@@ -345,6 +350,8 @@ class ContextEngine:
         if self._preparer is not None:
             self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES)
             self._keeper.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
+            if self._talk is not None and self._config.curation.enabled:
+                self._talk.begin(session_id, result.turn_id)
 
     def _open(self) -> TurnPreparer:
         if self._preparer is None:

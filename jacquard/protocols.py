@@ -72,6 +72,10 @@ class QueryAhead(Protocol):
         """Begin with the input, with the newest messages (oldest first) and the keywords that recall will lean on."""
         ...
 
+    async def expect_talk(self, recent: Sequence[str]) -> None:
+        """Begin with the newest messages (oldest first) before there is an input, because the next may lean on them."""
+        ...
+
 
 class Patience:
     """How long somebody waits for a choice: until `end`. Whoever works for him may ask to be told of it."""

@@ -1,7 +1,8 @@
-"""An embedder that may be told of a query before it is asked: the vector of the player's words is made while a turn is planned.
+"""An embedder that may be told of a query before it is asked: the vector of the talk so far is made behind a turn, that of the
+player's words while the next one is planned.
 
-The room exists so that a retriever need not know of it: it asks as ever, and finds the work under way or done. What is waiting
-is known by a hash, not by its words, and is gone once it was fetched. It must not import a concrete embedder.
+The room exists so that a retriever need not know of it: it asks as ever, and finds the work under way or done. What is kept
+is known by a hash, not by its words. It must not import a concrete embedder.
 """
 
 from __future__ import annotations
@@ -17,30 +18,33 @@ import anyio
 import numpy as np
 
 from mnemosyne.errors import EmbedderUnavailableError
-from mnemosyne.index.ask import vector_texts
+from mnemosyne.index.ask import talk_of, vector_texts
 from mnemosyne.index.feed import FIT
 from mnemosyne.index.several import separate
 from mnemosyne.protocols import Embedder, Vectors
 from mnemosyne.query import RetrievalQuery
 
 _log = logging.getLogger(__name__)
-WAITING = 32
-"""So many queries at most are made ahead and not yet fetched; older ones are forgotten."""
+KEPT = 512
+"""So many texts at most are kept; those that nobody asked for the longest are forgotten."""
 
 
 @dataclass(slots=True)
 class _Ahead:
+    """A text's vector, under way or (`done`) made, or None where it could not be. `stays`: it is not gone once fetched."""
+
+    stays: bool
     done: anyio.Event = field(default_factory=anyio.Event)
     vector: Vectors | None = None
 
 
 class AheadEmbedder:
-    """Passes everything on to an embedder; a query text that `expect` was told of is embedded once."""
+    """Passes everything on to an embedder; an input that `expect` was told of is embedded once, talk as long as it is kept."""
 
     def __init__(self, inner: Embedder) -> None:
         self.name = inner.name
         self._inner = inner
-        self._waiting: OrderedDict[str, _Ahead] = OrderedDict()
+        self._kept: OrderedDict[str, _Ahead] = OrderedDict()
 
     async def warm(self) -> None:
         """Load what is slow to load."""
@@ -50,6 +54,10 @@ class AheadEmbedder:
         """Return the share of `text` that the model knows, 0..1."""
         return await self._inner.fitness(text)
 
+    def forget(self) -> None:
+        """Keep nothing of what was made so far."""
+        self._kept.clear()
+
     async def expect(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
         """Embed what a recall of `text` with these keywords after this talk (oldest first) will ask for; it never raises.
 
@@ -57,17 +65,23 @@ class AheadEmbedder:
         """
         query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
         for part in separate(query):
-            await self._expect(part.text, vector_texts(part))
+            await self._make([*vector_texts(part)], judged=part.text, talk=talk_of(part.recent))
 
-    async def _expect(self, text: str, texts: Sequence[str]) -> None:
-        made = {each: _Ahead() for each in texts if _key(each) not in self._waiting}
+    async def expect_talk(self, recent: Sequence[str]) -> None:
+        """Embed the talk (oldest first), for an input that may lean on it; it never raises."""
+        talk = talk_of(recent)
+        await self._make((talk,) if talk else (), judged=talk, talk=talk)
+
+    async def _make(self, texts: Sequence[str], *, judged: str, talk: str) -> None:
+        """Embed those of `texts` that are not kept, if the model knows enough of `judged`."""
+        made = {each: _Ahead(stays=each == talk) for each in texts if _key(each) not in self._kept}
         if not made:
             return
-        self._waiting.update((_key(each), ahead) for each, ahead in made.items())
-        while len(self._waiting) > WAITING:
-            self._waiting.popitem(last=False)
+        self._kept.update((_key(each), ahead) for each, ahead in made.items())
+        while len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
         try:
-            if await self._inner.fitness(text) >= FIT:
+            if await self._inner.fitness(judged) >= FIT:
                 vectors = await self._inner.embed(tuple(made), "query")
                 for ahead, vector in zip(made.values(), vectors, strict=True):
                     ahead.vector = vector
@@ -77,8 +91,8 @@ class AheadEmbedder:
             _log.exception("a query could not be embedded ahead")
         finally:
             for each, ahead in made.items():
-                if ahead.vector is None and self._waiting.get(_key(each)) is ahead:
-                    del self._waiting[_key(each)]
+                if ahead.vector is None and self._kept.get(_key(each)) is ahead:
+                    del self._kept[_key(each)]
                 ahead.done.set()
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
@@ -92,11 +106,16 @@ class AheadEmbedder:
         return np.stack([known[text] for text in texts])
 
     async def _fetched(self, text: str) -> Vectors | None:
-        ahead = self._waiting.get(_key(text))
+        key = _key(text)
+        ahead = self._kept.get(key)
         if ahead is None:
             return None
         await ahead.done.wait()
-        self._waiting.pop(_key(text), None)
+        if self._kept.get(key) is ahead:
+            if ahead.stays:
+                self._kept.move_to_end(key)
+            else:
+                del self._kept[key]
         return ahead.vector
 
 

@@ -153,8 +153,7 @@ class HybridRetriever:
                 if state.fitness < FIT:
                     state.lacks("vectors_unfit")
                 if state.fitness >= self._least_fitness:
-                    parts = await self._embedder.embed(texts, "query")
-                    total = parts.sum(axis=0)
+                    total = np.array([*texts.values()]) @ await self._embedder.embed([*texts], "query")
                     state.vector = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
             except EmbedderUnavailableError:
                 state.lacks("embedder_unavailable")

@@ -6,9 +6,11 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jacquard import open_workshop
+from mnemosyne.index.embed_local import LocalEmbedder
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.tokens import estimated
 
@@ -69,3 +71,22 @@ async def test_an_erasure_empties_what_memory_holds_of_texts(tmp_path):
         seen = estimated.cache_info().hits
         estimated(secret)
         assert estimated.cache_info().hits == seen
+
+
+async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path, monkeypatch):
+    asked = []
+
+    async def embed(embedder, texts, purpose):
+        asked.extend(texts)
+        return np.ones((len(texts), 4), dtype=np.float32)
+
+    monkeypatch.setattr(LocalEmbedder, "embed", embed)
+    talk = ("Where does the ledger lie?",)
+    async with open_workshop(tmp_path, world=WORLD) as workshop:
+        await workshop.ensure_session("demo", index=False)
+        for _ in range(2):
+            await workshop.embedder.expect_talk(talk)
+        assert asked == [*talk]
+        assert (await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
+        await workshop.embedder.expect_talk(talk)
+    assert asked == [*talk, *talk]

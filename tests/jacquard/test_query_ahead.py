@@ -8,9 +8,9 @@ import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard.config import CurationConfig, PlannerConfig, RuntimeConfig
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.errors import EmbedderUnavailableError, StoreUnavailableError
 from mnemosyne.index.ask import vector_texts
-from mnemosyne.index.embed_ahead import WAITING, AheadEmbedder
+from mnemosyne.index.embed_ahead import KEPT, AheadEmbedder
 from mnemosyne.query import RetrievalQuery
 from mnemosyne.stores.memory import MemoryStore
 
@@ -103,22 +103,104 @@ async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
     ahead = AheadEmbedder(embedder)
     await ahead.expect("阿岚在哪里？", ["他点头"], ["阿岚"])
     assert embedder.queries == [("阿岚在哪里？",)]
-    both = await ahead.embed(("阿岚在哪里？", "他点头\n阿岚在哪里？"), "query")
+    both = await ahead.embed(("阿岚在哪里？", "他点头"), "query")
     assert both.shape == (2, 4)
-    assert embedder.queries[1:] == [("他点头\n阿岚在哪里？",)]
+    assert embedder.queries[1:] == [("他点头",)]
 
 
-async def test_other_texts_than_expected_are_made_anew_and_nothing_is_kept():
+async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_kept():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
     ahead = AheadEmbedder(embedder)
     await ahead.expect("the key", ["she nods"])
     await ahead.embed(("another question",), "query")
-    texts = vector_texts(RetrievalQuery(text="the key", world_id="", recent=("she nods",)))
+    texts = (*vector_texts(RetrievalQuery(text="the key", world_id="", recent=("she nods",))),)
     await ahead.embed(texts, "query")
     assert embedder.queries == [texts, ("another question",)]
-    assert not ahead._waiting
-    for number in range(2 * WAITING):
+    await ahead.embed(texts, "query")
+    assert embedder.queries[2:] == [("the key",)]
+    for number in range(2 * KEPT):
         await ahead.expect(f"question {number}")
-    assert len(ahead._waiting) == WAITING
-    assert "question" not in str(list(ahead._waiting))
+    assert len(ahead._kept) == KEPT
+    assert "question" not in str(list(ahead._kept))
+
+
+async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forgotten():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    ahead = AheadEmbedder(embedder)
+    for text in ("go on", "and then?"):
+        await ahead.expect_talk(["she nods"])
+        await ahead.expect(text, ["she nods"])
+        await ahead.embed((text, "she nods"), "query")
+    assert embedder.queries == [("she nods",), ("go on",), ("and then?",)]
+    ahead.forget()
+    await ahead.expect_talk(["she nods"])
+    await ahead.expect_talk([])
+    assert embedder.queries[3:] == [("she nods",)]
+
+
+@pytest.mark.parametrize("fault", [EmbedderUnavailableError("no such model"), ValueError("odd")])
+async def test_talk_that_cannot_be_embedded_ahead_is_asked_for_again(fault):
+    embedder = RecordingEmbedder(fault)
+    embedder.may_end.set()
+    ahead = AheadEmbedder(embedder)
+    await ahead.expect_talk(["she nods"])
+    assert not ahead._kept
+    embedder.fault = None
+    assert (await ahead.embed(("she nods",), "query")).shape == (1, 4)
+
+
+async def test_what_is_forgotten_while_it_is_made_is_not_kept():
+    embedder = RecordingEmbedder()
+    ahead = AheadEmbedder(embedder)
+    async with anyio.create_task_group() as group:
+        group.start_soon(ahead.expect_talk, ["she nods"])
+        await embedder.begun.wait()
+        ahead.forget()
+        embedder.may_end.set()
+    assert not ahead._kept
+
+
+async def test_behind_a_turn_the_talk_is_embedded_so_that_the_next_embeds_its_input_alone():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    with anyio.fail_after(60):
+        async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
+            await engine.prepare_turn("s", INPUT)
+            await engine.commit_assistant_message("s", "She nods.")
+            assert await engine.settle(60)
+            assert embedder.queries == [(INPUT,), (f"{INPUT}\nShe nods.",)]
+            await engine.prepare_turn("s", "go on")
+            assert embedder.queries[2:] == [("go on",)]
+            await engine.prepare_turn("s", "or rather stay")
+            assert embedder.queries[3:] == [("or rather stay",)]
+
+
+async def test_where_nothing_is_recalled_no_talk_is_embedded():
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    without = RuntimeConfig(curation=CurationConfig(enabled=False))
+    async with small_engine(embedder=embedder, config=without) as (engine, _, _):
+        await engine.prepare_turn("s", INPUT)
+        await engine.commit_assistant_message("s", "She nods.")
+        assert await engine.settle(60)
+    assert embedder.queries == []
+
+
+@pytest.mark.parametrize("fault", [StoreUnavailableError("store.db", "no space"), OSError("odd")])
+async def test_a_store_that_fails_behind_a_turn_harms_nothing(monkeypatch, caplog, fault):
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    async with small_engine(embedder=embedder, config=PATIENT) as (engine, store, _):
+        await engine.prepare_turn("s", INPUT)
+
+        async def turn(session_id, turn_id):
+            raise fault
+
+        committed = await engine.commit_assistant_message("s", "She nods.")
+        assert await engine.settle(60)
+        monkeypatch.setattr(store, "turn", turn)
+        engine._behind("s", committed)
+        assert await engine.settle(60)
+    assert "could not be read ahead" in caplog.text

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mnemosyne.index.ask import stands_alone, vector_texts
+from mnemosyne.index.ask import ASKED_TALK, RECENT_CHARS, SAID_TALK, stands_alone, talk_of, vector_texts
 from mnemosyne.query import RetrievalQuery
 
 TALK = ("The ferry is late again.", "我们在渡口等着。")
@@ -23,7 +23,7 @@ def asked(text: str, *keywords: str) -> RetrievalQuery:
 )
 def test_a_question_that_names_its_thing_stands_alone(query: RetrievalQuery) -> None:
     assert stands_alone(query)
-    assert vector_texts(query) == (query.text,)
+    assert vector_texts(query) == {query.text: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,17 @@ def test_a_question_that_names_its_thing_stands_alone(query: RetrievalQuery) -> 
         asked("who forged it?"),
     ],
 )
-def test_what_leans_on_the_talk_is_embedded_after_it_too(query: RetrievalQuery) -> None:
-    own, after = vector_texts(query)
-    assert own == query.text
-    assert after == "\n".join([*TALK, query.text])
+def test_for_what_leans_on_the_talk_the_talk_is_embedded_too_by_itself(query: RetrievalQuery) -> None:
+    weight = ASKED_TALK if query.text.endswith(("?", "？")) else SAID_TALK
+    assert vector_texts(query) == {"\n".join(TALK): weight, query.text: 1.0}
+
+
+def test_of_the_talk_the_newest_words_are_taken_and_no_empty_ones() -> None:
+    assert talk_of(["a" * RECENT_CHARS, " ", " b "]) == "a" * (RECENT_CHARS - 2) + "\nb"
+    assert talk_of([" ", ""]) == ""
+    assert vector_texts(RetrievalQuery(text="go on", world_id="w", recent=(" ",))) == {"go on": 1.0}
 
 
 def test_without_talk_there_is_one_text_and_without_words_none() -> None:
-    assert vector_texts(RetrievalQuery(text=" So it goes. ", world_id="w")) == ("So it goes.",)
-    assert vector_texts(RetrievalQuery(text=" ", world_id="w", recent=TALK)) == ()
+    assert vector_texts(RetrievalQuery(text=" So it goes. ", world_id="w")) == {"So it goes.": 1.0}
+    assert vector_texts(RetrievalQuery(text=" ", world_id="w", recent=TALK)) == {}

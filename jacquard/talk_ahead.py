@@ -1,0 +1,48 @@
+"""Behind a committed turn: the vector of the talk so far, which the next input may lean on (spec B8).
+
+Nobody waits for it; a turn that comes sooner finds it under way, and one that it was not made for has it made. It must not
+import a concrete store or embedder.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+from anyio.abc import TaskGroup
+
+from jacquard.protocols import QueryAhead
+from jacquard.scene import RECENT_MESSAGES, recent_texts
+from mnemosyne.protocols import Store
+
+_log = logging.getLogger(__name__)
+
+
+class TalkAhead:
+    """Reads a session's newest messages behind its turns and has them embedded."""
+
+    def __init__(self, store: Store, embedder: QueryAhead, tasks: TaskGroup) -> None:
+        self._store, self._embedder, self._tasks = store, embedder, tasks
+        self._behind: list[anyio.Event] = []
+
+    async def idle(self) -> None:
+        """Return when nothing is read or embedded."""
+        while self._behind:
+            await self._behind[0].wait()
+
+    def begin(self, session_id: str, turn_id: str) -> None:
+        """Begin behind a committed turn."""
+        done = anyio.Event()
+        self._behind.append(done)
+        self._tasks.start_soon(self._run, session_id, turn_id, done)
+
+    async def _run(self, session_id: str, turn_id: str, done: anyio.Event) -> None:
+        try:
+            branch_id = (await self._store.turn(session_id, turn_id)).branch_id
+            window = await self._store.window(session_id, message_limit=RECENT_MESSAGES, branch_id=branch_id)
+            await self._embedder.expect_talk(recent_texts(window.messages))
+        except Exception:
+            _log.exception("the talk of session %s could not be read ahead", session_id)
+        finally:
+            self._behind.remove(done)
+            done.set()
