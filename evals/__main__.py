@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -17,11 +18,12 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
+from evals.arms import beside_json, print_beside, run_arms, set_beside
 from evals.bench.rivals.command import rivals as compare_stacks
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.converted import write_set
-from evals.dataset import read_set
+from evals.dataset import read_all, read_set
 from evals.errors import EvalError, SetupError
 from evals.gate import read_gate, run_gate, updated
 from evals.journal import SUFFIX
@@ -148,6 +150,46 @@ def run(
     except KeyboardInterrupt:
         kept = "vectors made so far" if _journal(json_file) is None else "what was done so far"
         raise _fail(f"Stopped; {kept} is kept, and the same command goes on from there.", code=130) from None
+
+
+@app.command()
+def arms(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set; may be repeated: one table for each.")
+    ],
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries a set, spread evenly.")
+    ] = None,
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    cache: Annotated[Path, typer.Option("--cache", metavar="DIR", help="As for `run`.")] = DEFAULT_CACHE,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.ARM.json, and arms.json.")
+    ] = DEFAULT_CACHE / "arms",
+) -> None:
+    """Score recall beside words alone, vectors alone, and plain reciprocal rank fusion, on the same queries, with intervals."""
+    options = Options(embedder=embedder, limit=limit, cache=cache)
+    figures: dict[str, Any] = {}
+    try:
+        for labelled in read_all(data):
+            _check_place(out / f"{labelled.name}.json")
+            with bars(_err) as told:
+                reports = anyio.run(run_arms, labelled, options, out, _kept, told)
+            found = set_beside(labelled.name, reports, by_session=by_session)
+            figures[labelled.name] = beside_json(found)
+            print_beside(found, _out())
+            _kept(out / "arms.json", figures)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    except OSError as error:
+        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise _fail(
+            "Stopped; what was done of this arm is kept, and the same command goes on from there.", code=130
+        ) from None
+    _err.print(Text(f"every query of every arm: {out}"))
 
 
 @app.command()
@@ -325,6 +367,10 @@ def _keep(value: dict[str, Any], file: Path | None) -> bool:
     if file is not None:
         file.write_text(text, encoding="utf-8", errors="replace")
     return True
+
+
+def _kept(file: Path, value: Mapping[str, Any]) -> None:
+    _keep(dict(value), file)
 
 
 def _journal(json_file: Path | None) -> Path | None:

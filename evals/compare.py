@@ -97,7 +97,7 @@ def compare(
         groups = {"": groups[""]}
     differences = {}
     for name, ids in groups.items():
-        clusters = [rows_a[each].get("session") if by_session else each for each in ids]
+        clusters = clusters_of([rows_a[each] for each in ids], by_session=by_session)
         differences[name] = tuple(
             _difference(
                 metric,
@@ -111,9 +111,22 @@ def compare(
     return Comparison(queries={name: len(ids) for name, ids in groups.items()}, differences=differences)
 
 
-def interval(values: Sequence[float], *, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Return the ends of the bootstrap interval of a mean."""
-    return _bootstrap(np.asarray(values, dtype=np.float64), list(range(len(values))), resamples)
+def clusters_of(rows: Sequence[Mapping[str, Any]], *, by_session: bool) -> list[Any]:
+    """Return what is drawn together with each scored query: its session if wanted, else nothing but itself.
+
+    A query without a session stands alone; where all are of one session, each does, for one cannot be drawn from.
+    """
+    sessions = {row.get("session") for row in rows}
+    drawn = by_session and len(sessions - {None}) > 1
+    return [(drawn and row.get("session")) or ("alone", row["id"]) for row in rows]
+
+
+def interval(
+    values: Sequence[float], *, clusters: Sequence[Any] | None = None, resamples: int = RESAMPLES
+) -> tuple[float, float]:
+    """Return the ends of the bootstrap interval of a mean; values of one of the `clusters` are drawn together."""
+    drawn = range(len(values)) if clusters is None else clusters
+    return _bootstrap(np.asarray(values, dtype=np.float64), list(drawn), resamples)
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:

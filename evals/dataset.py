@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evals.errors import DatasetError
+from evals.errors import DatasetError, SetupError
 from mnemosyne.errors import CorpusError
 from mnemosyne.importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, read_corpus
 
@@ -129,6 +129,16 @@ def read_set(
         queries=read_queries(folder / QUERIES_FILE, labels, by),
         about=_read_about(folder / ABOUT_FILE),
     )
+
+
+def read_all(folders: Sequence[Path]) -> list[LabelledSet]:
+    """Read several sets; SetupError where two have one name, for reports are kept by it."""
+    found = [read_set(folder) for folder in folders]
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise SetupError(f"Two sets are named {name}; give one of the folders another name.")
+    return found
 
 
 def _read_corpora(folder: Path, names: Sequence[str]) -> Corpus:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 
 from anyio import to_thread
 
 from evals.cache import CachedEmbedder, VectorCache
 from evals.errors import SetupError
 from evals.oracle import OracleSelector
+from evals.plain_rrf import reciprocal
 from jacquard.build import open_embedder as named_embedder
 from jacquard.build import open_reranker
 from jacquard.protocols import LlmAdapter, Selector
@@ -39,11 +41,12 @@ SelectorSource = Callable[[Mapping[str, int]], Selector]
 
 
 class Arm(StrEnum):
-    """What recall may use."""
+    """What recall may use: all it has, one arm alone, or both joined by plain RRF."""
 
     HYBRID = "hybrid"
     VECTOR = "vector"
     BM25 = "bm25"
+    RRF = "rrf"
 
 
 class Choice(StrEnum):
@@ -55,28 +58,41 @@ class Choice(StrEnum):
     ORACLE = "oracle"
 
 
-_ARMS = {Arm.HYBRID: BOTH_ARMS, Arm.VECTOR: frozenset({VECTOR}), Arm.BM25: frozenset({BM25})}
+_WORDS, _VECTORS = frozenset({BM25}), frozenset({VECTOR})
+_ARMS = {Arm.HYBRID: (BOTH_ARMS,), Arm.VECTOR: (_VECTORS,), Arm.BM25: (_WORDS,), Arm.RRF: (_WORDS, _VECTORS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolMemory:
-    """One pool's memory: recall over it, and its full entries."""
+    """One pool's memory: recall over it, and its full entries. Where there are several retrievers, plain RRF joins them."""
 
     scope: str
     source: EntrySource
-    retriever: HybridRetriever
+    retrievers: Sequence[HybridRetriever]
 
     async def sync(self, progress: Callable[[int, int], None]) -> None:
         """Index everything, vectors too."""
-        await self.retriever.sync(self.scope, progress)
+        for each in self.retrievers:
+            await each.sync(self.scope, progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query."""
-        return await self.retriever.recall(query)
+        found = [await each.recall(query) for each in self.retrievers]
+        return found[0] if len(found) == 1 else _joined(found, query.limit)
 
     async def entries(self, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return full entries in the order asked."""
         return await self.source.entries(self.scope, entry_ids)
+
+
+def _joined(recalls: Sequence[Recall], limit: int) -> Recall:
+    found = {each.entry_id: each for recall in reversed(recalls) for each in recall.candidates}
+    scores = reciprocal([[each.entry_id for each in recall.candidates] for recall in recalls])
+    return Recall(
+        candidates=tuple(replace(found[name], score=score) for name, score in islice(scores.items(), limit)),
+        queries=recalls[0].queries,
+        degradations=tuple(dict.fromkeys(code for recall in recalls for code in recall.degradations)),
+    )
 
 
 async def open_embedder(name: str, arm: Arm, cache: VectorCache) -> CachedEmbedder | None:
@@ -88,8 +104,8 @@ async def open_embedder(name: str, arm: Arm, cache: VectorCache) -> CachedEmbedd
         return None
     found = named_embedder(name)
     if found is None:
-        if arm is Arm.VECTOR:
-            raise SetupError(f"`--retriever vector` needs a model, and `--embedder {name}` gives none: name another.")
+        if arm in (Arm.VECTOR, Arm.RRF):
+            raise SetupError(f"{arm} needs a model, and `--embedder {name}` gives none: name another.")
         return None
     embedder = CachedEmbedder(found, cache)
     await embedder.warm()
@@ -101,18 +117,17 @@ async def open_memory(
     source: EntrySource, session_id: str, embedder: CachedEmbedder | None, arm: Arm
 ) -> AsyncIterator[PoolMemory]:
     """Open the memory of one session over an index of its own, which is gone afterwards."""
-    retriever = HybridRetriever(
-        source,
-        MemoryIndex(),
-        embedder,
-        CalibratedEstimator(),
-        arms=_ARMS[arm],
-        vector_patience_seconds=PATIENCE_SECONDS,
+    index = MemoryIndex()
+    retrievers = tuple(
+        HybridRetriever(
+            source, index, embedder, CalibratedEstimator(), arms=arms, vector_patience_seconds=PATIENCE_SECONDS
+        )
+        for arms in _ARMS[arm]
     )
     try:
-        yield PoolMemory(scope=session_scope(session_id), source=source, retriever=retriever)
+        yield PoolMemory(scope=session_scope(session_id), source=source, retrievers=retrievers)
     finally:
-        await retriever.close()
+        await index.close()
 
 
 @asynccontextmanager

@@ -118,3 +118,9 @@ def test_the_command_names_a_file_that_is_no_report(tmp_path):
     done = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")])
     assert done.exit_code == 1
     assert "a.json: holds no report" in done.output
+
+
+@pytest.mark.parametrize("session", [lambda number: "s", lambda number: None])
+def test_where_there_are_no_sessions_to_draw_each_query_is_drawn(session):
+    a, b = report([0.0] * 20, session=session), report([0.0, 1.0] * 10, session=session)
+    assert one(a, b, by_session=True) == one(a, b)

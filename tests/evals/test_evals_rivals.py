@@ -18,8 +18,9 @@ from evals.bench.rivals.child import documents_of, talk_of, watch_network
 from evals.bench.rivals.figures import summed
 from evals.bench.rivals.names import ENTRANTS, EXTRA, NAMES, OURS, Entrant, chosen, entrant, lacking
 from evals.bench.rivals.show import show
-from evals.bench.rivals.stack import Ask, Lines, even, fused, unfound, words
+from evals.bench.rivals.stack import Ask, Lines, even, unfound, words
 from evals.errors import SetupError
+from evals.plain_rrf import reciprocal
 from mnemosyne.importers.corpus import CorpusDocument
 from mnemosyne.schema.memory import Chain
 
@@ -125,7 +126,7 @@ def test_a_framework_that_is_named_and_absent_ends_the_run():
 
 def test_words_and_fusion():
     assert words("The silver key, 银钥匙x2!") == ["the", "silver", "key", "银钥", "钥匙", "x2"]
-    assert fused([["a", "b"], ["b", "c"]]) == ["b", "a", "c"]
+    assert [*reciprocal([["a", "b"], ["b", "c"]])] == ["b", "a", "c"]
     lines = Lines(documents(), documents()[-2:])
     assert lines.unseen(["d6", "d0"]) == ("d0",)
     assert [name for name, _ in lines.within(["d0", "d1", "d2"], 2, 1000)] == ["d0", "d1"]

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from rank_bm25 import BM25Okapi
 
-from evals.bench.rivals.stack import INSTRUCTION, Ask, Lines, Model, Turn, fused, roles, said, words
+from evals.bench.rivals.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
+from evals.plain_rrf import reciprocal
 from mnemosyne.importers.corpus import CorpusDocument
 
 
@@ -65,4 +66,4 @@ class ByHand(PlainVector):
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
         lexical = self._best(np.asarray(self._bm25.get_scores(words(query))), limit)
-        return tuple(fused([lexical, self._nearest(query, limit)])[:limit])
+        return tuple(reciprocal([lexical, self._nearest(query, limit)]))[:limit]

@@ -20,7 +20,6 @@ INSTRUCTION = (
 HISTORY_TOKENS = 3000
 """What each stack's own trimming of the session so far allows; the bench hands out less, so that all show the same."""
 
-RRF = 60
 _WORD = re.compile(r"[^\W_]+")
 _CJK = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 _TOKENS = CalibratedEstimator()
@@ -152,15 +151,6 @@ def words(text: str) -> list[str]:
         else:
             found.append(word)
     return found
-
-
-def fused(rankings: Sequence[Sequence[str]]) -> list[str]:
-    """Return one ranking by reciprocal rank fusion."""
-    scores: dict[str, float] = {}
-    for ranking in rankings:
-        for place, name in enumerate(ranking, start=1):
-            scores[name] = scores.get(name, 0.0) + 1.0 / (RRF + place)
-    return sorted(scores, key=lambda name: (-scores[name], name))
 
 
 def even(text: str) -> str:
