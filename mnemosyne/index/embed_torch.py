@@ -7,6 +7,7 @@ text that the model is fit for. A text that it is not fit for never gets here. M
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
+from mnemosyne.index.trace_torch import run_traced
 from mnemosyne.protocols import Vectors
 
 
 class TorchModel:
-    """A sentence-transformers model from a local folder; it never asks a network for anything. `model` is the model itself."""
+    """A sentence-transformers model from a local folder; it never asks a network for anything. `model` is the model itself,
+    traced (`trace_torch`) once it was asked for a vector.
+    """
 
     def __init__(self, folder: str, *, device: str | None) -> None:
         # A bar of its own for loading would stand amid the caller's output.
@@ -26,12 +30,19 @@ class TorchModel:
         quiet()
         self.model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
         self._prompts = frozenset(getattr(self.model, "prompts", None) or ())
+        self._is_seen_to = False
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
         """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
         # One thread: beside other work two threads are many times slower than one.
         torch.set_num_threads(1)
         prompt = purpose if purpose in self._prompts else None
+        if not self._is_seen_to:
+            self._is_seen_to = True
+            run_traced(self.model, partial(self._rows, prompt=prompt))
+        return self._rows(texts, prompt=prompt)
+
+    def _rows(self, texts: Sequence[str], *, prompt: str | None) -> Vectors:
         rows = self.model.encode(
             list(texts),
             batch_size=len(texts),
