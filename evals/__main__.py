@@ -176,11 +176,11 @@ def arms(
         for labelled in read_all(data):
             _check_place(out / f"{labelled.name}.json")
             with bars(_err) as told:
-                reports = anyio.run(run_arms, labelled, options, out, _kept, told)
+                reports = anyio.run(run_arms, labelled, options, out, _keep, told)
             found = set_beside(labelled.name, reports, by_session=by_session)
             figures[labelled.name] = beside_json(found)
             print_beside(found, _out())
-            _kept(out / "arms.json", figures)
+            _keep(figures, out / "arms.json")
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise _fail(str(error)) from error
     except OSError as error:
@@ -358,7 +358,7 @@ def _write(report: dict[str, Any], file: Path | None) -> None:
         print_report(report, _out())
 
 
-def _keep(value: dict[str, Any], file: Path | None) -> bool:
+def _keep(value: Mapping[str, Any], file: Path | None) -> bool:
     """Write a value as JSON where it is wanted; True where a person should be shown it too."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     if file == STANDARD_OUTPUT:
@@ -367,10 +367,6 @@ def _keep(value: dict[str, Any], file: Path | None) -> bool:
     if file is not None:
         file.write_text(text, encoding="utf-8", errors="replace")
     return True
-
-
-def _kept(file: Path, value: Mapping[str, Any]) -> None:
-    _keep(dict(value), file)
 
 
 def _journal(json_file: Path | None) -> Path | None:

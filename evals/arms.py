@@ -30,7 +30,7 @@ SINGLES = (Arm.VECTOR, Arm.BM25)
 ORDER = (*SINGLES, Arm.RRF, Arm.HYBRID)
 
 Report = Mapping[str, Any]
-Keep = Callable[[Path, Report], None]
+Keep = Callable[[Report, Path], object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +51,7 @@ class Beside:
 async def run_arms(
     labelled: LabelledSet, options: Options, folder: Path, keep: Keep, told: Callable[[str, int, int], None]
 ) -> dict[Arm, Report]:
-    """Run every arm on a set; each report is given to `keep` with its file in `folder` (`SET.ARM.json`) once it is whole.
+    """Run every arm on a set; each report is given to `keep` with its place in `folder` (`SET.ARM.json`) once it is whole.
 
     A run that was stopped goes on within the arm in which it was. SetupError without a model.
     """
@@ -64,7 +64,7 @@ async def run_arms(
 
         journal = file.with_name(file.name + SUFFIX)
         reports[arm] = result_json(await run_set(labelled, replace(options, retriever=arm), named, None, journal))
-        keep(file, reports[arm])
+        keep(reports[arm], file)
     return reports
 
 
