@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from jacquard.build import Workshop, open_workshop
     from jacquard.build_small import create_context_engine
     from jacquard.commit import CommitResult
-    from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SelectorConfig
+    from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, LimitsConfig, RuntimeConfig, SelectorConfig
     from jacquard.draft import EngineParts
     from jacquard.engine import ContextEngine
-    from jacquard.errors import BudgetExceededError, JacquardError
+    from jacquard.errors import BudgetExceededError, InputTooLargeError, JacquardError
     from jacquard.plan import PlanContext
     from jacquard.report import Report
     from jacquard.turn import PreparedTurn
@@ -28,7 +28,9 @@ _HOMES = {
     "CurationConfig": "jacquard.config",
     "EngineParts": "jacquard.draft",
     "HistoryConfig": "jacquard.config",
+    "InputTooLargeError": "jacquard.errors",
     "JacquardError": "jacquard.errors",
+    "LimitsConfig": "jacquard.config",
     "PlanContext": "jacquard.plan",
     "PreparedTurn": "jacquard.turn",
     "Report": "jacquard.report",
@@ -47,7 +49,9 @@ __all__ = [
     "CurationConfig",
     "EngineParts",
     "HistoryConfig",
+    "InputTooLargeError",
     "JacquardError",
+    "LimitsConfig",
     "PlanContext",
     "PreparedTurn",
     "Report",

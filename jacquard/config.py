@@ -271,6 +271,25 @@ class ChunkConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LimitsConfig:
+    """The largest inputs that a session takes; what is larger is refused with `InputTooLargeError` and changes nothing.
+
+    `user_message_chars` and `reply_chars` bound one message of the user and one reply of the model. Of the ops of one reply at
+    most `reply_ops` are judged, the value of one may take `op_value_chars` as JSON text, and an op that would make the whole
+    state longer than `state_chars` as JSON text is refused.
+    """
+
+    user_message_chars: int = bounded(100_000, 1)
+    reply_chars: int = bounded(500_000, 1)
+    reply_ops: int = bounded(500, 1)
+    op_value_chars: int = bounded(8_000, 1)
+    state_chars: int = bounded(400_000, 1)
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LockConfig:
     """Calls on one session are serial, also across processes; `wait_seconds` bounds the wait for another (StoreBusyError)."""
 
@@ -342,6 +361,7 @@ class RuntimeConfig:
     evidence: EvidenceConfig = EvidenceConfig()
     observability: ObservabilityConfig = ObservabilityConfig()
     chunks: ChunkConfig = ChunkConfig()
+    limits: LimitsConfig = LimitsConfig()
     locks: LockConfig = LockConfig()
     package: PackageConfig = PackageConfig()
     layers: LayersConfig = LayersConfig()

@@ -3,6 +3,7 @@
 JacquardError
 ├── ConfigError
 ├── BudgetExceededError
+├── InputTooLargeError
 ├── TemplateError
 ├── LayoutError
 ├── SelectorError
@@ -40,6 +41,20 @@ class BudgetExceededError(JacquardError):
         super().__init__(
             f"What must be kept needs {needed_tokens} tokens, the budget is {limit_tokens} (biggest: {biggest}). "
             "Raise the budget, lower the reply reserve, or shorten these blocks."
+        )
+
+
+class InputTooLargeError(JacquardError):
+    """An input is larger than its limit; nothing was changed.
+
+    `what` names the input (`user message`, `reply`), `size` and `limit` are in `unit` (`characters`), `setting` is the limit's
+    name (`limits.user_message_chars`).
+    """
+
+    def __init__(self, what: str, size: int, limit: int, setting: str, unit: str = "characters") -> None:
+        self.what, self.size, self.limit, self.setting, self.unit = what, size, limit, setting, unit
+        super().__init__(
+            f"The {what} has {size:,} {unit}, the limit is {limit:,}. Shorten it, or raise the setting {setting}."
         )
 
 

@@ -42,7 +42,7 @@ PLAYED = (
 )
 """Settings whose effect a replay shows."""
 _SILENT = frozenset(
-    {"observability", "tags", "locks", "chunks", "package", "experiments", "curation.background_seconds"}
+    {"observability", "tags", "limits", "locks", "chunks", "package", "experiments", "curation.background_seconds"}
 )
 """Settings that change no prompt."""
 

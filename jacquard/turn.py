@@ -12,6 +12,7 @@ from jacquard.calibration import COUNTED, REPORTED
 from jacquard.config import (
     ChunkConfig,
     ConsolidationConfig,
+    LimitsConfig,
     LockConfig,
     ObservabilityConfig,
     RuntimeConfig,
@@ -114,7 +115,10 @@ def fingerprint_of(user_text: str, config: RuntimeConfig, world_digest: str) -> 
         locks=LockConfig(),
         tags=EMPTY,
     )
-    payload = codec.encode([RECORD_VERSION, user_text, codec.to_plain(bare), world_digest])
+    plain = codec.to_plain(bare)
+    if bare.limits == LimitsConfig():
+        del plain["limits"]  # A request that was answered before there were limits is still the same request.
+    payload = codec.encode([RECORD_VERSION, user_text, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
 
 
