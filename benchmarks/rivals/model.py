@@ -1,0 +1,127 @@
+"""The embedder that all stacks share: one model through sentence-transformers, with a clock on the query's embedding.
+
+Vectors of documents may come from the cache of the harness, or be made up by seed for sizes that no machine embeds in
+reasonable time; then all stacks get the same ones in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal
+
+import numpy as np
+
+from benchmarks.recall import MadeUpVectors
+from evals.cache import VectorCache, text_key
+from mnemosyne.index.embed_local import LocalEmbedder, model_folder
+from mnemosyne.protocols import Vectors
+
+SEED = 7
+BATCH = 32
+MADE_UP = "made-up"
+"""The name of an embedder that draws every vector, queries' too: for trying the bench out, and for its tests."""
+
+
+class SharedModel:
+    """For the rivals. `made_up`: draw the vectors of documents (and of queries, while `free` is set). `cache`: where vectors
+    of documents are kept; None computes them.
+    """
+
+    def __init__(self, name: str, *, made_up: bool, cache: Path | None) -> None:
+        self.name, self.embed_ms, self.free = name, 0.0, False
+        self._made = MadeUpVectors(SEED) if made_up or name == MADE_UP else None
+        self.cache = cache
+        self._loaded: Any = None
+
+    def documents(self, texts: Sequence[str]) -> Vectors:
+        """Return a unit vector a text."""
+        if self._made is not None:
+            return self._made.draw(len(texts))
+        if self.cache is None:
+            return self._encode(texts)
+        kept = VectorCache(self.cache)
+        keys = [text_key(text) for text in texts]
+        name = f"rivals:{self.name}"
+        known = kept.read(name, keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            made = dict(zip(missing, self._encode([*missing.values()]), strict=True))
+            kept.write(name, made)
+            known.update(made)
+        return np.stack([known[key] for key in keys])
+
+    def query(self, text: str) -> Vectors:
+        """Return the unit vector of a query and note the time."""
+        if self._made is not None and (self.free or self.name == MADE_UP):
+            return np.asarray(self._made.draw(1)[0])
+        began = perf_counter()
+        row = self._encode([text])[0]
+        self.embed_ms += (perf_counter() - began) * 1000
+        return np.asarray(row)
+
+    def _encode(self, texts: Sequence[str]) -> Vectors:
+        if self._loaded is None:
+            self._loaded = _loaded(self.name)
+        rows = self._loaded.encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return np.asarray(rows, dtype=np.float32)
+
+
+class NotingEmbedder:
+    """For ours: the product's own embedder under the same clock, with the same kinds of vectors."""
+
+    def __init__(self, name: str, *, made_up: bool, cache: Path | None) -> None:
+        self.name, self.embed_ms, self.free = name, 0.0, False
+        self._inner = LocalEmbedder(name)
+        self._made = MadeUpVectors(SEED) if made_up or name == MADE_UP else None
+        self.cache = cache
+
+    async def warm(self) -> None:
+        """Load the model."""
+        if self.name != MADE_UP:
+            await self._inner.warm()
+
+    async def fitness(self, text: str) -> float:
+        """Ask the model; while queries cost nothing, everything is fit."""
+        drawn = self._made is not None and (self.free or self.name == MADE_UP)
+        return 1.0 if drawn else await self._inner.fitness(text)
+
+    async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
+        """Return one row a text; note the time of queries."""
+        if purpose == "document":
+            return self._made.draw(len(texts)) if self._made is not None else await self._documents(texts)
+        if self._made is not None and (self.free or self.name == MADE_UP):
+            return self._made.draw(len(texts))
+        began = perf_counter()
+        rows = await self._inner.embed(texts, purpose)
+        self.embed_ms += (perf_counter() - began) * 1000
+        return rows
+
+    async def _documents(self, texts: Sequence[str]) -> Vectors:
+        if self.cache is None:
+            return await self._inner.embed(texts, "document")
+        kept = VectorCache(self.cache)
+        keys = [text_key(text) for text in texts]
+        known = kept.read(self.name, keys)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            made = dict(zip(missing, await self._inner.embed([*missing.values()], "document"), strict=True))
+            kept.write(self.name, made)
+            known.update(made)
+        return np.stack([known[key] for key in keys])
+
+
+def _loaded(name: str) -> Any:
+    # Imported when a text is embedded: made-up vectors need no model.
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as transformers_logging
+
+    quiet: Any = transformers_logging.disable_progress_bar
+    quiet()
+    # One thread, as everywhere here: beside other work two are many times slower.
+    torch.set_num_threads(1)
+    return SentenceTransformer(str(model_folder(name)), device="cpu", local_files_only=True)

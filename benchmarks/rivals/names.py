@@ -1,0 +1,130 @@
+"""Which stacks there are, what each needs, and what each must be told so that it leaves the network alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from evals.errors import SetupError
+
+EXTRA = "rivals"
+OURS = "ours"
+
+QUIET = {
+    # Haystack sends usage figures from the first run of a pipeline, unless this is set before its import.
+    "HAYSTACK_TELEMETRY_ENABLED": "false",
+    # LangSmith sends traces only when it is told to; a user's environment may hold that.
+    "LANGSMITH_TRACING": "false",
+    "LANGCHAIN_TRACING_V2": "false",
+    "ANONYMIZED_TELEMETRY": "false",
+    "DO_NOT_TRACK": "1",
+    # Nothing here is fetched: the model lies in a package.
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "TOKENIZERS_PARALLELISM": "false",
+    # One thread for each library: two at once on a shared machine are many times slower.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""What the process of every stack is started with."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entrant:
+    """A stack: where its class lies, the distributions that it needs, and one line on how it is set up."""
+
+    name: str
+    place: str
+    needs: tuple[str, ...]
+    how: str
+    framework: bool = False
+
+
+ENTRANTS = (
+    Entrant(
+        name=OURS,
+        place="benchmarks.rivals.stacks.ours:Ours",
+        needs=("sentence-transformers",),
+        how="prepare_turn, heuristic selector, SQLite on disk, tiered index",
+    ),
+    Entrant(
+        name="langchain",
+        place="benchmarks.rivals.stacks.langchain_stack:LangChain",
+        needs=("langchain-core", "langchain-classic", "langchain-community", "faiss-cpu", "rank-bm25"),
+        how="EnsembleRetriever(BM25Retriever, FAISS), ChatPromptTemplate, trim_messages",
+        framework=True,
+    ),
+    Entrant(
+        name="llamaindex",
+        place="benchmarks.rivals.stacks.llamaindex_stack:LlamaIndex",
+        needs=("llama-index-core", "llama-index-retrievers-bm25", "llama-index-vector-stores-faiss", "faiss-cpu"),
+        how="QueryFusionRetriever(FAISS, bm25s), reciprocal_rerank, ChatMemoryBuffer",
+        framework=True,
+    ),
+    Entrant(
+        name="haystack",
+        place="benchmarks.rivals.stacks.haystack_stack:Haystack",
+        needs=("haystack-ai",),
+        how="InMemoryDocumentStore, BM25 and embedding retriever, DocumentJoiner, ChatPromptBuilder",
+        framework=True,
+    ),
+    Entrant(
+        name="by-hand",
+        place="benchmarks.rivals.stacks.by_hand:ByHand",
+        needs=("rank-bm25",),
+        how="rank-bm25 and numpy, reciprocal rank fusion",
+    ),
+    Entrant(
+        name="plain-vector",
+        place="benchmarks.rivals.stacks.by_hand:PlainVector",
+        needs=(),
+        how="numpy cosine, top k, as plain memory layers do",
+    ),
+)
+NAMES = tuple(each.name for each in ENTRANTS)
+
+
+def entrant(name: str) -> Entrant:
+    """Return an entrant by name; SetupError names those there are."""
+    for each in ENTRANTS:
+        if each.name == name:
+            return each
+    raise SetupError(f"There is no stack {name!r}; choose from {', '.join(NAMES)}.")
+
+
+def lacking(each: Entrant) -> str | None:
+    """Return the sentence that says which packages a stack lacks, or None."""
+    missing = [name for name in each.needs if installed(name) is None]
+    if not missing:
+        return None
+    return (
+        f"The stack {each.name!r} needs {', '.join(missing)}: pip install 'jacquard-context[local,evals,{EXTRA}]' "
+        "(`make bench` does so in an environment of its own)."
+    )
+
+
+def installed(name: str) -> str | None:
+    """Return the version of a distribution, or None."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def chosen(only: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
+    """Return the stacks to run, and why others are left out.
+
+    Those that are named must be installed (SetupError); where none is named, what is not installed is left out. Ours is
+    always among them.
+    """
+    if only:
+        named = [entrant(name) for name in dict.fromkeys((OURS, *only))]
+        for each in named:
+            if (fault := lacking(each)) is not None:
+                raise SetupError(fault)
+        return named, {}
+    faults = {each.name: fault for each in ENTRANTS if (fault := lacking(each)) is not None}
+    return [each for each in ENTRANTS if each.name not in faults], faults

@@ -1,0 +1,69 @@
+"""What a user writes in an afternoon: rank-bm25 and numpy joined by reciprocal ranks; and vector search alone.
+
+The second is what plain memory layers do with each fact: cosine over everything, the best few into the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from rank_bm25 import BM25Okapi
+
+from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
+from evals.plain_rrf import reciprocal
+from mnemosyne.importers.corpus import CorpusDocument
+
+
+class PlainVector:
+    """Cosine over all vectors, best first."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._names: list[str] = []
+        self._lines = Lines((), ())
+        self._talk: list[tuple[str, str]] = []
+
+    async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
+        """Embed everything in one call."""
+        self._names = [each.document_id for each in documents]
+        self._lines = Lines(documents, talk)
+        self._talk = list(roles(talk))
+        self._vectors = self._model.documents([said(each) for each in documents])
+
+    async def recall(self, query: str, limit: int) -> tuple[str, ...]:
+        """Return ids, best first."""
+        return tuple(self._nearest(query, limit))
+
+    async def turn(self, ask: Ask) -> Turn:
+        """Return the prompt: instruction, memories, talk, input."""
+        ranked = self._lines.unseen(await self.recall(ask.query, ask.depth))
+        evidence = self._lines.within(ranked, ask.limit, ask.tokens)
+        memories = "\n".join(self._lines[name] for name, _ in evidence)
+        system = f"{INSTRUCTION}\n\nMemories:\n{memories}"
+        return Turn(ranked=ranked, evidence=evidence, messages=(("system", system), *self._talk, ("user", ask.query)))
+
+    async def close(self) -> None:
+        """Do nothing: arrays need no closing."""
+
+    def _nearest(self, query: str, limit: int) -> list[str]:
+        return self._best(self._vectors @ self._model.query(query), limit)
+
+    def _best(self, scores: np.ndarray, limit: int) -> list[str]:
+        count = min(limit, len(scores))
+        best = np.argpartition(-scores, count - 1)[:count]
+        return [self._names[place] for place in best[np.argsort(-scores[best])]]
+
+
+class ByHand(PlainVector):
+    """BM25 of rank-bm25 beside the vectors, joined by reciprocal rank fusion."""
+
+    async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
+        """Embed everything and count its words."""
+        await super().index(documents, talk)
+        self._bm25 = BM25Okapi([words(said(each)) for each in documents])
+
+    async def recall(self, query: str, limit: int) -> tuple[str, ...]:
+        """Return ids, best first."""
+        lexical = self._best(np.asarray(self._bm25.get_scores(words(query))), limit)
+        return tuple(reciprocal([lexical, self._nearest(query, limit)]))[:limit]

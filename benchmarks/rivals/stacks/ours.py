@@ -1,0 +1,164 @@
+"""Ours: a session in SQLite, the tiered index on disk, and the engine's own `prepare_turn` with the heuristic selector.
+
+Put together as `jacquard.build.open_workshop` does it, but for the embedder: here it is told to note what it takes.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Ask, Turn
+from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig
+from jacquard.draft import EngineParts
+from jacquard.engine import ContextEngine
+from jacquard.planners.rules import RulePlanner
+from jacquard.report import Action
+from jacquard.scene import scene_of
+from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.settled import SettledProcess
+from jacquard.streams.automation import AutomationStream
+from jacquard.streams.curation import CurationStream
+from jacquard.templating import shipped_templates
+from jacquard.turn import PreparedTurn
+from jacquard.worlds import bare_world
+from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
+from mnemosyne.index.embed_ahead import AheadEmbedder
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.protocols import Embedder
+from mnemosyne.query import RetrievalQuery
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.tokens import CalibratedEstimator
+
+_SESSION = "bench"
+_FLESH = "flesh:"
+_ROOM_TOKENS = 16_384
+_PATIENCE_SECONDS = 60.0
+
+
+class _Clock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class Ours:
+    """The shipped parts with their shipped settings, but for the history window, which is that of all stacks.
+
+    No turn is late here (deadline and patience of a minute): what is measured is how long it takes.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = AheadEmbedder(embedder)
+        self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
+        self._engine: ContextEngine | None = None
+        self._settled = SettledProcess()
+        self._talk = 0
+
+    async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
+        """Bring everything into a store, index it, and open the engine on it."""
+        await self._shut()
+        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        self._talk = len(talk)
+        own = tuple(replace(each, session=None) for each in documents)
+        start = to_session(Corpus(path="", documents=own, sessions=()), None, session_id=_SESSION, world_id="bare")
+        self._store = SqliteStore(folder / "store.db")
+        self._index = TieredIndex(folder / "index")
+        estimator = CalibratedEstimator()
+        self._retriever = HybridRetriever(
+            self._store, self._index, self._embedder, estimator, vector_patience_seconds=_PATIENCE_SECONDS
+        )
+        self._head: SessionHead = await self._store.create_session(start)
+        await self._retriever.sync(session_scope(_SESSION))
+        shipped = await to_thread.run_sync(shipped_templates)
+        world = bare_world("bare")
+        parts = EngineParts(
+            store=self._store,
+            planner=RulePlanner(),
+            automation=AutomationStream(estimator, shipped),
+            curation=CurationStream(self._retriever, None, HeuristicSelector()),
+            pruner=None,
+            estimator=estimator,
+            clock=_Clock(),
+            roots=(shipped,),
+            worlds={world.world_id: world},
+            ahead=self._embedder,
+        )
+        self._engine = await ContextEngine(parts, RuntimeConfig()).__aenter__()
+        await to_thread.run_sync(self._settled.settle)
+
+    async def turn(self, ask: Ask) -> Turn:
+        """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
+        if self._engine is None:
+            raise RuntimeError("index first")
+        prepared = await self._engine.prepare_turn(_SESSION, ask.query, self._config(ask.limit))
+        report = prepared.report
+        ranked = sorted(report.stream_b.candidates, key=lambda each: each.rank)
+        return Turn(
+            ranked=tuple(each.entry_id for each in ranked),
+            evidence=_within(prepared, ask.tokens),
+            messages=tuple((each.role, each.content) for each in prepared.messages),
+            steps_ms=dict(report.timings_ms),
+        )
+
+    async def recall(self, query: str, limit: int) -> tuple[str, ...]:
+        """Return ids, best first, of what the planner makes of the query."""
+        recall = await self._retriever.recall(self._query(query, limit))
+        return tuple(each.entry_id for each in recall.candidates)
+
+    async def close(self) -> None:
+        """Close engine, index and store; the folder is gone afterwards."""
+        await self._shut()
+        await to_thread.run_sync(self._folder.cleanup)
+
+    async def _shut(self) -> None:
+        if self._engine is not None:
+            await self._engine.__aexit__(None, None, None)
+            await self._index.close()
+            await self._store.close()
+            self._settled.release()
+            self._engine = None
+
+    def _config(self, limit: int) -> RuntimeConfig:
+        return RuntimeConfig(
+            budget=BudgetConfig(max_input_tokens=_ROOM_TOKENS),
+            history=HistoryConfig(max_messages=self._talk, max_tokens=HISTORY_TOKENS, low_water=1.0),
+            curation=CurationConfig(
+                select_limit=limit, fallback_limit=limit, deadline_ms=int(_PATIENCE_SECONDS * 1000)
+            ),
+        )
+
+    def _query(self, query: str, limit: int) -> RetrievalQuery:
+        config = self._config(limit)
+        world = bare_world("bare")
+        window = SessionWindow(head=self._head, messages=(), state={})
+        plan = RulePlanner().plan(query, window, world)
+        scene = scene_of(query, plan=plan, window=window, shown=(), world=world, restricted=(), config=config)
+        return replace(scene.query, limit=limit)
+
+
+def _within(prepared: PreparedTurn, tokens: int) -> tuple[tuple[str, int], ...]:
+    """Return the chosen memories that stand in the prompt, in the order of choice, as far as their blocks fit."""
+    costs: Mapping[str, Any] = {
+        each.block_id.removeprefix(_FLESH): each.tokens
+        for each in prepared.report.decisions
+        if each.block_id.startswith(_FLESH) and each.action is not Action.DROPPED
+    }
+    chosen, left = [], tokens
+    for name in prepared.report.stream_b.selected:
+        if name not in costs:
+            continue
+        if costs[name] > left:
+            break
+        left -= costs[name]
+        chosen.append((name, costs[name]))
+    return tuple(chosen)

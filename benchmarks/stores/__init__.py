@@ -1,0 +1,1 @@
+"""Appends and window loads in every store beside its plain driver."""

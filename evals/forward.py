@@ -1,0 +1,18 @@
+"""The benchmarks moved from `evals.bench` to `benchmarks`; the commands of before still run them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+def run_benchmarks(arguments: Sequence[str]) -> NoReturn:
+    """Replace this process with `python -m benchmarks ARGUMENTS…`.
+
+    A process and no import: the benchmarks use the evals, so an import would close a circle.
+    """
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    print(f"note: this command is now `python -m benchmarks {' '.join(arguments)}`", file=sys.stderr, flush=True)
+    os.execv(sys.executable, command)
