@@ -325,6 +325,10 @@ class LedgerStore:
 
 def _worlds(shelf: Shelf) -> dict[str, str]:
     """Return the digests of all worlds; only their own ledgers are read."""
-    found = {scope: ledger_entries.read_digest(shelf.ledgers[scope]) for scope in shelf.ledgers if scope.startswith(world_scope(""))}
+    found = {
+        scope: ledger_entries.read_digest(shelf.ledgers[scope])
+        for scope in shelf.ledgers
+        if scope.startswith(world_scope(""))
+    }
     names = {scope.removeprefix(world_scope("")): digest for scope, digest in found.items() if digest is not None}
     return dict(sorted(names.items()))

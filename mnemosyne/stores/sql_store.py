@@ -29,7 +29,6 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores import (
     sql_documents,
-    sql_entries,
     sql_erase,
     sql_leftovers,
     sql_parts,

@@ -70,7 +70,7 @@ def read_worlds(connection: Connection) -> dict[str, str]:
     rows = connection.execute(
         "SELECT world_id, digest FROM worlds WHERE tenant = ? ORDER BY world_id", (connection.tenant,)
     )
-    return {world_id: digest for world_id, digest in rows}
+    return dict(rows)
 
 
 def read_digest(connection: Connection, world_id: str) -> str | None:

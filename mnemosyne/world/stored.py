@@ -20,7 +20,9 @@ PACK_FORMAT = 1
 def pack_to_json(world: WorldPack) -> dict[str, Any]:
     """Return a pack as a JSON value. Its templates must have been read (`templates` is not None where there is a folder)."""
     if world.templates is None and world.template_root is not None:
-        raise ValueError(f"The templates of pack {world.world_id!r} lie in a folder; read them before the pack is kept.")
+        raise ValueError(
+            f"The templates of pack {world.world_id!r} lie in a folder; read them before the pack is kept."
+        )
     return {"format": PACK_FORMAT, "pack": to_plain(replace(world, template_root=None))}
 
 
