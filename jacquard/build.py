@@ -5,7 +5,6 @@ Heavy parts are imported by their own module when a setting names them, never be
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,6 +33,7 @@ from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
+from jacquard.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.index.embed_ahead import AheadEmbedder
@@ -49,12 +49,10 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
 from mnemosyne.tokens import CalibratedEstimator
-from mnemosyne.world import load_world
 
 FIT = 0.5
 """Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""
 
-WORLDS_FILE = "worlds.json"
 SETTLE_SECONDS = 60.0
 """So long an erasure waits for work of Stream B that goes on in the background."""
 
@@ -77,7 +75,8 @@ class SystemClock:
 class Workshop:
     """An open store with its index and an engine on it; `open_workshop` makes and closes it.
 
-    `world` is the pack that was named, if one was; packs of sessions that began earlier are found again by themselves.
+    `world` is the pack that was named, if one was, and `worlds` holds it by its id; the packs of sessions that began earlier
+    are in the store (`world_of`).
     """
 
     engine: ContextEngine
@@ -92,6 +91,10 @@ class Workshop:
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
     settled: SettledProcess = field(default_factory=SettledProcess)
+
+    async def world_of(self, session_id: str) -> WorldPack:
+        """Return the pack of a session's world, as the store has it; SessionNotFoundError, WorldUnavailableError."""
+        return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
         """Return the head of a session; one that is not there starts from the named world.
@@ -142,10 +145,10 @@ class Workshop:
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def import_world(self) -> int:
-        """Bring the named world's lore into the store; returns how many entries changed."""
+        """Make the named pack the present version of its world in the store; returns how many entries of lore changed."""
         if self.world is None:
             raise ConfigError("No world pack was named.")
-        changed = await self.store.replace_world(self.world.world_id, self.world.digest, self.world.lore)
+        changed = await self.engine.worlds.bring(self.world)
         await to_thread.run_sync(self.notes.remember, self.world.world_id)
         return changed
 
@@ -179,10 +182,7 @@ class Workshop:
 
     async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
         """Return the numerical action that an input means in this session's world, and the names of all there are."""
-        head = await self.store.head(session_id)
-        world = self.worlds.get(head.world_id)
-        if world is None:
-            return None, ()
+        world = await self.world_of(session_id)
         found = match_action(user_text, world)
         return (found[0] if found else None), tuple(action.action_id for action in world.actions)
 
@@ -198,9 +198,10 @@ async def open_workshop(
 ) -> AsyncIterator[Workshop]:
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on it.
 
-    `world`: the pack to start sessions from. `embedder`: `auto` (a model that a Python package carries, else words alone),
-    `none`, the name of such a package, a model folder, either after `onnx:`, or a remote model as litellm names it.
-    `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
+    `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of its
+    world in the store. `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the name of such a
+    package, a model folder, either after `onnx:`, or a remote model as litellm names it. `tenant`: whose sessions they are.
+    Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
     location = await to_thread.run_sync(locate_store, store, tenant)
@@ -221,7 +222,7 @@ async def open_workshop(
                     notes=notes,
                     intake=fit.intake,
                     models=fit.models,
-                    worlds=fit.worlds,
+                    worlds=fit.parts.worlds,
                     watchers=fit.watchers,
                     settled=settled,
                 )
@@ -246,7 +247,6 @@ class _Fittings:
     intake: Intake
     watchers: Watchers
     models: Sequence[LlmAdapter | PairScorer]
-    worlds: dict[str, WorldPack]
 
 
 def _fit_out(
@@ -259,7 +259,6 @@ def _fit_out(
     pack: WorldPack | None,
 ) -> _Fittings:
     """Return the parts; looks at files and imports what settings name, so call it off the event loop."""
-    worlds = notes.worlds(pack)
     opened = store_at(location, tenant=tenant)
     named = open_embedder(embedder)
     vectors = None if named is None else AheadEmbedder(named)
@@ -282,7 +281,8 @@ def _fit_out(
         estimator=estimator,
         clock=SystemClock(),
         roots=(shipped,),
-        worlds=worlds,
+        worlds={} if pack is None else {pack.world_id: pack},
+        noted=notes.find,
         summarizer=summarizer,
         consolidator=consolidator,
         redactor=intake.redactor,
@@ -302,7 +302,6 @@ def _fit_out(
         intake=intake,
         watchers=watchers,
         models=(*selecting, *(() if planning is None else (planning,)), *writers),
-        worlds=worlds,
     )
 
 
@@ -317,40 +316,3 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
         yield Path(made) / INDEX_NAME
     finally:
         await to_thread.run_sync(rmtree, made)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorldNotes:
-    """Where the packs of a store's sessions lie: a small JSON file beside the index, so that `--world` is said once."""
-
-    file: Path
-    named: str | Path | None = None
-
-    def load_named(self) -> WorldPack | None:
-        """Return the pack that was named; WorldPackError."""
-        return None if self.named is None else load_world(Path(self.named))
-
-    def worlds(self, named: WorldPack | None) -> dict[str, WorldPack]:
-        """Return all packs that can be found, by world id; a folder that is gone is left out."""
-        found = {} if named is None else {named.world_id: named}
-        for world_id, folder in self._read().items():
-            if world_id not in found and (Path(folder) / "world.yaml").is_file():
-                found[world_id] = load_world(Path(folder))
-        return found
-
-    def remember(self, world_id: str) -> None:
-        """Note where the named pack lies."""
-        noted = self._read()
-        if self.named is None or noted.get(world_id) == str(Path(self.named).resolve()):
-            return
-        text = json.dumps({**noted, world_id: str(Path(self.named).resolve())}, ensure_ascii=False, indent=1)
-        fresh = self.file.with_suffix(".new")
-        fresh.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(self.file)
-
-    def _read(self) -> dict[str, str]:
-        if not self.file.is_file():
-            return {}
-        noted = json.loads(self.file.read_text(encoding="utf-8"))
-        return {str(key): str(value) for key, value in noted.items()}

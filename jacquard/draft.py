@@ -45,12 +45,14 @@ from jacquard.streams.prefetch import (
     scene_matches,
 )
 from jacquard.tape import tape_of, tape_to_json
+from jacquard.template_files import template_roots as template_roots
 from jacquard.turn import PreparedTurn
+from jacquard.worlds import Noted
 from mnemosyne.errors import ContextEngineError
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import EMPTY, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -67,7 +69,9 @@ class EngineParts:
     `ahead` embeds the input while it plans, and the talk behind the turn before. `events` are told what happens, `tracing`
     times it. `locks` make the calls on a session serial among processes; without them
     among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
-    an error.
+    an error. `worlds` are packs that the host has at hand: each becomes the present version of its world in the store when a
+    session of it is first worked on; the packs of all others are read from the store (`jacquard.worlds`). `noted` finds
+    those of stores of an older release.
     """
 
     store: Store
@@ -78,7 +82,7 @@ class EngineParts:
     estimator: TokenEstimator
     clock: Clock
     roots: tuple[Path, ...]
-    worlds: Mapping[str, WorldPack]
+    worlds: Mapping[str, WorldPack] = field(default_factory=lambda: EMPTY)
     shortener: Shortener | None = None
     summarizer: Summarizer | None = None
     consolidator: LlmAdapter | None = None
@@ -91,6 +95,7 @@ class EngineParts:
     tracing: Tracing = NO_TRACING
     ahead: QueryAhead | None = None
     opening: WorldPack | None = None
+    noted: Noted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -372,13 +377,17 @@ class TurnDrafter:
         return told(curation, ended)
 
     async def _fetch(self, curation: Curation, scene: Scene) -> tuple[MemoryEntry, ...]:
-        """Return the full entries of the choice, in its order; quests come from the state, not from the store."""
+        """Return the full entries of the choice, in its order; quests come from the state, not from the store.
+
+        What became a secret since it was chosen is left out.
+        """
         by_scope: dict[str, list[str]] = {}
         for candidate in curation.chosen:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
         found = {quest.entry_id: quest for quest in scene.quests}
         for scope, ids in by_scope.items():
-            found.update({entry.entry_id: entry for entry in await self._parts.store.entries(scope, ids)})
+            fetched = await self._parts.store.entries(scope, ids)
+            found.update({e.entry_id: e for e in fetched if scene.query.knows is None or scene.query.knows(e)})
         return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
 
 
@@ -436,8 +445,3 @@ def history_limits(config: RuntimeConfig) -> HistoryConfig:
     """The window takes at most half of the prompt, so that a small budget keeps a stable start as well."""
     half = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
     return replace(config.history, max_tokens=min(config.history.max_tokens, half))
-
-
-def template_roots(roots: tuple[Path, ...], world: WorldPack) -> tuple[Path, ...]:
-    """Return where templates and layouts are looked for: the pack's own folder first."""
-    return roots if world.template_root is None else (Path(world.template_root), *roots)

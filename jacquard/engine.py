@@ -39,6 +39,7 @@ from jacquard.telling import tell_error, tell_usage
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turn import PreparedTurn, turn_from_record
 from jacquard.turnstile import Turnstile
+from jacquard.worlds import WorldSource
 from mnemosyne.chains.start import session_start
 from mnemosyne.errors import ContextEngineError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
@@ -64,7 +65,8 @@ class ContextEngine:
         self._teller = Teller(parts.events, parts.clock).tagged(
             self._config.tags, enabled=self._config.observability.emit_events
         )
-        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks)
+        self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
+        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks, self._worlds)
         self._tasks: TaskGroup
         self._race: CurationRace
         self._roller: SummaryRoller
@@ -92,12 +94,13 @@ class ContextEngine:
             parts.estimator,
             parts.clock,
             self._turnstile.one_at_a_time,
-            parts.worlds,
+            self._worlds,
             self._teller,
         )
         self._talk = None if parts.ahead is None else TalkAhead(parts.store, parts.ahead, self._tasks)
         late = LateCalls(parts.store, parts.estimator.estimate, self._turnstile.one_at_a_time, self._teller)
-        self._preparer = TurnPreparer(parts, self._tasks, TurnDrafter(parts, self._race, late), self._roller)
+        drafter = TurnDrafter(parts, self._race, late)
+        self._preparer = TurnPreparer(parts, self._tasks, drafter, self._roller, self._worlds)
         return self
 
     async def __aexit__(
@@ -119,9 +122,14 @@ class ContextEngine:
             return True
         return False
 
+    @property
+    def worlds(self) -> WorldSource:
+        """The packs of this engine's sessions, from the store."""
+        return self._worlds
+
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Create a session from a world, its lore brought up to date; SessionExistsError."""
-        await self._parts.store.replace_world(world.world_id, world.digest, world.lore)
+        """Create a session from a world, which becomes the present version of it in the store; SessionExistsError."""
+        await self._worlds.bring(world)
         return await self._parts.store.create_session(session_start(session_id, world, self._parts.clock.now()))
 
     async def prepare_turn(
@@ -136,7 +144,8 @@ class ContextEngine:
         """Return the prompt of one turn with its receipt.
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
-        Raises SessionNotFoundError, BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written.
+        Raises SessionNotFoundError, WorldUnavailableError where the pack of its world is missing, BudgetExceededError,
+        TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
         message = _user_message(user_message)
         asked = enrolled(config or self._config, session_id)

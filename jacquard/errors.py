@@ -6,6 +6,7 @@ JacquardError
 ├── InputTooLargeError
 ├── TemplateError
 ├── LayoutError
+├── WorldUnavailableError
 ├── SelectorError
 ├── SummarizerError
 ├── ChunkConflictError
@@ -70,6 +71,20 @@ class TemplateError(JacquardError):
 
 class LayoutError(JacquardError):
     """There is no such layout, or its file has a fault."""
+
+
+class WorldUnavailableError(JacquardError):
+    """The pack of a session's world is not in the store, or cannot be read there; nothing was written.
+
+    `reason` says what is the matter, `expected` is the folder in which an older release noted the pack ('': none).
+    """
+
+    def __init__(self, world_id: str, reason: str, expected: str = "") -> None:
+        self.world_id, self.reason, self.expected = world_id, reason, expected
+        super().__init__(
+            f"The pack of world {world_id!r} cannot be used: {reason}. Name the pack once, and the store keeps it: --world DIR on "
+            "the command line, open_workshop(world=DIR) in Python."
+        )
 
 
 class SelectorError(JacquardError):

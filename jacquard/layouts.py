@@ -4,48 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filament import PayloadError, load_yaml
 from jacquard.errors import LayoutError
 from jacquard.skein import Position, SkeinTemplate, SlotRule
+from jacquard.template_files import TemplateRoot
 
+FOLDER = "layouts"
 _KEYS = {"slot", "position", "order", "priority", "depth"}
 
 
-def layout_ids(roots: Sequence[Path]) -> tuple[str, ...]:
+def layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
     """Return the ids of all layouts under the template roots, sorted."""
-    return tuple(sorted({path.stem for root in roots for path in (root / "layouts").glob("*.yaml")}))
+    return tuple(sorted({name for root in roots for name in _names(root)}))
 
 
-def load_layout(layout_id: str, roots: Sequence[Path]) -> SkeinTemplate:
+def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
     """Return a layout from the first root that has it; LayoutError names the file and the fault."""
-    if layout_id not in layout_ids(roots):
-        known = ", ".join(layout_ids(roots))
-        raise LayoutError(f"There is no layout {layout_id!r}. Known layouts: {known}.")
-    path = next(
-        root / "layouts" / f"{layout_id}.yaml" for root in roots if (root / "layouts" / f"{layout_id}.yaml").is_file()
-    )
-    stat = path.stat()
-    return _read(layout_id, path, stat.st_mtime_ns, stat.st_size)
+    file = f"{layout_id}.yaml"
+    for root in roots:
+        if layout_id in _names(root):
+            return _read(layout_id, file, _text(root, file))
+    raise LayoutError(f"There is no layout {layout_id!r}. Known layouts: {', '.join(layout_ids(roots))}.")
+
+
+def _names(root: TemplateRoot) -> set[str]:
+    if isinstance(root, Path):
+        return {path.stem for path in (root / FOLDER).glob("*.yaml")}
+    paths = [PurePosixPath(name) for name, _ in root.texts]
+    return {path.stem for path in paths if path.parent == PurePosixPath(FOLDER) and path.suffix == ".yaml"}
+
+
+def _text(root: TemplateRoot, file: str) -> str:
+    if not isinstance(root, Path):
+        return root.text(f"{FOLDER}/{file}") or ""
+    try:
+        return (root / FOLDER / file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise LayoutError(f"{file}: {error}") from error
 
 
 @lru_cache(maxsize=64)
-def _read(layout_id: str, path: Path, _mtime_ns: int, _size: int) -> SkeinTemplate:
+def _read(layout_id: str, file: str, text: str) -> SkeinTemplate:
     try:
-        document = load_yaml(path.read_text(encoding="utf-8"))
-    except (PayloadError, UnicodeDecodeError) as error:
-        raise LayoutError(f"{path.name}: {error}") from error
+        document = load_yaml(text)
+    except PayloadError as error:
+        raise LayoutError(f"{file}: {error}") from error
     slots = document.get("slots") if isinstance(document, dict) else None
     if not isinstance(slots, list):
-        raise LayoutError(f"{path.name}: slots: must be a list of {{slot, position, order, priority, depth}}.")
+        raise LayoutError(f"{file}: slots: must be a list of {{slot, position, order, priority, depth}}.")
     separate = document.get("separate", False)
     if not isinstance(separate, bool):
-        raise LayoutError(f"{path.name}: separate: must be true or false.")
+        raise LayoutError(f"{file}: separate: must be true or false.")
     return SkeinTemplate(
         layout_id=layout_id,
-        rules=tuple(_rule(path.name, place, slot) for place, slot in enumerate(slots)),
+        rules=tuple(_rule(file, place, slot) for place, slot in enumerate(slots)),
         separate=separate,
     )
 

@@ -33,7 +33,7 @@ from jacquard.turn import (
     turn_id_of,
     usages_of,
 )
-from jacquard.worlds import world_of
+from jacquard.worlds import WorldSource
 from mnemosyne.errors import TurnNotFoundError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, TurnStatus
@@ -45,8 +45,10 @@ SPARE_MESSAGES = 16
 class TurnPreparer:
     """Prepares turns. `tasks` outlives them: what is begun ahead runs there."""
 
-    def __init__(self, parts: EngineParts, tasks: TaskGroup, drafter: TurnDrafter, roller: SummaryRoller) -> None:
-        self._parts, self._tasks = parts, tasks
+    def __init__(
+        self, parts: EngineParts, tasks: TaskGroup, drafter: TurnDrafter, roller: SummaryRoller, worlds: WorldSource
+    ) -> None:
+        self._parts, self._tasks, self._worlds = parts, tasks, worlds
         self._drafter, self._roller = drafter, roller
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
 
@@ -67,7 +69,7 @@ class TurnPreparer:
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
         watch.lap("window")
         await tell_loaded(teller, window)
-        world, head = world_of(self._parts.worlds, window.head.world_id), window.head
+        world, head = await self._worlds.world(window.head.world_id), window.head
         name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
         fingerprint = fingerprint_of(message.content, config, world.digest)
         if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:

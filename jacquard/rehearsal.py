@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
@@ -33,6 +32,7 @@ from jacquard.skein import PromptBlock
 from jacquard.streams.history import trim_history
 from jacquard.streams.talk import history_blocks
 from jacquard.tape import Tape
+from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates
 from jacquard.worlds import bare_world
 from mnemosyne import codec
@@ -61,7 +61,7 @@ class Rehearsal:
     store: Store
     config: RuntimeConfig
     estimator: TokenEstimator
-    roots: Sequence[Path]
+    roots: Sequence[TemplateRoot]
 
     def start(self) -> Before:
         """Return what there is before the first turn: nothing."""

@@ -16,7 +16,7 @@ from jacquard.errors import MissingChunksError
 from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
-from jacquard.worlds import world_of
+from jacquard.worlds import WorldSource
 from mnemosyne.errors import TurnNotFoundError, VersionConflictError
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
@@ -39,8 +39,8 @@ async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
 class ReplyCommitter:
     """Commits replies, and joins those that come in chunks."""
 
-    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig) -> None:
-        self._parts, self._teller = parts, teller
+    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig, worlds: WorldSource) -> None:
+        self._parts, self._teller, self._worlds = parts, teller, worlds
         self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
@@ -103,7 +103,7 @@ class ReplyCommitter:
         if record.status is TurnStatus.COMMITTED:
             return committed_result(record, window.head.version)
         await require_refs(store, session_id, refs or reply.refs)
-        world = world_of(self._parts.worlds, window.head.world_id)
+        world = await self._worlds.world(window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
         commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)

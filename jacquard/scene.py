@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jacquard.config import RuntimeConfig
 from jacquard.plan import PlanContext
 from mnemosyne.chains.event import closed_quests, quest_distances
-from mnemosyne.chains.lore import hidden_entries
+from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
+from mnemosyne.chains.state import view_state
 from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry
 from mnemosyne.schema.record import SessionWindow
@@ -43,8 +45,10 @@ def scene_of(
     config: RuntimeConfig,
 ) -> Scene:
     """Return the scene; `shown` are the history messages that the prompt will hold."""
-    hidden = hidden_entries(tuple(restricted), config.viewer, window.state)
-    placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
+    view = view_state(window.state)
+    placed = {entry.entry_id: entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
+    # What Stream A places is rendered from the pack, so the pack's own gates hold for it, whatever the store's rows say by now.
+    hidden = hidden_entries((*restricted, *gated_entries(placed.values())), config.viewer, view)
     in_prompt = {item.message.message_id for item in shown}
     quests = closed_quests(window.state, window.head.session_id)
     recent = tuple(line_of(item) for item in shown[-RECENT_MESSAGES:])
@@ -60,7 +64,8 @@ def scene_of(
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
-        exclude=frozenset(hidden | placed | in_prompt),
+        exclude=frozenset(hidden | placed.keys() | in_prompt),
+        knows=partial(may_know, viewer=config.viewer, view=view),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,

@@ -1,22 +1,23 @@
-"""Template folders: which file answers to which name, read into memory once.
+"""Template roots: which file answers to which name, read into memory once.
 
-The room exists so that rendering touches no disk and no name leads out of a root. A name is a path below a root
-(`combat/guidance.j2`); the first root that has it wins, so that a pack's folder overrides file by file. The last root's own
-file can still be named with `shipped/` before it. A root's folder `tests` holds golden prompts and is no template. It must
-not import jinja2.
+The room exists so that rendering touches no disk and no name leads out of a root. A root is a folder, or the texts of a world
+pack that is kept in a store. A name is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a
+pack's templates override file by file. The last root's own file can still be named with `shipped/` before it. A root's folder
+`tests` holds golden prompts and is no template. It must not import jinja2.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from operator import attrgetter
 from pathlib import Path
 
 from jacquard.errors import TemplateError
 from jacquard.limits import FILE_LIMIT_BYTES
+from mnemosyne.schema.world import WorldPack
 
 SHIPPED_PREFIX = "shipped/"
 COMMON_TEMPLATE = "chat"
@@ -41,6 +42,43 @@ class TemplateFile:
         return lines[number - 1] if number is not None and 0 < number <= len(lines) else ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextRoot:
+    """A root in memory: `texts` are (name, text) of every file, line ends as line feeds; `shown` stands before names for people."""
+
+    shown: str
+    texts: tuple[tuple[str, str], ...]
+
+    def text(self, name: str) -> str | None:
+        """Return the text of one file, or None."""
+        return next((text for known, text in self.texts if known == name), None)
+
+
+TemplateRoot = Path | TextRoot
+
+
+def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[TemplateRoot, ...]:
+    """Return where templates and layouts of a world are looked for: the pack's own first, as they were read with it."""
+    if world.templates is None:
+        return tuple(roots) if world.template_root is None else (Path(world.template_root), *roots)
+    if not world.templates:
+        return tuple(roots)
+    shown = world.template_root or f"pack {world.world_id}: templates"
+    return (TextRoot(shown=shown, texts=tuple(world.templates.items())), *roots)
+
+
+def with_templates(world: WorldPack) -> WorldPack:
+    """Return a pack with the texts of its templates, read from its folder where they were not read with it; TemplateError.
+
+    Looks at the disk, so call it off the event loop.
+    """
+    if world.templates is not None:
+        return world
+    files = {} if world.template_root is None else read_files((Path(world.template_root),))
+    texts = {name: file.text for name, file in files.items() if not name.startswith(SHIPPED_PREFIX)}
+    return replace(world, templates=texts)
+
+
 def shipped_templates() -> Path:
     """Return the folder of the shipped templates: in the installed package, else in the repository it runs from."""
     package = Path(str(resources.files("jacquard")))
@@ -52,27 +90,36 @@ def shipped_templates() -> Path:
     )
 
 
-def fingerprint(roots: Sequence[Path]) -> Fingerprint:
-    """Return what changes when any template file below the roots does: path, time of change, size."""
+def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
+    """Return what changes when any template file below the roots does: path, time of change, size. A root in memory never does."""
     found = []
     for root in roots:
-        for path in _files(root):
+        for path in _files(root) if isinstance(root, Path) else ():
             status = path.stat()
             found.append((path.path, status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
-def read_files(roots: Sequence[Path]) -> Mapping[str, TemplateFile]:
+def read_files(roots: Sequence[TemplateRoot]) -> Mapping[str, TemplateFile]:
     """Return all template files by name; TemplateError for one that is too big, not UTF-8 or leads out of its root."""
     files: dict[str, TemplateFile] = {}
     for index, root in enumerate(roots):
-        for path in (Path(each) for each in _files(root)):
-            name = path.relative_to(root).as_posix()
-            read = _read(root, path, name)
-            files.setdefault(name, read)
+        for read in _read_root(root):
+            files.setdefault(read.name, read)
             if index == len(roots) - 1:
-                files[SHIPPED_PREFIX + name] = read
+                files[SHIPPED_PREFIX + read.name] = read
     return files
+
+
+def _read_root(root: TemplateRoot) -> Iterator[TemplateFile]:
+    if isinstance(root, Path):
+        for path in (Path(each) for each in _files(root)):
+            yield _read(root, path, path.relative_to(root).as_posix())
+        return
+    for name, text in root.texts:
+        shown = f"{root.shown}/{name}"
+        _check_size(shown, len(text.encode("utf-8", "surrogatepass")))
+        yield TemplateFile(name=name, shown=shown, text=text)
 
 
 def template_ids(names: Iterable[str]) -> tuple[str, ...]:
@@ -112,13 +159,15 @@ def _read(root: Path, path: Path, name: str) -> TemplateFile:
         data = path.read_bytes()
     except OSError as error:
         raise TemplateError(str(path), None, f"cannot be read: {error.strerror}") from error
-    if len(data) > FILE_LIMIT_BYTES:
-        raise TemplateError(
-            str(path), None, f"has {len(data):,} bytes; a template file has at most {FILE_LIMIT_BYTES:,}"
-        )
+    _check_size(str(path), len(data))
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise TemplateError(str(path), line, "is not UTF-8 here; save the file as UTF-8") from error
     return TemplateFile(name=name, shown=str(path), text=text.removeprefix("﻿").replace("\r\n", "\n"))
+
+
+def _check_size(shown: str, size: int) -> None:
+    if size > FILE_LIMIT_BYTES:
+        raise TemplateError(shown, None, f"has {size:,} bytes; a template file has at most {FILE_LIMIT_BYTES:,}")

@@ -18,6 +18,7 @@ from jacquard.template_files import (
     SHIPPED_PREFIX,
     Fingerprint,
     TemplateFile,
+    TemplateRoot,
     fingerprint,
     read_files,
     shipped_templates,
@@ -86,17 +87,23 @@ def _counts(name: str, files: Files) -> bool:
     return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
 
 
-_OPENED: dict[tuple[Path, ...], tuple[Fingerprint, TemplateSet]] = {}
+_OPENED: dict[tuple[TemplateRoot, ...], tuple[Fingerprint, TemplateSet]] = {}
+_MOST_OPEN = 64
+"""So many sets are held, the ones used last: versions of packs come and go."""
 
 
-def opened(roots: Sequence[Path], make: Callable[[Files], Renderer]) -> TemplateSet:
+def opened(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
     """Return the set below `roots`, read again only when a file was added, changed or removed."""
     key = tuple(roots)
     now = fingerprint(key)
     known = _OPENED.get(key)
     if known is None or known[0] != now:
         files = read_files(key)
-        known = _OPENED[key] = (now, TemplateSet(files, make(files)))
+        known = (now, TemplateSet(files, make(files)))
+    _OPENED.pop(key, None)
+    _OPENED[key] = known
+    for old in list(_OPENED)[:-_MOST_OPEN]:
+        _OPENED.pop(old, None)
     return known[1]
 
 

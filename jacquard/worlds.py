@@ -1,16 +1,33 @@
-"""The world of a session that was imported without a pack: nothing but a plain instruction."""
+"""The world of a session: the one version of its pack that the store holds, read when it is first asked for.
+
+What is rendered (the pack) and what is hidden (the lore rows beside it) are written by one transaction under one digest, so they
+are of one version whoever edits the pack's folder meanwhile. A session that was imported without a pack has a bare world.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
+from anyio import to_thread
+
+from jacquard.errors import WorldUnavailableError
+from jacquard.template_files import with_templates
+from mnemosyne.errors import CodecError
+from mnemosyne.protocols import Store
 from mnemosyne.schema.world import PlannerRules, WorldPack
+from mnemosyne.world.stored import pack_from_json, pack_to_json
 
 _INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
     "say so when they do not hold the answer."
 )
+BARE_DIGEST = "bare"
+_MOST_HELD = 64
+_TRIES = 3
+"""So often a pack is read again that another process replaced between two reads."""
 
 
 @lru_cache(maxsize=64)
@@ -29,10 +46,118 @@ def bare_world(world_id: str) -> WorldPack:
         planner=PlannerRules(),
         prologue=(),
         narratives=(),
-        digest="bare",
+        digest=BARE_DIGEST,
     )
 
 
-def world_of(worlds: Mapping[str, WorldPack], world_id: str) -> WorldPack:
-    """Return a known world by its id, else a bare one."""
-    return worlds.get(world_id) or bare_world(world_id)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotedPack:
+    """Where an older release noted a pack: `folder` ('': nowhere), and the pack (None: it is not there; `reason` says why)."""
+
+    folder: str = ""
+    world: WorldPack | None = None
+    reason: str = ""
+
+
+Noted = Callable[[str], NotedPack]
+"""Looks up a pack by its world's id, off the event loop; WorldPackError where the pack has faults."""
+
+
+class WorldSource:
+    """Gives the packs of worlds. `given` are packs that a host has at hand, by world id: each becomes the present version of its
+    world in the store when it is first asked for. `noted` finds packs of stores that an older release wrote, which kept lore
+    alone; they come into the store the same way.
+
+    Afterwards the store decides: what another process made the present version counts here from the next turn on. Packs are
+    held by their digest.
+    """
+
+    def __init__(self, store: Store, given: Mapping[str, WorldPack], noted: Noted | None = None) -> None:
+        self._store, self._given, self._noted = store, given, noted
+        self._named: dict[str, WorldPack] = {}
+        self._held: dict[str, WorldPack] = {}
+
+    async def bring(self, world: WorldPack) -> int:
+        """Make a pack the present version of its world, lore and all; returns how many entries of lore changed.
+
+        TemplateError where its templates cannot be read.
+        """
+        world_id = world.world_id
+        if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
+            return 0
+        whole, value = await to_thread.run_sync(_written, world)
+        changed = await self._store.replace_world(world_id, world.digest, world.lore, value)
+        self._named[world_id] = world
+        self._hold(whole)
+        return changed
+
+    async def world(self, world_id: str, *, write: bool = True) -> WorldPack:
+        """Return the present version of a world. Without `write` a pack that is given or noted is returned as it is, and the
+        store stays as it was.
+
+        A world without a name has no pack and is bare. WorldUnavailableError where the store holds no pack, WorldPackError and
+        TemplateError where one that is noted has faults.
+        """
+        if not world_id:
+            return bare_world(world_id)
+        given = self._given.get(world_id)
+        if given is not None:
+            if not write:
+                return given
+            if world_id not in self._named:
+                await self.bring(given)
+        for _ in range(_TRIES):
+            digest = await self._store.world_digest(world_id)
+            held = self._held.get(world_id)
+            if held is not None and held.digest == digest:
+                return held
+            value = None if digest is None else await self._kept(world_id, digest)
+            if digest is not None and value is not None:
+                return self._hold(await to_thread.run_sync(_read, world_id, digest, value))
+            if digest == await self._store.world_digest(world_id):
+                break
+        if digest == BARE_DIGEST:
+            return bare_world(world_id)
+        return await self._older(world_id, write=write)
+
+    async def _kept(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        try:
+            return await self._store.pack(world_id, digest)
+        except CodecError as error:
+            raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
+
+    async def _older(self, world_id: str, *, write: bool) -> WorldPack:
+        """Return the pack of a world of which an older release kept lore alone; from now on the store has it."""
+        noted = NotedPack() if self._noted is None else await to_thread.run_sync(self._noted, world_id)
+        if noted.world is None:
+            why = "the store holds none" + (f", and {noted.reason}" if noted.reason else "")
+            raise WorldUnavailableError(world_id, why, noted.folder)
+        if not write:
+            return noted.world
+        await self.bring(noted.world)
+        return self._held[world_id]
+
+    def _hold(self, world: WorldPack) -> WorldPack:
+        self._held.pop(world.world_id, None)
+        self._held[world.world_id] = world
+        for old in list(self._held)[:-_MOST_HELD]:
+            del self._held[old]
+        return world
+
+
+def _written(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
+    """Return a pack with its templates, and the value to keep of it; a bare world needs none."""
+    if world == bare_world(world.world_id):
+        return world, None
+    whole = with_templates(world)
+    return whole, pack_to_json(whole)
+
+
+def _read(world_id: str, digest: str, value: Mapping[str, Any]) -> WorldPack:
+    try:
+        world = pack_from_json(value)
+    except CodecError as error:
+        raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
+    if (world.world_id, world.digest) != (world_id, digest):
+        raise WorldUnavailableError(world_id, f"what the store holds under its name is of world {world.world_id!r}")
+    return world

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -103,7 +103,8 @@ class RetrievalQuery:
     the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index holds, such as
     finished quests made from the state; they are recalled beside the rest and gated by `exclude` only. What was said, done
     or summed up in turns from depth `shown_from` on stands in the prompt already and is not recalled; narratives of more
-    than one turn are.
+    than one turn are. `knows` says of a fetched entry whether its reader may know it (None: all of them): a gate that was
+    written while recall was under way holds, too.
     """
 
     text: str
@@ -122,6 +123,11 @@ class RetrievalQuery:
     quest_distances: Mapping[str, int] = field(default_factory=dict)
     extra: tuple[MemoryEntry, ...] = ()
     shown_from: int | None = None
+    knows: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
+
+    def admits(self, entry: MemoryEntry) -> bool:
+        """Say whether a fetched entry may be recalled: its reader may know it, and the prompt does not hold its turn."""
+        return (self.knows is None or self.knows(entry)) and not self.shows(entry)
 
     def shows(self, entry: MemoryEntry) -> bool:
         """Say whether the prompt holds the turn that an entry is about."""

@@ -78,9 +78,9 @@ def test_a_pack_overrides_a_shipped_template_by_inheritance(played, name):
     assert f'extends "shipped/{name}/guidance.j2"' in file.read_text()
     assert not (file.parent / "template.yaml").exists()
     file.write_text(file.read_text().replace("{{ super() -}}", "{{ super() -}}\nrule: the pack's own"))
-    turn = json.loads(
-        played("weave", "--session", "s", "--input", "Well", "--embedder", "none", "--template", name, "--json").stdout
-    )
+    weave = ("weave", "--session", "s", "--input", "Well", "--embedder", "none", "--template", name, "--json")
+    assert "rule: the pack's own" not in json.loads(played(*weave).stdout)["text"], "the store's pack counts"
+    turn = json.loads(played(*weave, "--world", "pack").stdout)
     assert "rule: the pack's own" in turn["text"]
     assert "current_goal" in turn["text"]
 

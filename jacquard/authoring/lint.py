@@ -23,7 +23,7 @@ from jacquard.errors import LayoutError, TemplateError
 from jacquard.layouts import layout_ids, load_layout
 from jacquard.manifest import MANIFEST
 from jacquard.skein import SkeinTemplate
-from jacquard.template_files import TemplateFile
+from jacquard.template_files import TemplateFile, TemplateRoot
 from jacquard.templating import open_templates
 from jacquard.templating.syntax import Node
 from mnemosyne.schema.world import WorldPack
@@ -166,7 +166,7 @@ def _inner_blocks(block: Node) -> Iterator[Node]:
         yield from child.find("Block")
 
 
-def _layouts(library: Library, names: list[str], roots: tuple[Path, ...]) -> Iterator[Finding]:
+def _layouts(library: Library, names: list[str], roots: tuple[TemplateRoot, ...]) -> Iterator[Finding]:
     for name in names:
         try:
             load_layout(Path(name).stem, roots)
@@ -174,7 +174,7 @@ def _layouts(library: Library, names: list[str], roots: tuple[Path, ...]) -> Ite
             yield finding("layout", library.files[name], 1, str(error))
 
 
-def _prefix(library: Library, names: tuple[str, ...], roots: tuple[Path, ...]) -> Iterator[Finding]:
+def _prefix(library: Library, names: tuple[str, ...], roots: tuple[TemplateRoot, ...]) -> Iterator[Finding]:
     layout = _cache_layout(roots)
     if layout is None:
         return
@@ -196,7 +196,7 @@ def _prefix(library: Library, names: tuple[str, ...], roots: tuple[Path, ...]) -
                 yield finding("volatile-prefix", manifest, line, f"`volatile: true`, but {place} (slot {spec.slot!r})")
 
 
-def _cache_layout(roots: tuple[Path, ...]) -> SkeinTemplate | None:
+def _cache_layout(roots: tuple[TemplateRoot, ...]) -> SkeinTemplate | None:
     if CACHE_LAYOUT not in layout_ids(roots):
         return None
     try:

@@ -12,7 +12,14 @@ from pathlib import Path
 from jacquard.authoring.findings import did_you_mean, near
 from jacquard.errors import JacquardError
 from jacquard.manifest import MANIFEST
-from jacquard.template_files import SHIPPED_PREFIX, TESTS_FOLDER, read_files, template_ids
+from jacquard.template_files import (
+    SHIPPED_PREFIX,
+    TESTS_FOLDER,
+    TemplateRoot,
+    TextRoot,
+    read_files,
+    template_ids,
+)
 
 PACK_FILE = "world.yaml"
 FOLDER = "templates"
@@ -21,11 +28,13 @@ LAYOUTS = "layouts"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateTarget:
-    """What is meant: `roots`, first wins, the shipped one last; `template_id` None = all, or the plan's own; `file` is one
-    file's name. `own` says whether files of the first root alone are meant. `shown` is how a person wrote it.
+    """What is meant: `roots`, first wins, the shipped one last (templates of a pack without a folder are a root in memory).
+
+    `template_id` None = all, or the plan's own; `file` is one file's name. `own` says whether files of the first root alone are
+    meant. `shown` is how a person wrote it.
     """
 
-    roots: tuple[Path, ...]
+    roots: tuple[TemplateRoot, ...]
     shown: str
     template_id: str | None = None
     file: str | None = None
@@ -36,7 +45,9 @@ class TemplateTarget:
         files = read_files(self.roots)
         names = [name for name in files if not name.startswith(SHIPPED_PREFIX)]
         if self.own:
-            names = [name for name in names if Path(files[name].shown).is_relative_to(self.roots[0])]
+            first = self.roots[0]
+            own = first if isinstance(first, Path) else Path(first.shown)
+            names = [name for name in names if Path(files[name].shown).is_relative_to(own)]
         if self.file is not None:
             names = [name for name in names if name == self.file]
         elif self.template_id is not None:
@@ -44,11 +55,16 @@ class TemplateTarget:
         return tuple(sorted(names))
 
 
-def find_target(written: str | None, *, pack: Path | None, shipped: Path) -> TemplateTarget:
+def find_target(
+    written: str | None, *, pack: Path | None, shipped: Path, kept: TextRoot | None = None
+) -> TemplateTarget:
     """Return what `written` means: a template id (`combat`, `shipped/combat`), or the path of a pack, of a folder of
-    templates, of one template, of a file. None means all templates of the pack. JacquardError says what it could be.
+    templates, of one template, of a file. None means all templates of the pack. `kept` are the templates of a pack that is in
+    a store alone. JacquardError says what it could be.
     """
-    roots = _roots(None if pack is None else pack / FOLDER, shipped)
+    roots: tuple[TemplateRoot, ...] = _roots(None if pack is None else pack / FOLDER, shipped)
+    if pack is None and kept is not None:
+        roots = (kept, *roots)
     if written is None:
         if pack is None:
             raise JacquardError("Say which templates: a name, a path, or --world DIR for all of a pack.")
@@ -72,7 +88,7 @@ def enclosing_pack(folder: Path) -> Path | None:
     return None
 
 
-def _of_id(name: str, roots: tuple[Path, ...], shown: str) -> TemplateTarget:
+def _of_id(name: str, roots: tuple[TemplateRoot, ...], shown: str) -> TemplateTarget:
     known = template_ids(read_files(roots))
     if name not in known:
         raise JacquardError(f"There is no template {shown!r} and no such path{did_you_mean(name, known)}")

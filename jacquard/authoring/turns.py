@@ -19,10 +19,10 @@ from jacquard.report import BY_SELECTOR, Report
 from jacquard.skein import PromptBlock
 from jacquard.streams.automation import SkeletonInput
 from jacquard.tape import tape_in
-from jacquard.worlds import bare_world
+from jacquard.worlds import WorldSource
 from mnemosyne import codec
 from mnemosyne.chains.event import closed_quests
-from mnemosyne.chains.lore import hidden_entries
+from mnemosyne.chains.lore import gated_entries, hidden_entries
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
@@ -70,10 +70,10 @@ class AuthorTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnReader:
-    """Where turns are taken from. `worlds` are packs by id; `viewer` is who reads (B7)."""
+    """Where turns are taken from. `worlds` gives the packs, which stay as they are; `viewer` is who reads (B7)."""
 
     store: Store
-    worlds: Mapping[str, WorldPack]
+    worlds: WorldSource
     planner: Planner
     viewer: str | None = None
 
@@ -94,7 +94,7 @@ class TurnReader:
             session_id, limit=MESSAGES // 2, branch_id=record.branch_id, before_depth=record.depth
         )
         state = await self.store.state_at(session_id, record.parent_id)
-        world = self.worlds.get(head.world_id) or bare_world(head.world_id)
+        world = await self.worlds.world(head.world_id, write=False)
         window = SessionWindow(
             head=replace(head, branch_id=record.branch_id, turn_id=record.parent_id, depth=record.depth - 1),
             messages=_messages(before),
@@ -113,7 +113,7 @@ class TurnReader:
     async def fresh(self, session_id: str, user_text: str) -> AuthorTurn:
         """Return a turn that answers `user_text` now, without memories; nothing is written."""
         window = await self.store.window(session_id, message_limit=MESSAGES)
-        world = self.worlds.get(window.head.world_id) or bare_world(window.head.world_id)
+        world = await self.worlds.world(window.head.world_id, write=False)
         plan = self.planner.plan(user_text, window, world)
         hidden = await self._hidden(window, world, self.viewer)
         request = SkeletonInput(
@@ -164,7 +164,8 @@ class TurnReader:
 
     async def _hidden(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
         scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
-        return hidden_entries(await self.store.restricted(scopes), viewer, window.state)
+        restricted = (*await self.store.restricted(scopes), *gated_entries(world.lore))
+        return hidden_entries(restricted, viewer, window.state)
 
     async def _entries(self, report: Report, window: SessionWindow, world: WorldPack) -> tuple[MemoryEntry, ...]:
         wanted = list(report.stream_b.selected)
@@ -180,7 +181,7 @@ def pack_turn(
     """Return the first turn after a pack's own prologue, for the reader whom nothing special is told."""
     opened = replace(window, messages=tuple(messages))
     plan = planner.plan(user_text, opened, world)
-    hidden = hidden_entries([e for e in world.lore if e.viewers or e.when], None, window.state)
+    hidden = hidden_entries(gated_entries(world.lore), None, window.state)
     request = SkeletonInput(
         plan=plan, window=opened, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
     )

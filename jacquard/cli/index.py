@@ -86,7 +86,7 @@ async def _scopes(workshop: Workshop, session: str | None, *, only_world: bool) 
         await workshop.import_world()
         return [world_scope(workshop.world.world_id)]
     names = await workshop.store.sessions() if session is None else (session,)
-    worlds = {} if session is not None else dict.fromkeys(workshop.worlds)
+    worlds = {} if session is not None else dict.fromkeys(await workshop.store.worlds())
     for name in names:
         worlds.setdefault((await workshop.store.head(name)).world_id)
     return [*(world_scope(world_id) for world_id in worlds if world_id), *map(session_scope, names)]

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.build import Workshop, open_workshop
+from jacquard.cli.author_folder import author_roots
 from jacquard.cli.explain import only_session
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -28,15 +29,15 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config import RuntimeConfig
-from jacquard.draft import template_roots
-from jacquard.errors import JacquardError
+from jacquard.errors import JacquardError, WorldUnavailableError
 from jacquard.rehearsal import Rehearsal
 from jacquard.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
 from jacquard.settings import load_config
 from jacquard.tape import Tape, tape_in
-from jacquard.templating import open_templates, shipped_templates
-from jacquard.worlds import bare_world
+from jacquard.template_files import TemplateRoot
+from jacquard.templating import open_templates
 from mnemosyne import codec
+from mnemosyne.errors import WorldPackError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.tokens import CalibratedEstimator
 
@@ -127,7 +128,11 @@ async def _records(
 async def _again(
     workshop: Workshop, place: tuple[str, str | None], limit: int, branch: str | None, *, as_json: bool
 ) -> None:
-    roots = await _roots(workshop, place[0])
+    roots: tuple[TemplateRoot, ...] | str
+    try:
+        roots = await _roots(workshop, place[0])
+    except (WorldUnavailableError, WorldPackError) as error:
+        roots = str(error)  # the bytes come from the records alone; only today's templates cannot be compared
     done: list[_Replayed] = []
     async for record, tape in _records(workshop, place, limit, branch):
         done.append(await to_thread.run_sync(_played, record, tape, roots))
@@ -143,7 +148,8 @@ async def _again(
         raise typer.Exit(1)
 
 
-def _played(record: TurnRecord, tape: Tape, roots: Sequence[Path]) -> _Replayed:
+def _played(record: TurnRecord, tape: Tape, roots: Sequence[TemplateRoot] | str) -> _Replayed:
+    """Return what comes of one turn; `roots` are those of today's templates, or why there are none."""
     count = CalibratedEstimator().estimate
     templates, fault = None, ""
     try:
@@ -152,6 +158,8 @@ def _played(record: TurnRecord, tape: Tape, roots: Sequence[Path]) -> _Replayed:
         chars = sum(len(message.content) for message in prompt.assembled.messages)
     except JacquardError as error:
         faults, chars = (str(error),), 0
+    if isinstance(roots, str):
+        return _Replayed(record=record, chars=chars, faults=faults, template_fault=roots)
     try:
         templates = compare_templates(tape, open_templates(roots), count)
     except JacquardError as error:
@@ -159,10 +167,8 @@ def _played(record: TurnRecord, tape: Tape, roots: Sequence[Path]) -> _Replayed:
     return _Replayed(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
 
 
-async def _roots(workshop: Workshop, session: str) -> tuple[Path, ...]:
-    head = await workshop.store.head(session)
-    world = workshop.worlds.get(head.world_id) or bare_world(head.world_id)
-    return template_roots((await to_thread.run_sync(shipped_templates),), world)
+async def _roots(workshop: Workshop, session: str) -> tuple[TemplateRoot, ...]:
+    return await author_roots(workshop, (await workshop.store.head(session)).world_id)
 
 
 async def _otherwise(

@@ -19,11 +19,12 @@ from jacquard.authoring.scaffold import new_template
 from jacquard.authoring.target import TemplateTarget, enclosing_pack, find_target
 from jacquard.authoring.turns import AuthorTurn, TurnReader
 from jacquard.build import Workshop, open_workshop
+from jacquard.cli.author_folder import author_folder, folder_roots
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.errors import JacquardError
 from jacquard.planners.rules import RulePlanner
-from jacquard.template_files import fingerprint
+from jacquard.template_files import TemplateRoot, TextRoot, fingerprint, template_roots
 from jacquard.templating import shipped_templates
 from mnemosyne.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack
@@ -257,7 +258,10 @@ async def _again(
 
 
 class _Desk:
-    """Where a command finds turns and templates: a store, or a pack alone."""
+    """Where a command finds turns and templates: a store, or a pack alone.
+
+    Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of `world`.
+    """
 
     def __init__(self, workshop: Workshop | None, pack: Path | None, world: WorldPack | None) -> None:
         self._workshop, self._pack, self._world = workshop, pack, world
@@ -265,21 +269,20 @@ class _Desk:
     def target(self, written: str | None) -> TemplateTarget:
         """Return what is meant; nothing said means the pack's own templates over the shipped ones."""
         shipped = shipped_templates()
-        if written is None:
-            roots = (
-                (self._pack / "templates", shipped)
-                if self._pack and (self._pack / "templates").is_dir()
-                else (shipped,)
-            )
-            return TemplateTarget(roots=roots, shown=str(self._pack or "the shipped templates"))
-        return find_target(written, pack=self._pack, shipped=shipped)
+        kept = None if self._pack is not None or self._world is None else _kept_templates(self._world)
+        if written is not None:
+            return find_target(written, pack=self._pack, shipped=shipped, kept=kept)
+        roots: tuple[TemplateRoot, ...] = (shipped,) if kept is None else (kept, shipped)
+        if self._pack is not None:
+            roots = folder_roots(self._pack)
+        return TemplateTarget(roots=roots, shown=str(self._pack or (kept.shown if kept else "the shipped templates")))
 
     def reader(self, viewer: str | None) -> TurnReader:
         """Return where turns are read; a command without a store has none."""
         if self._workshop is None:
             raise JacquardError("Say which session with --session.")
         return TurnReader(
-            store=self._workshop.store, worlds=self._workshop.worlds, planner=RulePlanner(), viewer=viewer
+            store=self._workshop.store, worlds=self._workshop.engine.worlds, planner=RulePlanner(), viewer=viewer
         )
 
     async def turn(self, session: str | None, turn: str | None, text: str | None, viewer: str | None) -> AuthorTurn:
@@ -303,9 +306,12 @@ async def _desk(store: str, world: Path | None, session: str | None) -> AsyncIte
         return
     async with open_workshop(store, world=world, embedder="none") as workshop:
         head = await workshop.store.head(session)
-        found = workshop.worlds.get(head.world_id)
-        root = None if found is None or found.template_root is None else Path(found.template_root).parent
-        yield _Desk(workshop, world or root, found)
+        found = await workshop.engine.worlds.world(head.world_id, write=False)
+        yield _Desk(workshop, world or await author_folder(workshop, head.world_id), found)
+
+
+def _kept_templates(world: WorldPack) -> TextRoot | None:
+    return next((root for root in template_roots((), world) if isinstance(root, TextRoot)), None)
 
 
 def _opening(world: WorldPack, text: str | None) -> AuthorTurn:
@@ -329,7 +335,8 @@ def _same(turn: AuthorTurn, rendering: Rendering) -> bool | None:
 
 def _lint(written: str | None, world: Path | None) -> LintReport:
     target = find_target(written, pack=world, shipped=shipped_templates())
-    pack = world or enclosing_pack(target.roots[0])
+    first = target.roots[0]
+    pack = world or (enclosing_pack(first) if isinstance(first, Path) else None)
     try:
         loaded = None if pack is None else load_world(pack)
     except WorldPackError:

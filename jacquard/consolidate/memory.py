@@ -39,7 +39,7 @@ from jacquard.metering import Call, usage_of
 from jacquard.observe.bus import Teller
 from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
 from jacquard.telling import tell_usage
-from jacquard.worlds import world_of
+from jacquard.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
@@ -47,7 +47,6 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind
-from mnemosyne.schema.world import WorldPack
 
 PAGE = 500
 KEPT_BACK = 2
@@ -88,7 +87,7 @@ class MemoryKeeper:
         estimator: TokenEstimator,
         clock: Clock,
         hold: Hold,
-        worlds: Mapping[str, WorldPack],
+        worlds: WorldSource,
         teller: Teller,
     ) -> None:
         self._store, self._model, self._count, self._clock = store, model, estimator.estimate, clock
@@ -140,7 +139,7 @@ class MemoryKeeper:
         StoreError come through, and what was made before them stays.
         """
         head = await self._store.head(session_id, branch_id)
-        names = NameDictionary(world_of(self._worlds, head.world_id).entities)
+        names = NameDictionary((await self._worlds.world(head.world_id)).entities)
         narratives = await self._on_path(head, Chain.NARRATIVE)
         known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
         bare = await self._bare_turns(head, known, head.depth - keep_back)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from filament import FilamentError, collect_anchors, with_anchors
@@ -23,6 +22,7 @@ from jacquard.schedule import injected_entries
 from jacquard.skein import Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.talk import history_blocks, input_block
+from jacquard.template_files import TemplateRoot, template_roots
 from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates
 from jacquard.todo import open_todo
@@ -86,12 +86,12 @@ class Skeleton:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own folder goes before it.
+    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own templates go before it.
 
     Token counts of the newest texts are kept: most of a skeleton is the same as that of the turn before.
     """
 
-    def __init__(self, estimator: TokenEstimator, shipped: Path) -> None:
+    def __init__(self, estimator: TokenEstimator, shipped: TemplateRoot) -> None:
         self._count = lru_cache(maxsize=COUNTS_KEPT)(estimator.estimate)
         self._shipped = shipped
 
@@ -100,7 +100,7 @@ class AutomationStream:
 
         Looks at the dates of the template files, so call it off the event loop.
         """
-        return self.render_with(open_templates(self._roots(request.world)), request)
+        return self.render_with(open_templates(template_roots((self._shipped,), request.world)), request)
 
     def render_with(self, templates: TemplateSet, request: SkeletonInput) -> Skeleton:
         """Return the skeleton that these templates make, whatever the world's own are (previews, comparisons)."""
@@ -128,9 +128,6 @@ class AutomationStream:
             history_start=shown[0].message.message_id if shown else None,
             source=source,
         )
-
-    def _roots(self, world: WorldPack) -> tuple[Path, ...]:
-        return (self._shipped,) if world.template_root is None else (Path(world.template_root), self._shipped)
 
 
 def render_blocks(

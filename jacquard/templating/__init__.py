@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jacquard.errors import TemplateError
-from jacquard.template_files import TemplateFile
+from jacquard.template_files import TemplateFile, TemplateRoot
 from jacquard.template_files import shipped_templates as shipped_templates
 from jacquard.template_set import TemplateSet, faults_of, opened
 from jacquard.templating.sandbox import SandboxRenderer
@@ -19,7 +19,7 @@ from jacquard.templating.sandbox import read_syntax as read_syntax
 from jacquard.templating.sandbox import render_reply as render_reply
 
 
-def open_templates(roots: Sequence[Path]) -> TemplateSet:
+def open_templates(roots: Sequence[TemplateRoot]) -> TemplateSet:
     """Return the templates below `roots`, first root first; read again only when a file changed. Looks at the disk."""
     return opened(roots, SandboxRenderer)
 

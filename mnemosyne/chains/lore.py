@@ -32,6 +32,11 @@ def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
     return all(view.holds(condition) for condition in entry.when)
 
 
+def gated_entries(lore: Iterable[MemoryEntry]) -> tuple[MemoryEntry, ...]:
+    """Return the entries that carry viewers or conditions."""
+    return tuple(entry for entry in lore if entry.viewers or entry.when)
+
+
 def entries_by_category(
     lore: Iterable[MemoryEntry], category: LoreCategory, hidden: frozenset[str] = frozenset()
 ) -> tuple[MemoryEntry, ...]:

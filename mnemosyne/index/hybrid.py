@@ -240,7 +240,7 @@ class HybridRetriever:
         seen = [
             (each, entry)
             for each in scored
-            if (entry := known.get((each.scope, each.entry_id))) is not None and not state.query.shows(entry)
+            if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
         ]
         looks = state.looks([entry for _, entry in seen], self._weights)
         ranked = [state.ranked(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]

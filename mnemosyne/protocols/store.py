@@ -40,6 +40,7 @@ class Store(Protocol):
     7. Several processes may use one store at once: writes to a session happen one after the other, none is lost.
     8. Tenants never see each other.
     9. A session document and the turn tree are two views of one thing: what one writes, the other shows.
+    10. Lore and pack of a world are of one version: `replace_world` writes both or neither.
     """
 
     async def close(self) -> None:
@@ -139,8 +140,28 @@ class Store(Protocol):
         """Keep a late result for the next turn of its branch (one a branch); None forgets those of the session."""
         ...
 
-    async def replace_world(self, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
-        """Bring a world's lore up to date; returns how many entries were added, changed or removed (0 = same digest)."""
+    async def replace_world(
+        self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make a version of a world the present one, lore and pack at once; returns how many entries of lore were added, changed
+        or removed.
+
+        `pack` is a JSON value that is kept whole under its digest; of the version before nothing is kept. The same digest with
+        the same pack, or without one, is no work (0). Another digest without a pack leaves the world without one. ValueError
+        for an entry that stands there twice or is of another scope.
+        """
+        ...
+
+    async def worlds(self) -> Mapping[str, str]:
+        """Return the digest of the present version of every world, by world id, sorted."""
+        ...
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of the present version of a world, or None where there is no such world."""
+        ...
+
+    async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        """Return the pack that is kept of this version of a world, or None."""
         ...
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:

@@ -31,8 +31,9 @@ class Erasure:
 class ErasureOutcome:
     """What a store removed. `counts` by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …).
 
-    `sessions` went whole. `texts` are what was removed from sessions that stay, so that a search can prove it gone; they
-    are for the caller's eyes only and never stored. `scopes` are those whose index must drop entries, `entry_ids` by scope.
+    `sessions` went whole. `texts` are what was removed from sessions that stay, so that a search can prove it gone; what a
+    world pack says too is not among them, for that is the author's and stays. They are for the caller's eyes only and never
+    stored. `scopes` are those whose index must drop entries, `entry_ids` by scope.
     """
 
     audit_id: str

@@ -115,8 +115,9 @@ class WorldPack:
     """A whole world, checked.
 
     `state` is the tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under
-    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `template_root` is the folder, for template
-    overrides only.
+    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of the pack's own
+    templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), line ends as line feeds; None: they
+    were not read, and are those below the folder `template_root`. A pack that came from a store has no folder.
     """
 
     world_id: str
@@ -135,3 +136,4 @@ class WorldPack:
     template_root: str | None = None
     user_name: str = ""
     injections: tuple[Injection, ...] = ()
+    templates: Mapping[str, str] | None = None

@@ -17,6 +17,7 @@ from mnemosyne.errors import CodecError, StoreUnavailableError
 from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.speech import session_of
 from mnemosyne.stores.journal import (
+    FIRST_FORMAT,
     FORMAT,
     NEW,
     SUFFIX,
@@ -106,7 +107,7 @@ class Folder:
         self._home.mkdir(parents=True, exist_ok=True)
         if not self._sign.exists():
             new = self._sign.with_name(f"{self._home.name}{NEW}")
-            new.write_bytes(encode(_Sign(program=PROGRAM, format=FORMAT)) + b"\n")
+            new.write_bytes(encode(_Sign(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")
             new.replace(self._sign)
             self._sync(self.root)
         self._checked = True

@@ -24,9 +24,12 @@ from typing import Any
 from mnemosyne.codec import JsonText, decode, encode
 from mnemosyne.errors import CodecError, StoreUnavailableError
 from mnemosyne.stores.ledger import Ledger
-from mnemosyne.stores.ledger_rows import ROW_TYPES, TABLES, Change
+from mnemosyne.stores.ledger_rows import PACK, ROW_TYPES, TABLES, Change
 
-FORMAT = 1
+FORMAT = 2
+"""The newest format: 2 is a journal that holds a world pack, which a release that knows format 1 alone could not read."""
+
+FIRST_FORMAT = 1
 SUFFIX = ".jsonl"
 NEW = ".new"
 _ROWS_A_LINE = 50
@@ -58,6 +61,7 @@ class NewFile:
     """A journal that was written whole, beside the file whose place it is to take."""
 
     path: Path
+    format: int
     generation: str
     lines: int
     size: int
@@ -94,6 +98,7 @@ class Journal:
         self._compact_bytes = compact_bytes
         self._durable = durable
         self._mark: _Mark | None = None
+        self._format = FIRST_FORMAT
         self._generation = ""
         self._number = 0
         self._offset = 0
@@ -119,7 +124,7 @@ class Journal:
                 fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
                 if fresh:
                     self._start_over()
-                    self._generation, self._offset = header.generation, len(head)
+                    self._format, self._generation, self._offset = header.format, header.generation, len(head)
                 file.seek(self._offset)
                 self._take(file, header.kept, fresh)
         except FileNotFoundError:
@@ -138,6 +143,8 @@ class Journal:
             if self._mark is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._adopt(write_new(self.path, self.scope, [(name, changes)], durable=self._durable, kept=0))
+            elif self._format < _format_of(changes):
+                self.compact()
             else:
                 self._append(_line(self._number + 1, name, changes))
             if self._offset > max(self._compact_bytes, 2 * self._base):
@@ -171,13 +178,14 @@ class Journal:
     def _adopt(self, new: NewFile) -> None:
         """Go on from a file that has just been written from this very ledger."""
         place_file(new.path, durable=self._durable)
-        self._generation, self._number = new.generation, new.lines
+        self._format, self._generation, self._number = new.format, new.generation, new.lines
         self._offset = self._base = new.size
         self._mark = self._look()
 
     def _start_over(self) -> None:
         self.ledger = Ledger(self._floor)
-        self._generation, self._number, self._offset, self._base, self._mark = "", 0, 0, 0, None
+        self._format, self._generation = FIRST_FORMAT, ""
+        self._number, self._offset, self._base, self._mark = 0, 0, 0, None
 
     def _look(self) -> _Mark | None:
         try:
@@ -261,8 +269,8 @@ def write_new(
     path: Path, scope: str, writes: Sequence[tuple[str, Sequence[Change]]], *, durable: bool, kept: int | None = None
 ) -> NewFile:
     """Write a journal of these writes beside `path` and return the new file."""
-    generation = uuid.uuid4().hex
-    header = Header(format=FORMAT, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
+    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(_format_of(changes) for _, changes in writes)])
+    header = Header(format=written, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
     new = path.with_name(path.name + NEW)
     with new.open("wb") as file:
         file.write(encode(header) + b"\n")
@@ -272,7 +280,12 @@ def write_new(
         size = file.tell()
         if durable:
             os.fsync(file.fileno())
-    return NewFile(path=new, generation=generation, lines=len(writes), size=size)
+    return NewFile(path=new, format=written, generation=generation, lines=len(writes), size=size)
+
+
+def _format_of(changes: Sequence[Change]) -> int:
+    """Return the oldest format that knows these rows."""
+    return FORMAT if any(change.table == PACK for change in changes) else FIRST_FORMAT
 
 
 def place_file(new: Path, *, durable: bool) -> None:

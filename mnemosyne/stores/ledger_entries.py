@@ -1,4 +1,4 @@
-"""Writing entries into a ledger: what a session adds to memory, and a world's lore.
+"""Writing entries into a ledger: what a session adds to memory, and a world's lore with its pack.
 
 The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
 tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
@@ -7,8 +7,9 @@ follow. Each function runs inside `Ledger.run`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mnemosyne.codec import time_text, unwritten, written
 from mnemosyne.errors import EntryConflictError
@@ -16,7 +17,7 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_reads import committed_turn, session_row
-from mnemosyne.stores.ledger_rows import EntryRow
+from mnemosyne.stores.ledger_rows import PACK, EntryRow
 from mnemosyne.turn_tree import check_entry, lore_by_id, on_path, turn_of
 
 _DIGEST = "digest"
@@ -68,10 +69,20 @@ def _placed(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntr
     return replace(entry, branch_id=place.branch_id, depth=place.depth)
 
 
-def replace_world(ledger: Ledger, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
-    """Bring a world's lore up to date and return how many entries were added, changed or removed (0 = same digest)."""
+def replace_world(
+    ledger: Ledger,
+    world_id: str,
+    digest: str,
+    lore: Sequence[MemoryEntry],
+    pack: Mapping[str, Any] | None,
+) -> int:
+    """Make a version of a world the present one, lore and pack at once, and return how many entries of lore were added, changed
+    or removed (0 = it is the present one already).
+    """
+    body = None if pack is None else written(pack)
     known = ledger.bodies("world").get(_DIGEST)
-    if known is not None and unwritten(known, str) == digest:
+    kept = ledger.bodies(PACK)
+    if known is not None and unwritten(known, str) == digest and (body is None or kept.get(digest) == body):
         return 0
     wanted = lore_by_id(world_id, lore)
     changes = 0
@@ -84,8 +95,24 @@ def replace_world(ledger: Ledger, world_id: str, digest: str, lore: Sequence[Mem
         changes += 1
     for entry in wanted.values():
         put_entry(ledger, entry)
+    for old in [each for each in kept if each != digest or body is None]:
+        ledger.drop(PACK, old)
+    if body is not None:
+        ledger.put(PACK, digest, body)
     ledger.put("world", _DIGEST, written(digest))
     return changes + len(wanted)
+
+
+def read_digest(ledger: Ledger) -> str | None:
+    """Return the digest of the present version of a world, or None where the ledger is of no world."""
+    known = ledger.bodies("world").get(_DIGEST)
+    return None if known is None else unwritten(known, str)
+
+
+def read_pack(ledger: Ledger, digest: str) -> Mapping[str, Any] | None:
+    """Return the pack that is kept of a version, or None."""
+    body = ledger.bodies(PACK).get(digest)
+    return None if body is None else unwritten(body, dict)
 
 
 def put_entry(ledger: Ledger, entry: MemoryEntry, *, deleted: bool = False) -> None:

@@ -8,7 +8,7 @@ never where they are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
@@ -22,7 +22,7 @@ from mnemosyne.schema.session import Message
 from mnemosyne.scrub import WORTH_SEEKING, Scrubber, is_telling, stands_in_tree, subject_of, weight
 from mnemosyne.speech import session_of
 from mnemosyne.stores.ledger import Ledger
-from mnemosyne.stores.ledger_rows import Change
+from mnemosyne.stores.ledger_rows import PACK, Change
 from mnemosyne.stores.ledger_scrub import Scrubbing, scrubbed, wrote
 
 _COUNTED = {
@@ -113,14 +113,25 @@ def erase(shelf: Shelf, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
 
 
 def _to_prove(shelf: Shelf, tally: _Tally) -> tuple[str, ...]:
-    """Return the erased texts that a search must not find any more; a common word that others said too is none."""
+    """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
+    what a world pack says.
+    """
     doubtful = [text for text in tally.texts if not is_telling(text)]
-    common: set[str] = set()
+    common = set(_in_packs(shelf, tally.texts))
     if doubtful:
         left = {scope: tally.ledgers.get(scope, shelf.ledgers[scope]) for scope in shelf.ledgers}
         present = Shelf(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
-        common = {text for _, text in _standing(present, doubtful)}
+        common |= {text for _, text in _standing(present, doubtful)}
     return tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common)
+
+
+def _in_packs(shelf: Shelf, texts: Iterable[str]) -> Iterator[str]:
+    """Yield those of the texts that a world pack says."""
+    sought = [text for text in texts if text.strip()]
+    for scope in shelf.ledgers if sought else ():
+        if session_of(scope) is None:
+            trees = [unwritten(body, object) for body in shelf.ledgers[scope].bodies(PACK).values()]
+            yield from (text for text in sought if stands_in_tree((text,), trees))
 
 
 def _drop(shelf: Shelf, scope: str, tally: _Tally) -> None:

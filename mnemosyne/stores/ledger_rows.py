@@ -128,7 +128,10 @@ PAPERS = ("plan", "anchors", "prompt", "receipt", "report", "draft")
 PARTS = ("block", "tool_call", "model_usage", "task", "document")
 """Tables of what a session document holds beside its messages, by id, in the order of first writing."""
 
-BODIES = (*PAPERS, *PARTS, "late", "summary", "world")
+PACK = "pack"
+"""The table of a world's pack, by its digest; it holds the present version alone."""
+
+BODIES = (*PAPERS, *PARTS, "late", "summary", "world", PACK)
 
 TABLES = (*ROW_TYPES, *BODIES)
 

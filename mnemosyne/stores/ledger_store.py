@@ -177,12 +177,28 @@ class LedgerStore:
         """Keep a late result for the next turn of its branch; None forgets those of the session."""
         await self._write(session_id, ledger_writes.save_prefetch, prefetch)
 
-    async def replace_world(self, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
-        """Bring a world's lore up to date; returns how many entries changed (0 = same digest)."""
+    async def replace_world(
+        self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
         return await self._keeper.write(
             world_scope(world_id),
             "replace_world",
-            lambda ledger: ledger_entries.replace_world(ledger, world_id, digest, lore),
+            lambda ledger: ledger_entries.replace_world(ledger, world_id, digest, lore, pack),
+        )
+
+    async def worlds(self) -> Mapping[str, str]:
+        """Return the digest of the present version of every world, by world id, sorted."""
+        return await self._keeper.browse(_worlds)
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of the present version of a world, or None."""
+        return await self._keeper.read((world_scope(world_id),), lambda found: ledger_entries.read_digest(found[0]))
+
+    async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        """Return the pack that is kept of this version of a world, or None."""
+        return await self._keeper.read(
+            (world_scope(world_id),), lambda found: ledger_entries.read_pack(found[0], digest)
         )
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -305,3 +321,14 @@ class LedgerStore:
     async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`) where any of these texts stands, by a search through everything that is kept."""
         return await self._keeper.browse(lambda shelf: occurrences(shelf, texts))
+
+
+def _worlds(shelf: Shelf) -> dict[str, str]:
+    """Return the digests of all worlds; only their own ledgers are read."""
+    found = {
+        scope: ledger_entries.read_digest(shelf.ledgers[scope])
+        for scope in shelf.ledgers
+        if scope.startswith(world_scope(""))
+    }
+    names = {scope.removeprefix(world_scope("")): digest for scope, digest in found.items() if digest is not None}
+    return dict(sorted(names.items()))

@@ -1,4 +1,4 @@
-"""Writing entries: what a session adds to memory, and a world's lore.
+"""Writing entries: what a session adds to memory. (A world's lore is written in `sql_worlds`.)
 
 The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
 tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from mnemosyne.codec import decode, encode, time_text
 from mnemosyne.errors import EntryConflictError
-from mnemosyne.schema.memory import MemoryEntry, world_scope
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_sessions import Entered, committed_place
-from mnemosyne.turn_tree import check_entry, lore_by_id, on_path, turn_of
+from mnemosyne.turn_tree import check_entry, on_path, turn_of
 
 
 def write_session_entries(
@@ -71,36 +71,6 @@ def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str
         (connection.tenant, entry.scope, entry.entry_id),
     ).fetchone()
     return row
-
-
-def replace_world(connection: Connection, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
-    """Bring a world's lore up to date and return how many entries were added, changed or removed (0 = same digest)."""
-    here = (connection.tenant, world_id)
-    connection.post(
-        "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
-        here,
-    )
-    known = connection.execute(
-        "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?" + connection.lock, here
-    ).fetchone()
-    if known[0] == digest and digest:
-        return 0
-    scope, wanted = world_scope(world_id), lore_by_id(world_id, lore)
-    changes = 0
-    rows = connection.execute(
-        "SELECT seq, entry_id, deleted, body FROM entries WHERE tenant = ? AND scope = ?", (connection.tenant, scope)
-    ).fetchall()
-    for seq, entry_id, deleted, body in rows:
-        stored = decode(body, MemoryEntry)
-        given = wanted.pop(entry_id, None)
-        if (given is None and deleted) or (given == stored and not deleted):
-            continue
-        replace_entry(connection, given or stored, seq, deleted=given is None)
-        changes += 1
-    for entry in wanted.values():
-        replace_entry(connection, entry, None)
-    connection.post("UPDATE worlds SET digest = ? WHERE tenant = ? AND world_id = ?", (digest, *here))
-    return changes + len(wanted)
 
 
 def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False) -> None:

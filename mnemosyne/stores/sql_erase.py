@@ -37,7 +37,7 @@ from mnemosyne.stores.sql_papers import changed
 from mnemosyne.stores.sql_parts import bump
 from mnemosyne.stores.sql_recall import RECALLED_NO_MORE
 from mnemosyne.stores.sql_schema import OF_A_SESSION
-from mnemosyne.stores.sql_search import still_standing
+from mnemosyne.stores.sql_search import standing_in_packs, still_standing
 from mnemosyne.stores.sql_sessions import Entered, enter, find_session
 
 _PARTS: dict[str, tuple[type[Any], str]] = {
@@ -109,6 +109,7 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
     )
     doubtful = [text for text in tally.texts if not is_telling(text)]
     common = still_standing(connection, doubtful) if doubtful else frozenset()
+    common |= standing_in_packs(connection, [*tally.texts])
     return ErasureOutcome(
         audit_id=audit_id,
         counts=tally.counts,

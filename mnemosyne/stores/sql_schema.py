@@ -14,6 +14,7 @@ What stands where:
   before the first turn.
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in order.
 - `summaries` without a body say that the path has none from there on.
+- `packs` holds the world pack of the present version of each world, packed (`sql_papers`); `worlds.digest` says which that is.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 2
-"""The present revision; `PRAGMA user_version` of a SQLite file, and as `0002` in `alembic_version`."""
+REVISION = 3
+"""The present revision; `PRAGMA user_version` of a SQLite file, and as `0003` in `alembic_version`."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -102,6 +103,9 @@ TABLES = (
     "CREATE INDEX parts_in_order ON parts (session, kind, ord)",
     """CREATE TABLE worlds (
         tenant {text} NOT NULL, world_id {text} NOT NULL, digest {text} NOT NULL, PRIMARY KEY (tenant, world_id)){lean}""",
+    """CREATE TABLE packs (
+        tenant {text} NOT NULL, world_id {text} NOT NULL, digest {text} NOT NULL, body {blob} NOT NULL,
+        PRIMARY KEY (tenant, world_id, digest))""",
     """CREATE TABLE audits (
         number {serial}, tenant {text} NOT NULL, audit_id {text} NOT NULL, erased_at {text} NOT NULL, kind {text} NOT NULL,
         subject_hash {text} NOT NULL, reason {text} NOT NULL, counts {blob} NOT NULL)""",
@@ -168,6 +172,9 @@ OF_A_TENANT = (
     ),
 )
 """The tables whose rows name the tenant themselves."""
+
+OF_A_WORLD = Kept(table="packs", key="world_id", words=("world_id", "digest"), bodies=("body",))
+"""The table of world packs, which names the tenant itself and is packed."""
 
 OF_A_TURN = Kept(table="papers", key="turn_id", words=(), bodies=("receipt", "prompt", "report"))
 """The table whose rows name a turn by its number."""

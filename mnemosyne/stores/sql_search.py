@@ -17,7 +17,7 @@ from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
-from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
+from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept
 
 _AT_ONCE = 16
 
@@ -51,6 +51,12 @@ def still_standing(connection: Connection, texts: Sequence[str]) -> frozenset[st
     return frozenset(text for _, text in _standing(connection, texts))
 
 
+def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
+    """Return those of the texts that a world pack says, too."""
+    sought = [text for text in dict.fromkeys(texts) if text.strip()]
+    return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
+
+
 def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     for start in range(0, len(sought), _AT_ONCE):
@@ -58,6 +64,7 @@ def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
         for kept, source in _sources():
             yield from _in_table(connection, kept, source, some)
         yield from _in_papers(connection, some)
+        yield from _in_packs(connection, some)
 
 
 def _sources() -> Iterator[tuple[Kept, str]]:
@@ -119,6 +126,19 @@ def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[s
             for text in texts:
                 if stands_in_tree((text,), trees):
                     yield f"{OF_A_TURN.table}/{session_id}/{turn_id}", text
+
+
+def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the world packs, which are packed too; the names of a world are words beside its pack."""
+    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
+    rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
+    for world_id, digest, cell in rows:
+        body = unpacked(cell)
+        trees = [decode(body, object)] if any(needle in body for needle in needles) else []
+        for text in texts:
+            if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):
+                yield f"{OF_A_WORLD.table}/{world_id}", text
 
 
 def _written_forms(text: str) -> Iterator[bytes]:

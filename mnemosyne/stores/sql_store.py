@@ -29,7 +29,6 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores import (
     sql_documents,
-    sql_entries,
     sql_erase,
     sql_leftovers,
     sql_parts,
@@ -38,6 +37,7 @@ from mnemosyne.stores import (
     sql_sessions,
     sql_turns,
     sql_window,
+    sql_worlds,
     sql_writes,
 )
 from mnemosyne.stores.sql_connection import Connection
@@ -162,9 +162,23 @@ class SqlStore:
         """Keep a late result for the next turn of its branch; None forgets those of the session."""
         await self._writes.run(lambda db: sql_writes.save_prefetch(db, session_id, prefetch))
 
-    async def replace_world(self, world_id: str, digest: str, lore: Sequence[MemoryEntry]) -> int:
-        """Bring a world's lore up to date; returns how many entries changed (0 = same digest)."""
-        return await self._writes.run(lambda db: sql_entries.replace_world(db, world_id, digest, lore))
+    async def replace_world(
+        self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
+        return await self._writes.run(lambda db: sql_worlds.replace_world(db, world_id, digest, lore, pack))
+
+    async def worlds(self) -> Mapping[str, str]:
+        """Return the digest of the present version of every world, by world id, sorted."""
+        return await self._reads.run(sql_worlds.read_worlds)
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of the present version of a world, or None."""
+        return await self._reads.run(lambda db: sql_worlds.read_digest(db, world_id))
+
+    async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        """Return the pack that is kept of this version of a world, or None."""
+        return await self._reads.run(lambda db: sql_worlds.read_pack(db, world_id, digest))
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return full entries in the order asked; unknown ids are left out."""

@@ -24,9 +24,12 @@ from mnemosyne.testing.store_memory import StoreMemory
 from mnemosyne.testing.store_parts import StoreParts
 from mnemosyne.testing.store_rules import StoreRules
 from mnemosyne.testing.store_runs import StoreRuns
+from mnemosyne.testing.store_worlds import StoreWorlds
 
 
-class StoreContract(StoreRules, StoreMemory, StoreRuns, StoreDocuments, StoreParts, StoreErasure, StoreCrowd):
+class StoreContract(
+    StoreRules, StoreMemory, StoreRuns, StoreDocuments, StoreParts, StoreErasure, StoreWorlds, StoreCrowd
+):
     """What every Store must do; see the module's docstring for how to use it."""
 
     pytestmark = pytest.mark.anyio

@@ -15,8 +15,9 @@ from mnemosyne.world.draft import read_draft
 from mnemosyne.world.faults import FaultList
 from mnemosyne.world.files import read_folder
 from mnemosyne.world.links import check_links
+from mnemosyne.world.stored import pack_from_json, pack_to_json
 
-__all__ = ["describe", "load_world"]
+__all__ = ["describe", "load_world", "pack_from_json", "pack_to_json"]
 
 
 def load_world(folder: Path) -> WorldPack:

@@ -42,6 +42,7 @@ def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
         narratives=tuple(_narrative(each) for each in draft.history.value["narratives"]),
         digest=pack.digest,
         template_root=pack.template_root,
+        templates=dict(pack.templates),
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -16,6 +16,8 @@ WORLD_FILE = "world.yaml"
 TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "injections.yaml", "history.yaml")
 LORE_FOLDER = "lore"
 TEMPLATE_FOLDER = "templates"
+TEMPLATE_SUFFIXES = (".j2", ".yaml")
+TESTS_FOLDER = "tests"
 MAX_FILE_BYTES = 16_000_000
 MAX_PACK_BYTES = 128_000_000
 MAX_FILES = 20_000
@@ -23,11 +25,15 @@ MAX_FILES = 20_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackFolder:
-    """What a folder holds: `files` maps relative names to bytes, sorted; `template_root` is None without overrides."""
+    """What a folder holds: `files` maps relative names to bytes, sorted; `template_root` is None without overrides.
+
+    `templates` are the texts of its templates, manifests and layouts by their names below `templates/`.
+    """
 
     files: dict[str, bytes]
     digest: str
     template_root: str | None
+    templates: dict[str, str] = field(default_factory=dict)
 
 
 def read_folder(folder: Path, faults: FaultList) -> PackFolder:
@@ -61,7 +67,12 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
             Place(file=WORLD_FILE), f"is missing ({_shown(str(folder))} {start}); write it with id, title and locale"
         )
     templates = root / TEMPLATE_FOLDER
-    return PackFolder(files=files, digest=_digest(files), template_root=str(templates) if templates.is_dir() else None)
+    return PackFolder(
+        files=files,
+        digest=_digest(files),
+        template_root=str(templates) if templates.is_dir() else None,
+        templates=_templates(files, faults),
+    )
 
 
 def decode(data: bytes, place: Place, faults: FaultList) -> str | None:
@@ -153,6 +164,19 @@ def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
         faults.add(place, f"has more than {MAX_FILE_BYTES:,} bytes; split it")
         return None
     return data
+
+
+def _templates(files: dict[str, bytes], faults: FaultList) -> dict[str, str]:
+    """Return the texts of a pack's templates; golden prompts (`templates/tests/`) and other kinds of files are none."""
+    texts: dict[str, str] = {}
+    for name, data in files.items():
+        folder, _, below = name.partition("/")
+        if folder != TEMPLATE_FOLDER or not below.endswith(TEMPLATE_SUFFIXES) or below.startswith(f"{TESTS_FOLDER}/"):
+            continue
+        text = decode(data, Place(file=name), faults)
+        if text is not None:
+            texts[below] = text.replace("\r\n", "\n")
+    return texts
 
 
 def _digest(files: dict[str, bytes]) -> str:

@@ -40,7 +40,7 @@ async def test_a_turn_is_there_when_the_store_is_opened_again(address):
     async with open_workshop(address, embedder="none") as workshop:
         window = await workshop.store.window("demo", message_limit=4)
         assert [placed.message.content for placed in window.messages][::2] == ["Is it woven?", "Is it woven again?"]
-        assert "whispering_forest_en" in workshop.worlds
+        assert (await workshop.world_of("demo")).world_id == "whispering_forest_en"
 
 
 async def test_tenants_have_sessions_and_an_index_each(tmp_path):

@@ -19,7 +19,7 @@ from mnemosyne.errors import StoreUnavailableError
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import Author, AuthorKind, Ref, TurnStatus
 from mnemosyne.stores.migrate import migrate_sqlite
-from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, REVISION
+from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.stores.sqlite_file import APPLICATION_ID, Opening, open_database
 from mnemosyne.testing.store_samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold, play
@@ -192,7 +192,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("alembic", "s
 def test_the_search_knows_every_column(tmp_path):
     """A column that can hold text and is not searched would let an erased text stand unseen."""
     connection = open_database(Opening(path=tmp_path / "s.db"))
-    known = {kept.table: {*kept.words, *kept.bodies} for kept in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN)}
+    known = {kept.table: {*kept.words, *kept.bodies} for kept in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN, OF_A_WORLD)}
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'alembic_version'"
     ).fetchall()

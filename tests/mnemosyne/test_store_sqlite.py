@@ -203,7 +203,7 @@ async def test_a_newer_store_is_refused_with_its_version(store):
     other.execute("PRAGMA user_version = 99")
     other.close()
     later = SqliteStore(store.path)
-    with pytest.raises(StoreUnavailableError, match="store version 99, this one reads up to 2"):
+    with pytest.raises(StoreUnavailableError, match="store version 99, this one reads up to 3"):
         await later.sessions()
     await later.close()
 

@@ -1,0 +1,48 @@
+"""The folder in which an author edits a pack: where commands that show templates look first.
+
+A turn is woven from the pack in the store; an author wants to see an edit before it goes there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anyio import to_thread
+
+from jacquard.build import Workshop
+from jacquard.cli.shared import say
+from jacquard.errors import ConfigError
+from jacquard.template_files import TemplateRoot, shipped_templates, template_roots
+
+TEMPLATES = "templates"
+
+
+async def author_folder(workshop: Workshop, world_id: str) -> Path | None:
+    """Return the folder in which a pack was named last, on this host, or None; notes that cannot be read are as none."""
+    return await to_thread.run_sync(_folder, workshop, world_id)
+
+
+async def author_roots(workshop: Workshop, world_id: str) -> tuple[TemplateRoot, ...]:
+    """Return the template roots of a world: those of its author's folder, else of its pack in the store; the shipped one last.
+
+    WorldUnavailableError where there is neither.
+    """
+    folder = await author_folder(workshop, world_id)
+    if folder is None:
+        world = await workshop.engine.worlds.world(world_id, write=False)
+        return template_roots((await to_thread.run_sync(shipped_templates),), world)
+    return await to_thread.run_sync(folder_roots, folder)
+
+
+def folder_roots(folder: Path) -> tuple[TemplateRoot, ...]:
+    """Return the template roots of a pack in a folder."""
+    own = folder / TEMPLATES
+    return (own, shipped_templates()) if own.is_dir() else (shipped_templates(),)
+
+
+def _folder(workshop: Workshop, world_id: str) -> Path | None:
+    try:
+        return workshop.notes.folder(world_id)
+    except ConfigError as error:
+        say(str(error), "yellow")
+        return None

@@ -1,0 +1,120 @@
+"""Where the packs of a store's worlds were named: a small JSON file beside the index, from world id to folder.
+
+Packs lie in the store; the file is for authors, whose commands read templates from the folder that they edit, and for stores
+that an older release wrote, which hold lore alone. Everything here reads files, so call it off the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from jacquard.errors import ConfigError
+from jacquard.worlds import NotedPack
+from mnemosyne.errors import WorldPackError
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world import load_world
+
+_log = logging.getLogger(__name__)
+WORLDS_FILE = "worlds.json"
+PACK_FILE = "world.yaml"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldNotes:
+    """The notes of one store on this host; `named` is the folder that was named this time, if one was."""
+
+    file: Path
+    named: str | Path | None = None
+
+    def load_named(self) -> WorldPack | None:
+        """Return the pack that was named; WorldPackError."""
+        return None if self.named is None else load_world(Path(self.named))
+
+    def folder(self, world_id: str) -> Path | None:
+        """Return the folder that was noted for a world, if a pack is there still; ConfigError for a damaged file."""
+        noted = self._read().get(world_id)
+        return Path(noted) if noted is not None and _holds_a_pack(Path(noted)) else None
+
+    def find(self, world_id: str) -> NotedPack:
+        """Return the pack that was noted for a world; WorldPackError where it has faults, with its folder before them."""
+        try:
+            noted = self._read().get(world_id)
+        except ConfigError as error:
+            return NotedPack(reason=str(error).rstrip("."))
+        if noted is None:
+            return NotedPack()
+        if not _holds_a_pack(Path(noted)):
+            return NotedPack(folder=noted, reason=f"the folder {noted}, where it lay, has no {PACK_FILE} any more")
+        try:
+            world = load_world(Path(noted))
+        except WorldPackError as error:
+            raise WorldPackError((f"{noted}: the pack of world {world_id!r} has faults:", *error.faults)) from error
+        if world.world_id != world_id:
+            return NotedPack(
+                folder=noted, reason=f"the folder {noted}, where it lay, holds world {world.world_id!r} now"
+            )
+        return NotedPack(folder=noted, world=world)
+
+    def remember(self, world_id: str) -> None:
+        """Note where the named pack lies; a file that cannot be read is left as it is, with a warning."""
+        if self.named is None:
+            return
+        folder = str(Path(self.named).resolve())
+        try:
+            noted = self._read()
+        except ConfigError as error:
+            _log.warning("%s", error)
+            return
+        if noted.get(world_id) == folder:
+            return
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self.file.with_name(f"{self.file.name}.{uuid4().hex}")
+        try:
+            fresh.write_bytes(_json({**noted, world_id: folder}))
+            fresh.replace(self.file)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, str]:
+        """Return folder by world id; ConfigError says what is wrong with the file and what to do."""
+        try:
+            noted = json.loads(self.file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise self._damaged(f"cannot be read ({error.strerror or error})") from error
+        except UnicodeDecodeError as error:
+            raise self._damaged(f"is no UTF-8 text (byte {error.start + 1})") from error
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(f"is no JSON ({error})") from error
+        if not isinstance(noted, dict):
+            raise self._damaged(f"holds {json.dumps(noted)[:40]} in place of a mapping from world ids to folders")
+        for world_id, folder in noted.items():
+            if not isinstance(folder, str) or "\0" in folder:
+                raise self._damaged(f"has no folder for world {world_id!r}, but {json.dumps(folder)[:40]}")
+        return noted
+
+    def _damaged(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{self.file} {what}. It only says where packs were named: mend it, or remove it and name each pack again by "
+            "--world DIR."
+        )
+
+
+def _holds_a_pack(folder: Path) -> bool:
+    try:
+        return (folder / PACK_FILE).is_file()
+    except OSError:
+        return False
+
+
+def _json(noted: dict[str, str]) -> bytes:
+    """Return the notes as JSON to be read by eye; a path that UTF-8 cannot write is escaped."""
+    try:
+        return json.dumps(noted, ensure_ascii=False, indent=1).encode()
+    except UnicodeEncodeError:
+        return json.dumps(noted, indent=1).encode()
