@@ -13,7 +13,7 @@ from jacquard.plan import PlanContext
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import hidden_entries
 from mnemosyne.query import RetrievalQuery
-from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -61,6 +61,10 @@ def scene_of(
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
         exclude=frozenset(hidden | placed | in_prompt),
+        exclude_by_scope={
+            world_scope(world.world_id): hidden | placed,
+            session_scope(window.head.session_id): hidden | in_prompt,
+        },
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,
