@@ -11,7 +11,7 @@ from itertools import groupby
 
 from filament import escape_attribute
 from jacquard.report import PrefixReport, Span
-from jacquard.skein import Position, PromptBlock, Skein
+from jacquard.skein import BlockKind, Position, PromptBlock, Skein
 from mnemosyne.schema.session import Role
 
 MESSAGE_OVERHEAD_TOKENS = 4
@@ -44,16 +44,25 @@ class Assembled:
         return sum(span.tokens for span in self.spans if span.block_id == FRAME)
 
 
-_Piece = tuple[str, str]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """A piece of a message: the text of a block, or of the frame between blocks."""
+
+    text: str
+    block_id: str = FRAME
+    kind: BlockKind = BlockKind.UNKNOWN
+
+
+_OVERHEAD = _Piece(text="")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """The pieces of one message; `owner` is the block that pays the message's overhead."""
+    """The pieces of one message; `owner` is the piece that pays the message's overhead."""
 
     role: str
     pieces: list[_Piece]
-    owner: str = FRAME
+    owner: _Piece = _OVERHEAD
 
 
 def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
@@ -66,7 +75,7 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
     for role, blocks in groupby(talk, key=_message_key):
         line = list(blocks)
         if role[1]:
-            groups += [_Group(role=b.role.value, pieces=[(b.block_id, b.content)], owner=b.block_id) for b in line]
+            groups += [_Group(role=b.role.value, pieces=[_piece(b)], owner=_piece(b)) for b in line]
         else:
             groups.append(_Group(role=role[0], pieces=_pieces(line, skein.layer_attributes)))
     if skein.user_input is not None:
@@ -114,12 +123,17 @@ def _common(left: str, right: str) -> int:
 
 
 def _message_key(block: PromptBlock) -> tuple[str, bool]:
-    return (block.role.value, block.slot == HISTORY_SLOT)
+    return (block.role.value, is_talk(block))
+
+
+def is_talk(block: PromptBlock) -> bool:
+    """Say whether a block is a message of the talk, which is a role message of its own."""
+    return block.kind is BlockKind.MESSAGE or (block.kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
 
 
 def _is_tail(block: PromptBlock) -> bool:
     """What stands after the history travels in the user's message, not in one of its own."""
-    return block.slot != HISTORY_SLOT and block.placement.position is Position.AFTER_HISTORY
+    return not is_talk(block) and block.placement.position is Position.AFTER_HISTORY
 
 
 def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:
@@ -127,61 +141,66 @@ def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str,
     pieces: list[_Piece] = []
     for layer, members in groupby(blocks, key=lambda b: b.layer):
         if pieces:
-            pieces.append((FRAME, "\n\n"))
+            pieces.append(_Piece(text="\n\n"))
         if layer is None:
             _spread(pieces, list(members), "\n\n")
             continue
         extra = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.get(layer, {}).items())
-        pieces.append((FRAME, f'<context_layer type="{layer}"{extra}>\n'))
+        pieces.append(_Piece(text=f'<context_layer type="{layer}"{extra}>\n'))
         for place, (section, inner) in enumerate(groupby(members, key=lambda b: b.section)):
             if place:
-                pieces.append((FRAME, "\n"))
+                pieces.append(_Piece(text="\n"))
             if section is not None:
-                pieces.append((FRAME, f"<{section}>\n"))
+                pieces.append(_Piece(text=f"<{section}>\n"))
             _spread(pieces, list(inner), "\n")
             if section is not None:
-                pieces.append((FRAME, f"\n</{section}>"))
-        pieces.append((FRAME, "\n</context_layer>"))
+                pieces.append(_Piece(text=f"\n</{section}>"))
+        pieces.append(_Piece(text="\n</context_layer>"))
     return pieces
 
 
 def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -> None:
     for place, block in enumerate(blocks):
         if place:
-            pieces.append((FRAME, between))
-        pieces.append((block.block_id, block.content))
+            pieces.append(_Piece(text=between))
+        pieces.append(_piece(block))
+
+
+def _piece(block: PromptBlock) -> _Piece:
+    return _Piece(text=block.content, block_id=block.block_id, kind=block.kind)
 
 
 def _with_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
     """The input stands alone in its message, or in an element of its own behind what shares the message with it."""
     if not before:
-        return [(user_input.block_id, user_input.content)]
-    return [
-        *before,
-        (FRAME, "\n\n<user_input>\n"),
-        (user_input.block_id, user_input.content),
-        (FRAME, "\n</user_input>"),
-    ]
+        return [_piece(user_input)]
+    return [*before, _Piece(text="\n\n<user_input>\n"), _piece(user_input), _Piece(text="\n</user_input>")]
 
 
 def _join(groups: Sequence[_Group], count: Callable[[str], int]) -> tuple[tuple[PromptMessage, ...], tuple[Span, ...]]:
     messages: list[PromptMessage] = []
     spans: list[Span] = []
     for place, group in enumerate(groups):
-        spans.append(Span(block_id=group.owner, message=place, start=0, end=0, tokens=MESSAGE_OVERHEAD_TOKENS))
         at = 0
-        for block_id, text in group.pieces:
-            spans.append(Span(block_id=block_id, message=place, start=at, end=at + len(text), tokens=count(text)))
-            at += len(text)
-        messages.append(PromptMessage(role=group.role, content="".join(text for _, text in group.pieces)))
+        spans.append(_span(group.owner, place, at, MESSAGE_OVERHEAD_TOKENS))
+        for each in group.pieces:
+            spans.append(_span(each, place, at, count(each.text), len(each.text)))
+            at += len(each.text)
+        messages.append(PromptMessage(role=group.role, content="".join(each.text for each in group.pieces)))
     return tuple(messages), tuple(spans)
+
+
+def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) -> Span:
+    return Span(
+        block_id=piece.block_id, message=message, start=start, end=start + chars, tokens=tokens, kind=piece.kind
+    )
 
 
 def _xml(skein: Skein, tail: Sequence[PromptBlock], talk: Sequence[PromptBlock]) -> str:
     """Return the seed's final structure (section 7) as one text."""
 
     def joined(blocks: Sequence[PromptBlock]) -> str:
-        return "".join(text for _, text in _pieces(blocks, skein.layer_attributes))
+        return "".join(each.text for each in _pieces(blocks, skein.layer_attributes))
 
     lines = ["<root>", "<system>", joined(skein.system), "</system>", "<chat_history>"]
     for (_, is_talk), blocks in groupby(talk, key=_message_key):

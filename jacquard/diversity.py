@@ -11,6 +11,9 @@ from mnemosyne.errors import UriError
 from mnemosyne.schema.package import EvidenceItem
 from mnemosyne.uris import EntryAddress, EvidenceAddress, TurnAddress, parse_uri
 
+RESULTS = "results"
+"""The group of what tools and searches of the session answered."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cut:
@@ -32,14 +35,14 @@ def constrain(
 
     Items are best first. Kept and cut together are all items, each once.
     """
-    documents: Counter[str] = Counter()
+    documents: Counter[tuple[str, str]] = Counter()
     sources: Counter[str] = Counter()
     kept: list[EvidenceItem] = []
     cuts: list[Cut] = []
     for item in items:
         document, source = document_of(item), source_of(item)
         if documents[document] >= by_document:
-            cuts.append(Cut(item_id=item.id, rule="by_document", name=document, limit=by_document))
+            cuts.append(Cut(item_id=item.id, rule="by_document", name=document[1], limit=by_document))
         elif sources[source] >= by_source:
             cuts.append(Cut(item_id=item.id, rule="by_source", name=source, limit=by_source))
         else:
@@ -49,9 +52,16 @@ def constrain(
     return tuple(kept), tuple(cuts)
 
 
-def document_of(item: EvidenceItem) -> str:
-    """Return what an item is a part of: its document, else the turn it was said in, else itself."""
-    return item.ref.get("document_id") or item.ref.get("turn_id") or item.source_uri or item.id
+def document_of(item: EvidenceItem) -> tuple[str, str]:
+    """Return what an item is a part of, as (what that is, its name): its document, else the turn it was said in, else itself.
+
+    A result of the session is a document by itself; a turn or a document of memory may have the same id.
+    """
+    if name := item.ref.get("document_id"):
+        return (RESULTS if item.group == RESULTS else "document"), name
+    if name := item.ref.get("turn_id"):
+        return "turn", name
+    return ("uri", item.source_uri) if item.source_uri else ("item", item.id)
 
 
 def source_of(item: EvidenceItem) -> str:

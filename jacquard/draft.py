@@ -14,7 +14,7 @@ from jacquard.calibration import correction_of
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.degrade import carry_out
 from jacquard.errors import JacquardError
-from jacquard.evidence import EvidenceFlesh, evidence_flesh
+from jacquard.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.instructions import instruction_blocks
 from jacquard.late_calls import LateCalls
@@ -31,7 +31,7 @@ from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.stopwatch import Stopwatch
-from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
+from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
 from jacquard.streams.flesh import cut_notes, flesh_blocks
 from jacquard.streams.history import previous_history_start, trim_history
@@ -50,12 +50,14 @@ from jacquard.turn import PreparedTurn
 from jacquard.worlds import Noted
 from mnemosyne.errors import ContextEngineError
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.query import place_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import EMPTY, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.uris import entry_uri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,8 +176,9 @@ class TurnDrafter:
             decided = ahead
             if decided is None:
                 entries = await self._fetch(curation, scene)
+                ids = await evidence_ids_of(parts.store, draft.window.head.session_id, entries)
                 decided = await to_thread.run_sync(
-                    _decided, partial(self._ingredients, draft, frame, curation, entries)
+                    _decided, partial(self._ingredients, draft, frame, curation, entries, ids)
                 )
             turn = await self._finish(decided, watch)
             span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
@@ -185,12 +188,21 @@ class TurnDrafter:
         return replace(turn, report=report, usages=(*spent, *turn.usages)), frame.skeleton.anchors
 
     def _ingredients(
-        self, draft: Draft, frame: _Frame, curation: Curation, entries: tuple[MemoryEntry, ...]
+        self,
+        draft: Draft,
+        frame: _Frame,
+        curation: Curation,
+        entries: tuple[MemoryEntry, ...],
+        evidence_ids: Mapping[str, str] = EMPTY,
     ) -> Ingredients:
         parts, window, config = self._parts, draft.window, draft.config
-        skeleton, layout, results = frame.skeleton, frame.layout, frame.results
+        layout, results = frame.layout, frame.results
         count = parts.estimator.estimate
-        flesh = flesh_blocks(curation.selection, entries, parts.estimator, config.curation.max_entry_tokens)
+        names = tuple(evidence_ids.get(entry_uri(entry), entry.entry_id) for entry in entries)
+        chosen, limit = replace(curation.selection, entry_ids=names), config.curation.max_entry_tokens
+        memories = flesh_blocks(chosen, entries, parts.estimator, limit, evidence_ids)
+        joining = (*instruction_blocks(config.instructions, count), *results.blocks, *memories)
+        skeleton, flesh = named_apart(frame.skeleton, joining)
         done_without = (*draft.degradations, *_done_without(curation, entries), *results.degradations)
         return Ingredients(
             turn_id=draft.turn_id,
@@ -199,7 +211,8 @@ class TurnDrafter:
             window=window,
             config=config,
             skeleton=skeleton,
-            flesh=(*instruction_blocks(config.instructions, count), *results.blocks, *flesh),
+            flesh=flesh,
+            evidence_ids=evidence_ids,
             conflicts=results.conflicts,
             errors=results.errors,
             entries=entries,
@@ -384,11 +397,11 @@ class TurnDrafter:
         by_scope: dict[str, list[str]] = {}
         for candidate in curation.chosen:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
-        found = {quest.entry_id: quest for quest in scene.quests}
+        found = {place_of(quest): quest for quest in scene.quests}
         for scope, ids in by_scope.items():
             fetched = await self._parts.store.entries(scope, ids)
-            found.update({e.entry_id: e for e in fetched if scene.query.knows is None or scene.query.knows(e)})
-        return tuple(found[c.entry_id] for c in curation.chosen if c.entry_id in found)
+            found.update({place_of(e): e for e in fetched if scene.query.knows is None or scene.query.knows(e)})
+        return tuple(found[c.place] for c in curation.chosen if c.place in found)
 
 
 def _late(draft: Draft, scene: Scene) -> tuple[Curation | None, str]:

@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
+from itertools import count as count_from
 from typing import Any
 
 from filament import escape_text, open_tag, unescape
 from jacquard.config import EvidenceConfig
 from jacquard.leading import opening
-from jacquard.skein import Placement, Position, PromptBlock, sensitivity_of
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.conflicts import settle_conflicts
@@ -35,7 +37,9 @@ from mnemosyne.schema.evidence import (
     SourceKind,
 )
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, IngestOptions, Shown
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.uris import entry_uri, evidence_uri
 
 EVIDENCE_LAYER = "evidence"
 _log = logging.getLogger(__name__)
@@ -91,8 +95,29 @@ async def evidence_flesh(
                 told.append(f"text_cut: {block.block_id} shows chars:0-{chars} of {len(whole)} characters")
             resolved = ResolvedBlock(block=block, text=text, refs=refs)
             notices = settled.notices.get(evidence.evidence_id, ())
-            blocks.append(_prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count))
+            made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)
+            blocks.append(replace(made, uri=evidence_uri(session_id, evidence.evidence_id)))
     return EvidenceFlesh(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told), errors=errors)
+
+
+async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, str]:
+    """Return, by address, the id under which each recalled entry becomes evidence of the session, where that is not its own.
+
+    An entry whose id is that of something else which the session holds is called by its address, so that nothing is
+    written over.
+    """
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
+    for entry in entries:
+        uri = entry_uri(entry)
+        for name in chain((entry.entry_id, uri), (f"{uri}#{number}" for number in count_from(2))):
+            held = await store.get_evidence(session_id, name)
+            if name not in taken and (held is None or held.source.uri == uri):
+                break
+        taken.add(name)
+        if name != entry.entry_id:
+            ids[uri] = name
+    return ids
 
 
 def _derived(
@@ -205,7 +230,7 @@ def _prompt_block(
         priority=resolved.block.priority,
         placement=_PLACEMENT,
         layer=EVIDENCE_LAYER,
-        group=evidence.evidence_id,
+        group=f"evidence:{evidence.evidence_id}",
         rank=rank,
         tokens=count(content),
         volatile=True,
@@ -215,6 +240,7 @@ def _prompt_block(
         at=evidence.created_at,
         expires_at=evidence.expires_at,
         sensitivity=sensitivity_of(evidence.metadata),
+        kind=BlockKind.EVIDENCE,
     )
 
 

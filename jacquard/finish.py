@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from filament import unescape
-from jacquard.assemble import HISTORY_SLOT, prefix
+from jacquard.assemble import is_talk, prefix
 from jacquard.config import RuntimeConfig
 from jacquard.layers import share
 from jacquard.package import build_package, context_blocks_of, evidence_of
@@ -17,19 +17,23 @@ from jacquard.policies import rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.protocols import Pruner
 from jacquard.report import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
-from jacquard.skein import PromptBlock, SkeinTemplate
+from jacquard.skein import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
 from jacquard.turn import PreparedTurn, kept_blocks
 from mnemosyne.query import Candidate
 from mnemosyne.schema.ingest import ConflictRecord
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
+from mnemosyne.uris import entry_uri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ingredients:
-    """Everything that one prompt is made of; `count` gives the tokens of a text, `counter` its name."""
+    """Everything that one prompt is made of; `count` gives the tokens of a text, `counter` its name.
+
+    `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's own.
+    """
 
     turn_id: str
     user_text: str
@@ -51,6 +55,7 @@ class Ingredients:
     conflicts: tuple[ConflictRecord, ...] = ()
     correction: float = 1.0
     errors: tuple[str, ...] = ()
+    evidence_ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
     @property
     def limit_tokens(self) -> int:
@@ -112,11 +117,11 @@ def finish_turn(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptB
 def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
-    kept = {ref.evidence_id for block in blocks for ref in block.refs}
-    entries = [entry for entry in parts.entries if entry.entry_id in kept]
-    talk = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if b.slot == HISTORY_SLOT]
+    shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
+    entries = [entry for entry in parts.entries if entry_uri(entry) in shown]
+    talk = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_talk(b)]
     head = parts.window.head
-    evidences = tuple(evidence_of(entry) for entry in entries)
+    evidences = tuple(evidence_of(entry, parts.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)
     report = replace(
         report,
@@ -140,6 +145,7 @@ def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTur
             history=talk,
             user_text=parts.user_text,
             entries=entries,
+            evidence_ids=parts.evidence_ids,
             candidates=parts.candidates,
             created_at=parts.at,
             limits=parts.config.package,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from filament import escape_text, open_tag
-from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock
 from mnemosyne.schema.evidence import BlockType, Priority
 
 HOST_SOURCE = "host"
@@ -34,6 +34,7 @@ def instruction_blocks(told: Mapping[str, str], count: Callable[[str], int]) -> 
                     rank=place,
                     tokens=count(content),
                     title=name,
+                    kind=BlockKind.INSTRUCTION,
                 )
             )
     return tuple(blocks)

@@ -13,11 +13,11 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
-from jacquard.assemble import HISTORY_SLOT, PromptMessage, assemble
+from jacquard.assemble import HISTORY_SLOT, PromptMessage, assemble, is_talk
 from jacquard.config import LayersConfig
 from jacquard.errors import ConfigError
 from jacquard.report import Action, BlockDecision
-from jacquard.skein import Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
 from jacquard.todo import open_todo
 from jacquard.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
@@ -218,9 +218,13 @@ def layer_of(block: PromptBlock) -> str:
 
     A block of a slot that the house does not know is knowledge.
     """
-    if block.slot in (HISTORY_SLOT, "user_input"):
+    if is_talk(block) or _is_input(block):
         return ""
     return _SLOTS.get(f"{block.slot}.{block.section}") or _SLOTS.get(block.slot) or Layer.KNOWLEDGE.value
+
+
+def _is_input(block: PromptBlock) -> bool:
+    return block.kind is BlockKind.INPUT or (block.kind is BlockKind.UNKNOWN and block.slot == "user_input")
 
 
 def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...]]:
@@ -251,6 +255,7 @@ def share(
             source=block.source,
             title=block.title,
             trust=block.trust,
+            kind=block.kind,
         )
         for block in gone
     )

@@ -11,18 +11,18 @@ from typing import Any
 
 from filament import close_tag, escape_text, open_tag, unescape
 from jacquard.config import PackageConfig
-from jacquard.diversity import Cut, constrain, document_of, source_of
+from jacquard.diversity import RESULTS, Cut, constrain, document_of, source_of
 from jacquard.evidence import EVIDENCE_LAYER
 from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
-from jacquard.skein import PromptBlock
+from jacquard.skein import BlockKind, PromptBlock
 from mnemosyne.ingest.rules import content_hash
-from mnemosyne.query import Candidate, Signals
+from mnemosyne.query import Candidate, Signals, place_of
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.session import Role
-from mnemosyne.uris import entry_uri, evidence_uri
+from mnemosyne.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 
 _SIGNAL_NAMES = {
     "vector": "vector_score",
@@ -34,18 +34,22 @@ _SIGNAL_NAMES = {
 }
 _SYSTEM_TYPES = {"persona": "core_profile", "guidance": "goals", "active_quests": "goals"}
 _DEVELOPER_TYPES = {"instruction": "format_rules", "directive": "other"}
-_ELSEWHERE = frozenset({"history", "flesh", "user_input", "summary"})
-_RESULTS = "results"
+_SUMMARY = "summary"
+_ELSEWHERE = frozenset({"history", "flesh", "user_input", _SUMMARY})
+_TOLD_ELSEWHERE = frozenset(
+    {BlockKind.INPUT, BlockKind.RATIONALE, BlockKind.MEMORY, BlockKind.EVIDENCE, BlockKind.MESSAGE}
+)
 _TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
 
-def evidence_of(entry: MemoryEntry) -> Evidence:
-    """Return a recalled entry as evidence; its id is the entry's."""
+def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> Evidence:
+    """Return a recalled entry as evidence; its id is the entry's, or what `evidence_ids` says of its address."""
+    uri = entry_uri(entry)
     return Evidence(
-        evidence_id=entry.entry_id,
+        evidence_id=evidence_ids.get(uri, entry.entry_id),
         type=EvidenceType.RAG_DOC,
-        source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=entry_uri(entry)),
+        source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=uri),
         content=entry.text,
         trust=entry.trust,
         content_hash=content_hash(entry.text),
@@ -91,33 +95,50 @@ def build_package(
     history: Sequence[PackageMessage],
     user_text: str,
     entries: Sequence[MemoryEntry],
+    evidence_ids: Mapping[str, str] = EMPTY,
     candidates: Sequence[Candidate],
     created_at: datetime,
     limits: PackageConfig,
 ) -> ContextPackage:
     """Return the package of a prepared turn; `blocks`, `history` and `entries` are what the prompt really holds.
 
-    `entries` are best first; `history` and `user_text` as they were said. `summary` is used if the prompt holds it.
+    `entries` are best first, `evidence_ids` as of `evidence_of`; `history` and `user_text` as they were said.
+    `summary` is used if the prompt holds it.
     """
-    found = {candidate.entry_id: candidate for candidate in candidates}
-    items = [_item(e, found.get(e.entry_id), report, created_at) for e in entries]
-    items += [_result(b, report, created_at) for b in blocks if b.layer == EVIDENCE_LAYER]
+    found = {candidate.place: candidate for candidate in candidates}
+    results = [_result(b, report, created_at) for b in blocks if b.layer == EVIDENCE_LAYER]
+    taken = {each.id for each in results}
+    items = []
+    for entry in entries:
+        made = _item(entry, found.get(place_of(entry)), report, created_at)
+        name = evidence_ids.get(made.source_uri, made.id)
+        items.append(replace(made, id=made.source_uri if name in taken else name))
+    items += results
     short = _shortened(items, history, limits)
     return ContextPackage(
         context_id=report.turn_id,
         session_id=report.session_id,
         created_at=created_at,
         system_blocks=tuple(
-            _block(b, _SYSTEM_TYPES, created_at) for b in blocks if b.slot not in {*_ELSEWHERE, *_DEVELOPER_TYPES}
+            _block(b, _SYSTEM_TYPES, created_at)
+            for b in blocks
+            if not _is_elsewhere(b) and b.slot not in _DEVELOPER_TYPES
         ),
         developer_blocks=tuple(_block(b, _DEVELOPER_TYPES, created_at) for b in blocks if b.slot in _DEVELOPER_TYPES),
-        working_summary=summary if any(b.slot == "summary" for b in blocks) else "",
+        working_summary=summary if any(b.slot == _SUMMARY for b in blocks) else "",
         recent_turns=short.turns,
         evidence=short.items,
         user_message=PackageMessage(role=Role.USER.value, content=user_text),
         constraints=_constraints(report, short, limits),
         debug=_debug(report, plan, short),
     )
+
+
+def _is_elsewhere(block: PromptBlock) -> bool:
+    """Say whether a package has another place for a block than among those of system and developer."""
+    if block.kind is BlockKind.UNKNOWN:
+        return block.slot in _ELSEWHERE
+    return block.kind in _TOLD_ELSEWHERE or block.slot == _SUMMARY
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
@@ -152,13 +173,19 @@ def _evidence_text(item: EvidenceItem) -> str:
 def _block(block: PromptBlock, types: Mapping[str, str], created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
     if block.category is not None:
-        source["memory_item_id"] = block.block_id
+        source["memory_item_id"] = _entry_id(block)
     return PackageBlock(
         type=types.get(block.slot, "other"),
         text=block.content,
         updated_at=created_at if block.volatile else None,
         source=source,
     )
+
+
+def _entry_id(block: PromptBlock) -> str:
+    """Return the id of the entry that a block shows; of a text that a schedule made, the block's."""
+    address = parse_uri(block.uri) if block.uri else None
+    return address.entry_id if isinstance(address, EntryAddress) else block.block_id
 
 
 def _shortened(items: Sequence[EvidenceItem], history: Sequence[PackageMessage], limits: PackageConfig) -> _Shortened:
@@ -201,7 +228,7 @@ def _constraints(report: Report, short: _Shortened, limits: PackageConfig) -> di
 
 
 def _debug(report: Report, plan: PlanContext, short: _Shortened) -> dict[str, Any]:
-    held = {item.id for item in short.items}
+    held = {item.source_uri: item.id for item in short.items}
     stream = report.stream_b
     ignored = [f"{d.block_id}: {d.code}: {d.reason}" for d in report.decisions if d.action is not Action.KEPT]
     ignored += [str(cut) for cut in short.cuts]
@@ -215,14 +242,14 @@ def _debug(report: Report, plan: PlanContext, short: _Shortened) -> dict[str, An
             "queries": list(stream.queries),
         },
         "why_selected": [
-            f"evidence {c.entry_id}: score={c.score:.3f}, rank {c.rank} of recall; {c.code}: {c.reason}"
+            f"evidence {held[c.uri]}: score={c.score:.3f}, rank {c.rank} of recall; {c.code}: {c.reason}"
             for c in stream.candidates
-            if c.chosen and c.entry_id in held
+            if c.chosen and c.uri in held
         ]
         + [
             f"evidence {item.id}: a result of the session, newest first"
             for item in short.items
-            if item.group == _RESULTS
+            if item.group == RESULTS
         ],
         "ignored": ignored,
     }
@@ -270,7 +297,7 @@ def _result(block: PromptBlock, report: Report, created_at: datetime) -> Evidenc
         score=0.0,
         provenance=_provenance(report, created_at),
         ref={"document_id": evidence_id},
-        group=_RESULTS,
+        group=RESULTS,
     )
 
 

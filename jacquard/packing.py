@@ -244,6 +244,7 @@ def _decide(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> B
         source=block.source,
         title=block.title,
         trust=block.trust,
+        kind=block.kind,
     )
 
 

@@ -139,8 +139,12 @@ def build_prompt(
 
 def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
     standing = {block.block_id: block for block in pruned.kept}
+    kinds = {block.block_id: block.kind for block in laid.woven.skein.blocks()}
     decisions = []
     for decision in pruned.decisions:
+        # A pruner of the host's need not know of kinds.
+        if decision.kind is not (kind := kinds.get(decision.block_id, decision.kind)):
+            decision = replace(decision, kind=kind)
         if decision.action is Action.DEGRADED:
             block = carried.get(decision.block_id)
             if block is None:

@@ -14,6 +14,7 @@ from jacquard.assemble import FRAME
 from jacquard.errors import ConfigError
 from jacquard.instructions import HOST_SOURCE
 from jacquard.report import BlockDecision, CandidateDecision, Span
+from jacquard.skein import BlockKind, PromptBlock
 from jacquard.tape import Tape
 from jacquard.turn import PreparedTurn
 from mnemosyne.schema.evidence import Evidence
@@ -112,7 +113,8 @@ def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: Tape | N
     refs = block.refs if block is not None else ()
     named = {ref.evidence_id for ref in refs}
     evidences = tuple(evidence for evidence in turn.evidences if evidence.evidence_id in named)
-    candidate = next((c for c in turn.report.stream_b.candidates if c.entry_id in named), None)
+    sources = {evidence.source.uri for evidence in evidences}
+    candidate = next((c for c in turn.report.stream_b.candidates if c.uri in sources or _is_named(c, named)), None)
     source = decision.source if decision is not None else ""
     file = source.removeprefix(_TEMPLATE) if source.startswith(_TEMPLATE) else ""
     return Origin(
@@ -138,7 +140,20 @@ def _line_around(content: str, at: int) -> str:
     return content[content.rfind("\n", 0, at) + 1 : end if end >= 0 else len(content)]
 
 
+def _is_named(candidate: CandidateDecision, evidence_ids: set[str]) -> bool:
+    """Say whether a candidate of a receipt that knew no addresses is one of these evidences."""
+    return not candidate.uri and candidate.entry_id in evidence_ids
+
+
+def _block_of(tape: Tape | None, block_id: str) -> PromptBlock | None:
+    blocks = (*tape.blocks, *tape.history) if tape is not None else ()
+    return next((block for block in blocks if block.block_id == block_id), None)
+
+
 def _uri(turn: PreparedTurn, block_id: str, source: str, tape: Tape | None, refs: Sequence[Ref]) -> str:
+    block = _block_of(tape, block_id)
+    if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(_TEMPLATE)):
+        return block.uri
     if refs and source.startswith(_RESULT):
         return evidence_uri(turn.session_id, refs[0].evidence_id)
     directives = tape.source.directives if tape is not None else ()

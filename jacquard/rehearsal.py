@@ -132,7 +132,7 @@ class Rehearsal:
         count = self.estimator.estimate
         shown = await to_thread.run_sync(trim_history, said, start, limits, count)
         names = _world_of(tape.source.variables)
-        return history_blocks(shown, names, count), shown[0].message.message_id if shown else None
+        return history_blocks(shown, names, count, record.session_id), shown[0].message.message_id if shown else None
 
 
 def _world_of(variables: Mapping[str, Any]) -> WorldPack:

@@ -16,6 +16,7 @@ from typing import Any
 from jacquard.assemble import PromptMessage
 from jacquard.config import RuntimeConfig
 from jacquard.layers import share
+from jacquard.naming import name_apart
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.report import BlockDecision, CurationPath, Report
@@ -171,10 +172,12 @@ def lay_out_with(
     if template_id != tape.source.template_id and templates is not None:
         rendered = render_blocks(templates, replace(tape.source, template_id=template_id), count)
         blocks = [*rendered, *made_by_no_template(blocks)]
+    memories = _fewer_memories(blocks, config, stream_b)
+    named = name_apart([tape.user_input, *memories, *(tape.history if history is None else history)])[1:]
     played = replace(
         tape,
-        blocks=tuple(_fewer_memories(blocks, config, stream_b)),
-        history=tape.history if history is None else tuple(history),
+        blocks=named[: len(memories)],
+        history=named[len(memories) :],
         limit_tokens=_limit(tape, config),
     )
     return _laid(played, config, layout, count)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from jacquard.skein import BlockKind
 from mnemosyne.query import Signals
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
@@ -40,7 +41,10 @@ BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, Curatio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockDecision:
-    """One decision about one block; `code` for machines, `reason` for people, `tokens` of its content."""
+    """One decision about one block; `code` for machines, `reason` for people, `tokens` of its content.
+
+    `block_id` is the block's own in the prompt; `kind` says what it is an id of.
+    """
 
     block_id: str
     action: Action
@@ -50,12 +54,16 @@ class BlockDecision:
     source: str = ""
     title: str = ""
     trust: Trust = Trust.AUTHORED
+    kind: BlockKind = BlockKind.UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateDecision:
     """What became of one candidate. `rank` is its place in recall (1 = best). Codes: `selected`, `not_selected`,
     `folded` (near-duplicate of a better one), `below_cut`, `not_asked` (the stream was late, or a lease held).
+
+    `entry_id` is what it is called in this recall: the id of its entry, or the address where a better candidate has that
+    id. `uri` is the address of its entry.
     """
 
     entry_id: str
@@ -71,11 +79,12 @@ class CandidateDecision:
     preview: str = ""
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
+    uri: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamBReport:
-    """Stream B's part of the receipt; `selected` are entry ids in the order of choice, `reason` a sentence.
+    """Stream B's part of the receipt; `selected` are the candidates' `entry_id` in the order of choice, `reason` a sentence.
 
     `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where known.
     `prefetch_refused`: why an earlier late result that was at hand did not serve this turn ("" = used, or there was none);
@@ -122,13 +131,17 @@ class PrefixReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the prompt."""
+    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the prompt.
+
+    `kind` is that of the block; the frame between blocks has none.
+    """
 
     block_id: str
     message: int
     start: int
     end: int
     tokens: int
+    kind: BlockKind = BlockKind.UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,7 +15,7 @@ from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import view_state
 from mnemosyne.query import RetrievalQuery
-from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry
+from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -64,7 +64,11 @@ def scene_of(
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
-        exclude=frozenset(hidden | placed.keys() | in_prompt),
+exclude=frozenset(hidden | placed.keys() | in_prompt),
+        exclude_by_scope={
+            world_scope(world.world_id): hidden | placed.keys(),
+            session_scope(window.head.session_id): hidden | in_prompt,
+        },
         knows=partial(may_know, viewer=config.viewer, view=view),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,

@@ -12,9 +12,12 @@ from types import MappingProxyType
 
 from jacquard.plan import PlanContext
 from mnemosyne.chains.state import view_state
-from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
+from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import Injection, WorldPack
+
+INJECTION = "injection"
+"""The kind of an entry that a schedule made."""
 
 
 def due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
@@ -48,14 +51,14 @@ def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str
 
 
 def injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
-    """Return the texts of this turn as directives, which stand right before the input."""
+    """Return the texts of this turn, which stand right before the input as directives do; they are no entries of memory."""
     known = {each.injection_id: each for each in world.injections}
     return tuple(
         MemoryEntry(
             entry_id=name,
             scope=world_scope(world.world_id),
             chain=Chain.LORE,
-            kind=LoreCategory.DIRECTIVE.value,
+            kind=INJECTION,
             text=known[name].text,
             title=known[name].title or name,
             priority=known[name].priority,

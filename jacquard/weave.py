@@ -5,11 +5,12 @@ Pure: no store, no clock, no budget of its own. Each stage takes the skein of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jacquard.report import Action, BlockDecision
-from jacquard.skein import Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
 
 _LAST_SLOT = 10_000
@@ -103,12 +104,12 @@ def _stitch(skein: Skein) -> Skein:
 def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     blocks = skein.blocks()
     subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
-    seen: dict[str, PromptBlock] = {}
+    said_by, seen = _sayings(blocks)
     dropped: list[BlockDecision] = []
     out: set[int] = set()
     for block in blocks:
-        names = {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}
-        first = next((seen[name] for name in sorted(names) if name in seen), None)
+        names = said_by(block)
+        first = next((seen[name] for name in sorted(names) if name in seen and seen[name] is not block), None)
         cover = None
         if block.category is LoreCategory.ENCYCLOPEDIA and block.entities:
             cover = subjects.get(block.entities[0])
@@ -134,6 +135,33 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     return clean, tuple(dropped)
 
 
+def _sayings(
+    blocks: Sequence[PromptBlock],
+) -> tuple[Callable[[PromptBlock], set[str]], dict[str, PromptBlock]]:
+    """Return what tells the names of all that a block says, and by name the blocks that say it in any case.
+
+    Blocks that must stay come before all others, wherever they stand.
+    """
+    if any(block.kind is BlockKind.UNKNOWN for block in blocks):
+        return _recorded_names, {}
+    seen: dict[str, PromptBlock] = {}
+    for block in blocks:
+        if block.priority is Priority.MUST:
+            seen = {**dict.fromkeys(_names(block), block), **seen}
+    return _names, seen
+
+
+def _names(block: PromptBlock) -> set[str]:
+    """Return the names of what a block says: its address, and each evidence that it shows whole."""
+    names = {f"evidence:{ref.evidence_id}" for ref in block.refs if ref.selector is None}
+    return names | {f"at:{block.uri}"} if block.uri else names
+
+
+def _recorded_names(block: PromptBlock) -> set[str]:
+    """Return the names as they were while all ids shared one namespace, so that what was recorded then comes out the same."""
+    return {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}
+
+
 def _drop(block: PromptBlock, code: str, reason: str) -> BlockDecision:
     return BlockDecision(
         block_id=block.block_id,
@@ -144,4 +172,5 @@ def _drop(block: PromptBlock, code: str, reason: str) -> BlockDecision:
         source=block.source,
         title=block.title,
         trust=block.trust,
+        kind=block.kind,
     )

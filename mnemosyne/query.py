@@ -81,6 +81,19 @@ class BlockFilter:
         return self.min_priority is None or rank(block.priority) <= rank(self.min_priority)
 
 
+class EntryPlace(NamedTuple):
+    """What tells an entry from all others: an id alone does not, for a world and a session may both use it."""
+
+    scope: str
+    chain: Chain
+    entry_id: str
+
+
+def place_of(entry: MemoryEntry) -> EntryPlace:
+    """Return what tells an entry from all others."""
+    return EntryPlace(entry.scope, entry.chain, entry.entry_id)
+
+
 class Hit(NamedTuple):
     """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1.
 
@@ -99,12 +112,13 @@ class RetrievalQuery:
 
     `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
     oldest first, for queries that lean on them. `exclude` holds entry ids already in the prompt (the history window) or
-    hidden from `viewer`. `entities` are ids of world entities found in the input. `quest_distances` counts the steps on
-    the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index holds, such as
-    finished quests made from the state; they are recalled beside the rest and gated by `exclude` only. What was said, done
-    or summed up in turns from depth `shown_from` on stands in the prompt already and is not recalled; narratives of more
-    than one turn are. `knows` says of a fetched entry whether its reader may know it (None: all of them): a gate that was
-    written while recall was under way holds, too.
+    hidden from `viewer`; `exclude_by_scope`, where it is given, says the same by scope, so that an id that means something
+    else in another scope is not left out there. `entities` are ids of world entities found in the input. `quest_distances`
+    counts the steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index
+    holds, such as finished quests made from the state; they are recalled beside the rest and gated by what is excluded
+    only. What was said, done or summed up in turns from depth `shown_from` on stands in the prompt already and is not
+    recalled; narratives of more than one turn are. `knows` says of a fetched entry whether its reader may know it (None: all
+    of them): a gate that was written while recall was under way holds, too.
     """
 
     text: str
@@ -123,11 +137,16 @@ class RetrievalQuery:
     quest_distances: Mapping[str, int] = field(default_factory=dict)
     extra: tuple[MemoryEntry, ...] = ()
     shown_from: int | None = None
+    exclude_by_scope: Mapping[str, frozenset[str]] | None = None
     knows: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Say whether a fetched entry may be recalled: its reader may know it, and the prompt does not hold its turn."""
         return (self.knows is None or self.knows(entry)) and not self.shows(entry)
+
+    def excluded_in(self, scope: str) -> frozenset[str]:
+        """Return the ids that must not be recalled from a scope."""
+        return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
     def shows(self, entry: MemoryEntry) -> bool:
         """Say whether the prompt holds the turn that an entry is about."""
@@ -149,7 +168,11 @@ class Signals:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only."""
+    """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only.
+
+    Ids of entries are unique in one scope only: `alias` is what a candidate is called in a recall that holds another one of
+    its id.
+    """
 
     entry_id: str
     scope: str
@@ -164,6 +187,17 @@ class Candidate:
     depth: int | None = None
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
+    alias: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in its recall, as no other candidate is: its entry's id, or its alias."""
+        return self.alias or self.entry_id
+
+    @property
+    def place(self) -> EntryPlace:
+        """What tells its entry from all others."""
+        return EntryPlace(self.scope, self.chain, self.entry_id)
 
     @property
     def source(self) -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.errors import UriError
 from mnemosyne.protocols import Store
+from mnemosyne.query import Candidate
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import TurnRecord
@@ -52,8 +53,8 @@ class EvidenceAddress:
 Address = EntryAddress | TurnAddress | EvidenceAddress
 
 
-def entry_uri(entry: MemoryEntry) -> str:
-    """Return the address of an entry."""
+def entry_uri(entry: MemoryEntry | Candidate) -> str:
+    """Return the address of an entry, or of that which a candidate stands for."""
     return format_uri(EntryAddress(scope=entry.scope, chain=entry.chain, entry_id=entry.entry_id))
 
 

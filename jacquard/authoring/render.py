@@ -17,7 +17,7 @@ from jacquard.layers import share
 from jacquard.layouts import load_layout
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import Prompt, complete, lay_out
-from jacquard.streams.automation import AutomationStream
+from jacquard.streams.automation import AutomationStream, named_apart
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.templating import open_templates
 from mnemosyne.protocols import TokenEstimator
@@ -99,6 +99,7 @@ def render_turn(
     flesh = turn.fixed
     if flesh is None:
         flesh = flesh_blocks(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
+    skeleton, flesh = named_apart(skeleton, flesh)
     chosen = load_layout(layout or turn.layout, target.roots)
     blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
     laid = lay_out(

@@ -6,8 +6,8 @@ store, an index, a model or Stream B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,10 +16,11 @@ from jacquard.config import RuntimeConfig
 from jacquard.errors import JacquardError
 from jacquard.lexicon import mentions, normalise
 from jacquard.manifest import BlockSpec
+from jacquard.naming import name_apart
 from jacquard.plan import PlanContext
 from jacquard.quests import META, Quest, active_quests
-from jacquard.schedule import injected_entries
-from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.schedule import INJECTION, injected_entries
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.talk import history_blocks, input_block
 from jacquard.template_files import TemplateRoot, template_roots
@@ -32,6 +33,7 @@ from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.uris import entry_uri
 
 QUESTS_KEY = "quests"
 COUNTS_KEPT = 2048
@@ -122,7 +124,7 @@ class AutomationStream:
             shown = trim_history(request.window.messages, start, request.config.history, self._count)
         return Skeleton(
             blocks=render_blocks(templates, source, self._count),
-            history=history_blocks(shown, request.world, self._count),
+            history=history_blocks(shown, request.world, self._count, request.window.head.session_id),
             user_input=input_block(request.user_text, self._count),
             anchors=shown_anchors(state, quests),
             history_start=shown[0].message.message_id if shown else None,
@@ -133,15 +135,27 @@ class AutomationStream:
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int]
 ) -> tuple[PromptBlock, ...]:
-    """Return the template blocks that these templates make of a source, in their order; TemplateError. Pure."""
+    """Return the template blocks that these templates make of a source, in their order; TemplateError. Pure.
+
+    A directive whose id is that of a block of the template is named `directive:ID`, whether that block is there or not.
+    """
     blocks: list[PromptBlock] = []
-    for spec in templates.blocks(source.template_id):
+    specs = templates.blocks(source.template_id)
+    for spec in specs:
         if spec.each is None:
             blocks += _rendered(templates, spec, source, count)
             continue
         for rank, entry in enumerate(source.directives):
             blocks += _rendered(templates, spec, source, count, entry, rank)
-    return tuple(blocks)
+    return name_apart(blocks, {spec.block_id for spec in specs})
+
+
+def named_apart(skeleton: Skeleton, others: Sequence[PromptBlock]) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
+    """Return a skeleton and the blocks that join it, each block of both with an id of its own (`jacquard.naming`)."""
+    blocks, history = skeleton.blocks, skeleton.history
+    named = name_apart([skeleton.user_input, *blocks, *history, *others])[1:]
+    first, last = len(blocks), len(blocks) + len(history)
+    return replace(skeleton, blocks=named[:first], history=named[first:last]), named[last:]
 
 
 def _rendered(
@@ -175,8 +189,16 @@ def _rendered(
         entities=entry.entities if entry else (),
         category=LoreCategory.DIRECTIVE if entry else None,
         trust=entry.trust if entry else Trust.AUTHORED,
+        kind=_kind(entry),
+        uri=entry_uri(entry) if _kind(entry) is BlockKind.DIRECTIVE and entry else "",
     )
     return (block,)
+
+
+def _kind(entry: MemoryEntry | None) -> BlockKind:
+    if entry is None:
+        return BlockKind.TEMPLATE
+    return BlockKind.INJECTION if entry.kind == INJECTION else BlockKind.DIRECTIVE
 
 
 def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:

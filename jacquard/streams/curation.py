@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from time import perf_counter
 from types import MappingProxyType
 
@@ -18,7 +19,8 @@ from jacquard.protocols import Patience, Selection, SelectionRequest, Selector
 from jacquard.report import CandidateDecision, CurationPath, StreamBReport
 from jacquard.streams.lease import Lease, renewed
 from mnemosyne.protocols import Retriever
-from mnemosyne.query import Candidate, Recall, RetrievalQuery
+from mnemosyne.query import Candidate, EntryPlace, Recall, RetrievalQuery
+from mnemosyne.uris import entry_uri
 
 _log = logging.getLogger(__name__)
 _NOTHING_RECALLED = Recall(candidates=())
@@ -49,12 +51,12 @@ class CurationRequest:
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
-        """Return what a selector is asked about a recall."""
+        """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
         return SelectionRequest(
             user_text=self.user_text,
             recent=self.recent,
             plan=self.plan,
-            candidates=recall.candidates,
+            candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
             limit=limit,
             patience=self.patience,
             calls=self.calls,
@@ -92,8 +94,8 @@ class Curation:
     @property
     def chosen(self) -> tuple[Candidate, ...]:
         """The chosen candidates, in the order of choice."""
-        by_id = {candidate.entry_id: candidate for candidate in self.recall.candidates}
-        return tuple(by_id[entry_id] for entry_id in self.selection.entry_ids if entry_id in by_id)
+        by_name = {candidate.name: candidate for candidate in self.recall.candidates}
+        return tuple(by_name[name] for name in self.selection.entry_ids if name in by_name)
 
     @property
     def degradations(self) -> tuple[str, ...]:
@@ -120,7 +122,7 @@ class CurationStream:
         Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
         """
         started = perf_counter()
-        recall = await self._retriever.recall(request.query)
+        recall = told_apart(await self._retriever.recall(request.query))
         recalled = perf_counter()
         timings = {"recall": (recalled - started) * 1000}
         if on_recall is not None:
@@ -175,6 +177,24 @@ class CurationStream:
         )
 
 
+def told_apart(recall: Recall) -> Recall:
+    """Return a recall in which no two entries have one name: the best of an id keeps it, others are called by their address.
+
+    Names that differ only in blanks around them count as one, for a model does not keep those apart.
+    """
+    taken = {candidate.entry_id for candidate in recall.candidates}
+    owners: dict[str, EntryPlace] = {}
+    told: list[Candidate] = []
+    for each in recall.candidates:
+        if owners.setdefault(each.entry_id.strip(), each.place) != each.place:
+            address = entry_uri(each)
+            names = chain((address,), (f"{address}#{number}" for number in count(2)))
+            each = replace(each, alias=next(name for name in names if name not in taken))
+            taken.add(each.alias)
+        told.append(each)
+    return replace(recall, candidates=tuple(told)) if any(each.alias for each in told) else recall
+
+
 def stream_report(curation: Curation) -> StreamBReport:
     """Return Stream B's part of the receipt, with one decision for every candidate, in recall order."""
     return StreamBReport(
@@ -204,9 +224,10 @@ def _selected_reason(selection: Selection, recalled: int, name: str) -> str:
 
 
 def _decision(candidate: Candidate, rank: int, curation: Curation) -> CandidateDecision:
-    code, reason = _verdict(candidate.entry_id, rank, curation)
+    code, reason = _verdict(candidate.name, rank, curation)
     return CandidateDecision(
-        entry_id=candidate.entry_id,
+        entry_id=candidate.name,
+        uri=entry_uri(candidate),
         chain=candidate.chain.value,
         kind=candidate.kind,
         title=candidate.title,
@@ -222,20 +243,20 @@ def _decision(candidate: Candidate, rank: int, curation: Curation) -> CandidateD
     )
 
 
-def _verdict(entry_id: str, rank: int, curation: Curation) -> tuple[str, str]:
+def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
     """Return (code, sentence) for one candidate."""
     selection, path = curation.selection, curation.path
     who = curation.model or ("The selector" if path is CurationPath.SELECTED else "The heuristic")
-    if entry_id in selection.entry_ids:
-        place = selection.entry_ids.index(entry_id) + 1
+    if name in selection.entry_ids:
+        place = selection.entry_ids.index(name) + 1
         if path is CurationPath.PREFETCHED:
             return "selected", f"Chosen {_ordinal(place)} for the turn before; the scene still matches."
         if path is CurationPath.LEASED:
             return "selected", f"Chosen {_ordinal(place)} for turn {curation.chosen_for}; the scene still holds."
-        why = selection.why.get(entry_id)
+        why = selection.why.get(name)
         return "selected", f"{who} chose it {_ordinal(place)}: {why}" if why else f"{who} chose it {_ordinal(place)}."
-    if entry_id in selection.folded:
-        return "folded", f"It says nearly the same as {selection.folded[entry_id]}, which stands for it."
+    if name in selection.folded:
+        return "folded", f"It says nearly the same as {selection.folded[name]}, which stands for it."
     if path is CurationPath.SELECTED:
         return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
     if path is CurationPath.FALLBACK:

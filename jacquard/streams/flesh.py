@@ -6,18 +6,19 @@ This room must not import a retriever, a selector or a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filament import escape_text, open_tag
 from jacquard.leading import opening
 from jacquard.protocols import Selection
-from jacquard.skein import Placement, Position, PromptBlock, sensitivity_of
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
 from mnemosyne.selectors import ref_hash
+from mnemosyne.uris import entry_uri
 
 FLESH_SLOT = "flesh"
 FLESH_LAYER = "probabilistic"
@@ -29,17 +30,24 @@ _TITLE_CHARS = 60
 
 
 def flesh_blocks(
-    selection: Selection, entries: Sequence[MemoryEntry], estimator: TokenEstimator, limit_tokens: int | None = None
+    selection: Selection,
+    entries: Sequence[MemoryEntry],
+    estimator: TokenEstimator,
+    limit_tokens: int | None = None,
+    names: Mapping[str, str] = EMPTY,
 ) -> tuple[PromptBlock, ...]:
     """Return a block for each chosen entry that was found: knowledge first, then memories, each in the order of choice.
+
+    `names` gives, by address, the id of the evidence that an entry becomes where that is not its own id; the selection names
+    it so.
 
     `rank` is the place in the choice (0 = first); the first choice is HIGH, the others MEDIUM. A rationale, if the
     selector gave one, stands before them all and is the first to go when the budget is short. An entry of more than
     `limit_tokens` shows its first sentences, and its ref names the characters that they are.
     """
-    found = {entry.entry_id: entry for entry in entries}
-    chosen = [found[entry_id] for entry_id in selection.entry_ids if entry_id in found]
-    blocks = [_block(entry, rank, estimator, limit_tokens) for rank, entry in enumerate(chosen)]
+    found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
+    chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
+    blocks = [_block(entry, name, rank, estimator, limit_tokens) for rank, (name, entry) in enumerate(chosen)]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
@@ -48,27 +56,29 @@ def flesh_blocks(
 
 def cut_notes(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
     """Return a code with its sentence for every memory that does not stand whole."""
-    sizes = {f"flesh:{entry.entry_id}": len(entry.text) for entry in entries}
-    cut = [(block.block_id, block.refs[0].selector) for block in blocks if block.refs]
+    sizes = {entry_uri(entry): len(entry.text) for entry in entries}
+    cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY]
     return tuple(
-        f"text_cut: {block_id} shows {selector} of {sizes[block_id]} characters"
-        for block_id, selector in cut
+        f"text_cut: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
+        for block, selector in cut
         if selector
     )
 
 
-def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator, limit_tokens: int | None) -> PromptBlock:
+def _block(
+    entry: MemoryEntry, name: str, rank: int, estimator: TokenEstimator, limit_tokens: int | None
+) -> PromptBlock:
     lore = entry.chain is Chain.LORE
-    shown, ref = entry, Ref(evidence_id=entry.entry_id, hash=ref_hash(entry.text))
+    shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
     if limit_tokens is not None:
         text, chars = opening(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
             selector = f"chars:0-{chars}" if chars else None
-            ref = Ref(evidence_id=entry.entry_id, selector=selector, hash=ref_hash(entry.text[: chars or None]))
+            ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
     content = _entry_element(shown) if lore else _memory_element(shown)
     return PromptBlock(
-        block_id=f"flesh:{entry.entry_id}",
+        block_id=f"flesh:{name}",
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
         slot=FLESH_SLOT,
         source=f"curation:{entry.chain.value}",
@@ -87,6 +97,8 @@ def _block(entry: MemoryEntry, rank: int, estimator: TokenEstimator, limit_token
         trust=entry.trust,
         at=entry.at,
         sensitivity=sensitivity_of(entry.metadata),
+        kind=BlockKind.MEMORY,
+        uri=entry_uri(entry),
     )
 
 
@@ -106,6 +118,7 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
         volatile=True,
         title="why these memories",
         trust=Trust.MODEL,
+        kind=BlockKind.RATIONALE,
     )
 
 

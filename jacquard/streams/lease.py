@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jacquard.protocols import Selection
-from mnemosyne.query import Recall
+from mnemosyne.query import Candidate, EntryPlace, Recall
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
     """A choice that may serve again: whose (`turn_id`, `model`), what (`entry_ids` in the order of choice), how old.
 
+    `places` tell the entries from others of their ids, in the same order; without them ids alone do.
     `age` counts the turns since (0: the same turn, asked anew), `turns` how many it may serve; `margin` (1 or more) is how
     many times the score of its best entry another may have before it ends; `why` says in a sentence that the scene holds.
     `keywords` are to be searched for beside an input that says too little to bring the scene to mind.
@@ -30,6 +31,15 @@ class Lease:
     why: str
     model: str | None = None
     keywords: tuple[str, ...] = ()
+    places: tuple[EntryPlace, ...] = ()
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Say whether a candidate was chosen then."""
+        return candidate.place in self.places if self.places else candidate.entry_id in self.entry_ids
+
+    def order(self, candidate: Candidate) -> int:
+        """Return the place in the choice of a candidate that was chosen then (0 = first)."""
+        return self.places.index(candidate.place) if self.places else self.entry_ids.index(candidate.entry_id)
 
 
 def renewed(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
@@ -38,19 +48,18 @@ def renewed(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None,
     It ends where no leased entry is recalled any more, and where an entry that is not leased has more than `margin` times
     the score of the best that is: then the input asks for something else.
     """
-    scores = {candidate.entry_id: candidate.score for candidate in recall.candidates}
-    held = tuple(entry_id for entry_id in lease.entry_ids if entry_id in scores)[:limit]
+    held = sorted(filter(lease.holds, recall.candidates), key=lease.order)[:limit]
     if not held:
         return None, f"Nothing that was chosen for turn {lease.turn_id} is recalled any more."
-    best = max(scores[entry_id] for entry_id in held)
-    other = next((each for each in recall.candidates if each.entry_id not in lease.entry_ids), None)
+    best = max(each.score for each in held)
+    other = next((each for each in recall.candidates if not lease.holds(each)), None)
     if other is not None and other.score > lease.margin * best:
         return None, (
-            f"{other.entry_id} fits this turn better than what was chosen for turn {lease.turn_id}: it scores "
+            f"{other.name} fits this turn better than what was chosen for turn {lease.turn_id}: it scores "
             f"{other.score:.3f}, more than {lease.margin:g} times {best:.3f}."
         )
     since = "now" if lease.age == 0 else "a turn ago" if lease.age == 1 else f"{lease.age} turns ago"
     left = lease.turns - lease.age
-    return Selection(entry_ids=held, model=lease.model), (
+    return Selection(entry_ids=tuple(each.name for each in held), model=lease.model), (
         f"Chosen for turn {lease.turn_id}, {since}, and kept while the scene holds ({left} more to come at most). {lease.why}"
     )

@@ -17,7 +17,7 @@ from jacquard.lexicon import normalise
 from jacquard.plan import PlanContext
 from jacquard.protocols import Selection
 from jacquard.report import CurationPath
-from jacquard.streams.curation import Curation
+from jacquard.streams.curation import Curation, told_apart
 from jacquard.streams.lease import Lease
 from mnemosyne.index.words import tokens
 from mnemosyne.query import Candidate, Recall, Signals
@@ -109,14 +109,15 @@ def scene_matches(
 
 def prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
     """Return a late result as this turn's curation, without entries in `shown` (in the prompt already, or hidden)."""
-    candidates = tuple(_candidate_from_json(raw) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
+    kept = tuple(_candidate_from_json(raw) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
+    candidates = told_apart(Recall(candidates=kept)).candidates
     value = prefetch.value
     return Curation(
         path=CurationPath.PREFETCHED,
         code="prefetched",
         reason=f"Chosen for turn {prefetch.turn_id}, which could not wait for it. {why}",
         recall=Recall(candidates=candidates, queries=tuple(value.get("queries", ()))),
-        selection=Selection(entry_ids=tuple(candidate.entry_id for candidate in candidates), model=value.get("model")),
+        selection=Selection(entry_ids=tuple(candidate.name for candidate in candidates), model=value.get("model")),
         chosen_for=prefetch.turn_id,
     )
 
@@ -152,6 +153,7 @@ def lease_of(
     return Lease(
         turn_id=prefetch.turn_id,
         entry_ids=tuple(str(candidate["entry_id"]) for candidate in _candidates(prefetch)),
+        places=tuple(_candidate_from_json(candidate).place for candidate in _candidates(prefetch)),
         age=age,
         turns=turns,
         margin=inf if little else settings.lease_margin,

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from filament import escape_text
+from jacquard.naming import INPUT_ID
 from jacquard.quests import is_scalar, plain_value
-from jacquard.skein import Placement, Position, PromptBlock
+from jacquard.skein import BlockKind, Placement, Position, PromptBlock
 from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.memory import Chain, Trust, session_scope
 from mnemosyne.schema.session import Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.uris import EntryAddress, format_uri
 
 HISTORY_SLOT = "history"
 INPUT_SLOT = "user_input"
@@ -24,14 +26,14 @@ _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.T
 
 
 def history_blocks(
-    messages: Sequence[WindowMessage], world: WorldPack, count: Callable[[str], int]
+    messages: Sequence[WindowMessage], world: WorldPack, count: Callable[[str], int], session_id: str = ""
 ) -> tuple[PromptBlock, ...]:
-    """Return one block a message, oldest first; `rank` is its age (0 = newest).
+    """Return one block a message of a session, oldest first; `rank` is its age (0 = newest).
 
     The newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A call and its result live or die together (P5): in a turn with
     tool messages, everything but the user's words is one group.
     """
-    known = default_parties(world)
+    known, scope = default_parties(world), session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
     blocks = []
     for place, each in enumerate(messages):
@@ -55,6 +57,8 @@ def history_blocks(
                 title=speaker or (message.author.id if message.author else message.role.value),
                 trust=_TRUST[message.role],
                 at=message.at,
+                kind=BlockKind.MESSAGE,
+                uri=format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=message.message_id)),
             )
         )
     return tuple(blocks)
@@ -64,7 +68,7 @@ def input_block(user_text: str, count: Callable[[str], int]) -> PromptBlock:
     """Return the user's input, which is never dropped."""
     content = escape_text(user_text)
     return PromptBlock(
-        block_id="user_input",
+        block_id=INPUT_ID,
         block_type=BlockType.CONVERSATION,
         slot=INPUT_SLOT,
         source="user",
@@ -76,6 +80,7 @@ def input_block(user_text: str, count: Callable[[str], int]) -> PromptBlock:
         volatile=True,
         title="user input",
         trust=Trust.USER,
+        kind=BlockKind.INPUT,
     )
 
 

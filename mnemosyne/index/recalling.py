@@ -17,7 +17,7 @@ from mnemosyne.index.fuse import Arm, FusionWeights, beside_weight, fuse, lent, 
 from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
 from mnemosyne.index.look import look_again
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import Hit, IndexFilter, RetrievalQuery, Signals
+from mnemosyne.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.session import BranchSpan
 
@@ -177,7 +177,7 @@ class Recalling:
 
     def ranked_extra(self) -> list[Ranked]:
         """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
-        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.exclude]
+        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_in(entry.scope)]
         best = max((arm.hits[0].score for pool in self.pools if (arm := pool.arms.get(BM25)) and arm.hits), default=0.0)
         found = []
         for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
@@ -207,7 +207,9 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
             scope=scope,
             chain=chain,
             weight=weights[chain],
-            where=IndexFilter(scope=scope, chains=frozenset({chain}), lineage=lineage, exclude=query.exclude),
+            where=IndexFilter(
+                scope=scope, chains=frozenset({chain}), lineage=lineage, exclude=query.excluded_in(scope)
+            ),
         )
         for scope, chains, lineage in scopes
         for chain in chains
@@ -216,10 +218,10 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
 
 
 def unique(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return the entries best first, each id once."""
-    best: dict[str, Ranked] = {}
+    """Return the entries best first, each once."""
+    best: dict[EntryPlace, Ranked] = {}
     for each in sorted(ranked, key=lambda each: (-each.score, each.entry.entry_id)):
-        best.setdefault(each.entry.entry_id, each)
+        best.setdefault(place_of(each.entry), each)
     return list(best.values())
 
 
@@ -232,6 +234,6 @@ def seated(ranked: Sequence[Ranked], limit: int, weights: Mapping[Chain, float])
     kept: list[Ranked] = []
     for chain in weights:
         kept.extend([each for each in ranked if each.entry.chain is chain][:seats])
-    sure = {each.entry.entry_id for each in kept}
-    kept.extend([each for each in ranked if each.entry.entry_id not in sure][: max(limit - len(kept), 0)])
+    sure = {place_of(each.entry) for each in kept}
+    kept.extend([each for each in ranked if place_of(each.entry) not in sure][: max(limit - len(kept), 0)])
     return sorted(kept, key=lambda each: (-each.score, each.entry.entry_id))[:limit]

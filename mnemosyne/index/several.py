@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from mnemosyne.index.ask import stands_alone
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Candidate, Recall, RetrievalQuery
+from mnemosyne.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")
 _MOST = 3
@@ -39,13 +39,13 @@ def separate(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
 
 def joined(recalls: Sequence[Recall], limit: int) -> Recall:
     """Return the recalls of several questions as one: scores as shares of each question's best, the greater one counting."""
-    best: dict[str, Candidate] = {}
+    best: dict[EntryPlace, Candidate] = {}
     for recall in recalls:
         top = max((each.score for each in recall.candidates), default=0.0)
         for each in recall.candidates:
             share = each.score / top if top > 0.0 else 0.0
-            if each.entry_id not in best or best[each.entry_id].score < share:
-                best[each.entry_id] = replace(each, score=share)
+            if each.place not in best or best[each.place].score < share:
+                best[each.place] = replace(each, score=share)
     ranked = sorted(best.values(), key=lambda each: (-each.score, each.entry_id))
     return Recall(
         candidates=tuple(ranked[:limit]),

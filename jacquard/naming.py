@@ -1,0 +1,56 @@
+"""Ids of blocks: each block of a prompt has one that no other has, whatever its data are called. Pure.
+
+An id comes from a template, a world, a message, a host, and any of them may be called `status`, `user_input` or
+`flesh:rationale`. An id that two blocks would have stays with the one whose kind comes first in `BlockKind`; the other is
+named with its kind, as in `directive:status`. Ids that nobody else has stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from jacquard.assemble import FRAME
+from jacquard.skein import BlockKind, PromptBlock
+
+INPUT_ID = "user_input"
+_NOBODY: frozenset[str] = frozenset()
+_RANK = {kind: place for place, kind in enumerate(BlockKind)}
+
+
+def name_apart(blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY) -> tuple[PromptBlock, ...]:
+    """Return the blocks in their order, each with an id of its own; running it again changes nothing.
+
+    The ids of the frame and the input belong to those two, `template_ids` to blocks of templates, present or not. Blocks
+    of an unknown kind keep their ids: they were recorded so.
+    """
+    wanted = {block.block_id for block in blocks} | {FRAME, INPUT_ID, *template_ids}
+    taken: set[str] = set()
+    names: dict[int, str] = {}
+    for place, block in sorted(enumerate(blocks), key=lambda pair: _RANK[pair[1].kind]):
+        if block.kind is BlockKind.UNKNOWN:
+            taken.add(block.block_id)
+        elif block.block_id in taken or _is_reserved(block, template_ids):
+            names[place] = next(name for name in _others(block) if name not in wanted and name not in taken)
+            taken.add(names[place])
+        else:
+            taken.add(block.block_id)
+    if not names:
+        return tuple(blocks)
+    return tuple(
+        replace(block, block_id=names[place]) if place in names else block for place, block in enumerate(blocks)
+    )
+
+
+def _is_reserved(block: PromptBlock, template_ids: Collection[str]) -> bool:
+    if block.block_id == FRAME or (block.block_id == INPUT_ID and block.kind is not BlockKind.INPUT):
+        return True
+    return block.kind is not BlockKind.TEMPLATE and block.block_id in template_ids
+
+
+def _others(block: PromptBlock) -> Iterator[str]:
+    name = f"{block.kind.value}:{block.block_id}"
+    yield name
+    for number in count(2):
+        yield f"{name}#{number}"
