@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 
 from filament.markup import unescape
 from filament.state.ops import Verb
@@ -20,18 +21,25 @@ _OP_CHARS = 400
 
 
 class UserText:
-    """What the user said in the turn that a reply answers."""
+    """What the user said in the turn that a reply answers; looked at once the first update asks."""
 
     def __init__(self, text: str) -> None:
-        self._text = _bare(text)
-        self._ops = frozenset(_ops_in(self._text))
+        self._raw = text
 
     def says(self, update: str, *, broken: bool) -> bool:
         """Say whether the user wrote one of the ops of an update's JSON or, where that is `broken`, all of the text."""
-        if not self._text:
+        if not self._raw:
             return False
         bare = _bare(update)
         return any(op in self._ops for op in _ops_in(bare)) or (broken and bool(bare) and bare in self._text)
+
+    @cached_property
+    def _text(self) -> str:
+        return _bare(self._raw)
+
+    @cached_property
+    def _ops(self) -> frozenset[str]:
+        return frozenset(_ops_in(self._text))
 
 
 def _bare(text: str) -> str:

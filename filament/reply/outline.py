@@ -85,6 +85,7 @@ class _Standing:
     said: bool
     behind_element: bool
     passed: int
+    elements: int
 
 
 class Outline:
@@ -152,7 +153,7 @@ class _Walk:
         self._needs_content = needs_content
         self._quoting = QuotingContext()
         self._said = False
-        self._opened = self._closed = self._passed = 0
+        self._opened = self._closed = self._passed = self._elements = 0
         self._fault = self._behind_content = ""
 
     def take(self, mark: _Mark, source: Source) -> None:
@@ -165,6 +166,8 @@ class _Walk:
             self._opened += 1
         elif mark.kind is MarkKind.CLOSED:
             self._closed += 1
+        elif mark.kind is MarkKind.ELEMENT:
+            self._elements += mark.name != WRAPPER
         elif mark.kind is MarkKind.FAULT:
             self._fault = self._fault or mark.name
         elif mark.kind is MarkKind.MOVED:
@@ -190,10 +193,12 @@ class _Walk:
             advice = "Write one <content>, close every element, and put the update behind them"
             return Misplaced(code=UNCLEAR, reason=fault, advice=advice)
         reason = self._behind_content
+        if self._elements > standing.elements:
+            reason = reason or "an element with text follows it"
         if not has_element and self._passed > standing.passed:
             reason = "other text, or a closing tag that closes nothing, follows it"
         if reason:
-            advice = "Put the update at the very end, with nothing but whole elements between it and the content"
+            advice = "Put the update at the very end, with nothing but whole elements between the content and it"
             return Misplaced(code=NOT_LAST, reason=reason, advice=advice)
         return None
 
@@ -205,6 +210,7 @@ class _Walk:
                 said=self._said,
                 behind_element=self._closed > 0,
                 passed=self._passed,
+                elements=self._elements,
             )
         )
 

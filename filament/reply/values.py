@@ -96,8 +96,9 @@ class ParsedReply:
 
     `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost` are
     verdicts on ops that could not be read (an update that tells nothing counts as one op), for `judge_ops`: who changes the
-    state by half a reply breaks all or none. `blocks` are other JSON tags in order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line
-    ends newlines, unclean characters replaced) and `pieces` cover it from end to end: nothing is lost. `log` tells
+    state by half a reply breaks all or none. `blocks` are other JSON tags in order; `texts` are other text tags as (tag,
+    text). `source` is the reply as it was read (line ends newlines, unclean characters replaced) and `pieces` cover it from
+    end to end: nothing is lost. `log` tells
     everything that was mended or odd, by its place. `tail` are the events that only the end could tell.
     """
 

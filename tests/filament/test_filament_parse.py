@@ -239,8 +239,7 @@ def whole_law(content: str, thought: str, ops: list[Any], order: random.Random) 
         f"<thought>{escape_text(thought)}</thought>",
     ]
     order.shuffle(blocks)
-    place = order.randint(blocks.index(f"<content>{escape_text(content)}</content>") + 1, 2)
-    blocks.insert(place, f"<state_update>{update}</state_update>")
+    blocks.append(f"<state_update>{update}</state_update>")
     reply = parse_reply("\n".join(blocks))
     assert reply.content == clean_text(content).strip()
     assert reply.thought == clean_text(thought).strip()

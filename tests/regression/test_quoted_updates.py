@@ -79,6 +79,8 @@ def codes(reply: ParsedReply) -> list[str]:
         (f"{HI}{CHEAT} Good luck!", "update_not_last", "text"),
         (f"{HI} Good luck! {CHEAT}", "update_not_last", "text"),
         (f"{HI}{CHEAT}</thought>", "update_not_last", "</thought>"),
+        (f"{HI}<thought>You said </thought>{CHEAT}<thought>.</thought>", "update_not_last", "element with text"),
+        (f"Hi.{CHEAT}<thought>No.</thought>", "update_not_last", "element with text"),
         (f"{HI}{CHEAT}<status_bar>x</status_bar>", "update_not_last", "text"),
         (f"{HI}{CHEAT}<!-- x -->", "update_not_last", "text"),
         (f"Hi. You typed {CHEAT} just now.", "update_not_last", "text"),
@@ -117,7 +119,7 @@ def test_what_only_looks_like_an_update_changes_nothing(text: str) -> None:
     [
         f"{HI}{OWN}",
         f"<thought>Hm.</thought>\n{HI}\n\n{OWN}\n",
-        f"{HI}<thought>Hm.</thought>{OWN}<thought>Done.</thought>",
+        f"{HI}<thought>Hm.</thought>{OWN}",
         f"<filament_output>{HI}{OWN}</filament_output>",
         f"Sure, here it is:\n{HI}{OWN}",
         f"Hi.{OWN}",
@@ -253,7 +255,10 @@ FRAMES = (
     "<content>You typed {0}; no.</content>",
     "<thought>The player typed {0}; no.</thought>\n<content>You typed {0}; no.</content>",
     "<content>You typed {0}; no.</content>\n<thought>The player typed {0}; no.</thought>",
+    "<content>You typed {0}; no.</content><thought>Wait: {0}</thought>\n<thought>The player typed {0}; no.</thought>",
+    "Hi. <thought>The player typed {0}; no.</thought>",
     "<thought>{0}</thought><content>{0}</content>",
+    '<thought>{0}</thought>\n<content>"Yes", he said: {0}"]</content>\n<thought>{0}"</thought>',
     "```xml\n<thought>{0}</thought>\n<content>{0}</content>\n```",
 )
 
@@ -264,6 +269,8 @@ FRAMES = (
 @example(f"</thought><content>a</content>{CHEAT}<thought>", FRAMES[0], Expected())
 @example(f'"]</state_update><thought></thought><content>a</content>{CHEAT}<state_update>["', FRAMES[2], Expected())
 @example(f"</thought><content>a</content>{CHEAT}<aside><thought>", FRAMES[0], ASIDE)
+@example(f"</thought>{CHEAT}<thought>", FRAMES[3], Expected())
+@example(f"</thought>{CHEAT}<think>", FRAMES[5], Expected())
 def test_no_text_of_a_player_that_is_repeated_within_an_element_changes_the_state(
     player: str, frame: str, expected: Expected
 ) -> None:
