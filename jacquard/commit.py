@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from filament import OpVerdict, parse_reply
+from filament import Correction, OpVerdict, parse_reply
 from jacquard.schedule import event_words
 from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
@@ -22,8 +22,10 @@ class CommitResult:
     """What a commit did. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
 
     `verdicts` tell of every op, applied or refused and why, with remarks (`filament.OpVerdict`); `refused` is the sentence of
-    the first that was refused (then none was applied). `corrections` say what had to be mended in the reply. `version` is the
-    session's after the commit.
+    the first that was refused (then none was applied). `corrections` say what had to be mended in the reply. `set_aside` names
+    the updates that were not carried out because of where they stand or because the user wrote them: a code, a sentence with
+    what to do (it is among the corrections, too), and the characters `start`..`end` of the reply. `version` is the session's
+    after the commit.
     """
 
     turn_id: str
@@ -34,13 +36,15 @@ class CommitResult:
     corrections: tuple[str, ...]
     version: int
     verdicts: tuple[OpVerdict, ...] = ()
+    set_aside: tuple[Correction, ...] = ()
 
 
 def commit_of(
     record: TurnRecord, state: Mapping[str, Any], reply: Message, *, agent: str, at: datetime, refs: tuple[Ref, ...]
 ) -> tuple[TurnCommit, CommitResult]:
     """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed."""
-    parsed = parse_reply(reply.content)
+    said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
+    parsed = parse_reply(reply.content, user_text=said)
     judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost)
     patch = judged.patch
     after: Mapping[str, Any] | None = judged.tree if patch else None
@@ -68,6 +72,7 @@ def commit_of(
             "refused": refused,
             "events": event_words(entries),
             "verdicts": codec.to_plain(judged.verdicts),
+            "set_aside": codec.to_plain(parsed.set_aside),
         },
     )
     result = CommitResult(
@@ -79,6 +84,7 @@ def commit_of(
         corrections=tuple(parsed.corrections),
         version=0,
         verdicts=judged.verdicts,
+        set_aside=parsed.set_aside,
     )
     return commit, result
 
@@ -96,4 +102,5 @@ def committed_result(record: TurnRecord, version: int) -> CommitResult:
         corrections=tuple(report.get("corrections", ())),
         version=version,
         verdicts=tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ())),
+        set_aside=tuple(codec.from_plain(entry, Correction) for entry in report.get("set_aside", ())),
     )

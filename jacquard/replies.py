@@ -117,6 +117,7 @@ class ReplyCommitter:
             ops=len(result.ops),
             refused=result.refused is not None,
             corrections=len(result.corrections),
+            set_aside=len(result.set_aside),
         )
         return replace(result, version=head.version)
 

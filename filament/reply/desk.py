@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
+from filament.reply.echo import UserText
+from filament.reply.outline import Outline
 from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
 from filament.reply.text import Source
 from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
@@ -25,7 +27,7 @@ _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 class Desk:
     """What one reading has so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
-    def __init__(self, expected: Expected) -> None:
+    def __init__(self, expected: Expected, user_text: str = "") -> None:
         words = words_of(expected)
         self.rules, self.legal = words.rules, words.legal
         self.source = Source()
@@ -39,6 +41,9 @@ class Desk:
         self.blocks: list[Block] = []
         self.pieces: list[Piece] = []
         self.counts: dict[str, int] = {}
+        self.present: set[str] = set()
+        self.outline = Outline()
+        self.user_text = UserText(user_text)
         self.repaired_chars = 0
 
     def append(self, text: str, *, last: bool = False) -> None:

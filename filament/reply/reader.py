@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from filament.reply.blocks import take_block
+from filament.reply.blocks import settle_updates, take_block
 from filament.reply.desk import Desk, Looking
+from filament.reply.outline import MarkKind
 from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
 from filament.reply.text import Voice
 from filament.reply.values import EventKind, ParsedReply, PieceKind
@@ -108,15 +109,24 @@ class Reader:
             desk.note("alias", f"<{tag.spelling}> stands for <{tag.kind}>.", tag.start, tag.end)
         if tag.kind == WRAPPER or tag.empty:
             desk.pass_tag(tag)
+            self._pass_empty(tag)
         elif tag.closes:
             desk.pass_tag(tag)
             yield from self._close(tag)
         elif desk.is_block(tag):
             self._begin(tag)
-            yield from take_block(desk, tag)
+            yield from take_block(desk, tag, self._stack[-1].kind if self._stack else None)
         else:
             self._begin(tag)
             yield from self._open(tag)
+
+    def _pass_empty(self, tag: Tag) -> None:
+        outline = self._desk.outline
+        if tag.kind == CONTENT:
+            outline.add(MarkKind.OPENED)
+            outline.add(MarkKind.CLOSED)
+        elif not self._stack:
+            outline.add(MarkKind.ELEMENT, tag.kind)
 
     def _begin(self, tag: Tag) -> None:
         self._begun = True
@@ -133,6 +143,7 @@ class Reader:
     def _open(self, tag: Tag) -> Looking[None]:
         desk = self._desk
         desk.pass_tag(tag)
+        desk.outline.add(MarkKind.OPENED if tag.kind == CONTENT else MarkKind.ELEMENT, tag.kind)
         if any(tag.kind == each.kind for each in self._stack):
             sentence = f"<{tag.kind}> was opened inside itself; the second opening was left out."
             desk.note("nested", sentence, tag.start, tag.end)
@@ -148,19 +159,24 @@ class Reader:
                 self._end_doubted(outer)
             else:
                 self._doubted = outer
+        if tag.kind == CONTENT and self._stack:
+            desk.outline.add(MarkKind.FAULT, f"<{CONTENT}> was opened inside <{self._stack[-1].kind}>")
         self._stack.append(tag)
 
     def _end_doubted(self, outer: Tag) -> None:
         sentence = f"<{outer.kind}> was not closed; it ends where <content> starts."
         self._desk.note("unclosed", sentence, outer.start, outer.end)
+        self._desk.outline.add(MarkKind.FAULT, f"<{outer.kind}> was not closed")
         self._stack.remove(outer)
 
     def _close(self, tag: Tag) -> Looking[None]:
         desk = self._desk
         if any(tag.kind == each.kind for each in self._stack):
             while (inner := self._stack.pop()).kind != tag.kind:
+                desk.outline.add(MarkKind.FAULT, f"<{inner.kind}> was not closed")
                 sentence = f"What was open inside <{tag.kind}> was closed with it."
                 desk.note("crossed", sentence, inner.start, tag.end)
+            desk.outline.add(MarkKind.CLOSED if tag.kind == CONTENT else MarkKind.ELEMENT, tag.kind)
             doubted, self._doubted = self._doubted, None
             if doubted is None or self._stack != [doubted]:
                 return
@@ -171,6 +187,8 @@ class Reader:
         if is_first and (yield from desk.words_follow(tag)):
             self._move(tag)
             return
+        is_end = tag.kind == CONTENT and not self._stack
+        desk.outline.add(MarkKind.CLOSED if is_end else MarkKind.STRAY, tag.kind)
         desk.note("stray_close", f"</{tag.kind}> closed nothing; it was left out.", tag.start, tag.end)
 
     def _move(self, tag: Tag) -> None:
@@ -178,6 +196,7 @@ class Reader:
         desk = self._desk
         self._voices[THOUGHT] = self._voices.pop(CONTENT, Voice())
         desk.pieces[:] = [replace(p, tag=THOUGHT) if p.kind is PieceKind.TEXT else p for p in desk.pieces]
+        desk.outline.add(MarkKind.MOVED)
         desk.tell(EventKind.MOVED, tag=THOUGHT)
         sentence = "</thought> came without its opening; what stood before it is the thought."
         desk.note("moved", sentence, 0, tag.end)
@@ -200,6 +219,8 @@ class Reader:
         kind = self._stack[-1].kind if self._stack else CONTENT
         text = desk.source.slice(start, end)
         desk.piece(PieceKind.TEXT, kind, start, end)
+        if not self._stack:
+            desk.outline.add_text(start, end)
         desk.at = end
         blank = len(text) - len(text.lstrip())
         if self._stack or self._bare or blank == len(text):
@@ -237,11 +258,13 @@ class Reader:
         desk = self._desk
         for tag in reversed(self._stack):
             desk.note("unclosed", f"<{tag.kind}> was not closed; it ends with the reply.", tag.start, tag.end)
+            desk.outline.add(MarkKind.FAULT, f"<{tag.kind}> was not closed")
         for kind, voice in self._voices.items():
             self._told(kind, voice, voice.finish())
+        settle_updates(desk)
         length = desk.source.length
         said = {kind for kind, voice in self._voices.items() if voice.told}
         for rule in self._expected.tags:
-            there = rule.name in said if rule.body is Body.TEXT else rule.name in desk.counts
+            there = rule.name in (said if rule.body is Body.TEXT else desk.present)
             if rule.required and not there:
                 desk.note("missing", f"The reply has no {rule.name}.", length, length)

@@ -17,20 +17,21 @@ from filament.reply.values import ParsedReply, ParseEvent
 
 
 class StreamParser:
-    """Reads one reply. `expected` says which tags are legal.
+    """Reads one reply. `expected` says which tags are legal; `user_text` is what the user said in the turn that it answers:
+    ops that stand in it are the user's own and are not carried out.
 
     Tolerant, because models are: it never raises for a text, mends what can be mended and says what it did. With `strict`
     the same reading ends in a ReplyError where anything had to be mended or is odd in form.
 
     Content is told while it comes. What may yet turn out to be something else waits: a tag half there, half an entity,
     blanks that may be the end's, a tag in the middle of a sentence until it is closed or the reply ends, and what follows
-    JSON that was not closed.
+    JSON that was not closed. Ops are told at the end: only the whole reply shows whether their update counts.
     """
 
-    def __init__(self, *, expected: Expected = REPLY, strict: bool = False) -> None:
+    def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
         self._strict = strict
         self._intake = Intake()
-        self._desk = Desk(expected)
+        self._desk = Desk(expected, user_text)
         self._reader = Reader(self._desk, expected)
         self._reading = self._reader.run()
         self._told = 0
@@ -72,7 +73,7 @@ Reply = ParsedReply
 """The shorter name of a parsed reply."""
 
 
-def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False) -> ParsedReply:
+def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> ParsedReply:
     """Return what a model's reply says, thinks and changes; it never raises but in strict mode (ReplyError).
 
     `<content>` (alias reply), `<thought>` (think, thinking), `<state_update>` (variable_update) with the JSON
@@ -80,7 +81,10 @@ def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False) 
     case. Text outside of tags is content, so a reply without tags is all content. What is open at the end is closed.
     Broken JSON is repaired; if that fails, or if an op in it is malformed, that block is dropped whole and the content
     stays. A tag that is merely talked about (nothing closes it, no JSON follows it) stays text.
+
+    An update counts only outside of all elements, behind the content, with nothing but whole elements up to the end of the
+    reply, and only if its ops do not stand in `user_text`, the user's message; `set_aside` names every other.
     """
-    parser = StreamParser(expected=expected, strict=strict)
+    parser = StreamParser(expected=expected, strict=strict, user_text=user_text)
     parser.feed(text)
     return parser.close()

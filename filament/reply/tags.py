@@ -59,7 +59,8 @@ class Expected:
 
     Tags named in `sequence` are noted where they come after a later one; they are read all the same. Content, thought and
     state_update are known even where they are not legal: a state_update is then left out and not shown to the player.
-    Any other tag is text. MarkupError for a name that is none, or given twice.
+    Any other tag is text. A tag of ops counts behind the content only, whatever `sequence` says; where content is not
+    legal it needs none before it. MarkupError for a name that is none, or given twice.
     """
 
     tags: tuple[TagRule, ...] = _CORE
@@ -76,7 +77,7 @@ class Expected:
 
 
 REPLY = Expected()
-"""The usual reply: content, and if need be thought and state updates, in any order."""
+"""The usual reply: content, if need be a thought before or behind it, and state updates behind it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

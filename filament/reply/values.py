@@ -11,10 +11,21 @@ from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
 """Codes of what is odd in a reply's form and needs no mending; strict mode objects to them all the same."""
+INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED = (
+    "update_inside",
+    "update_quoted",
+    "update_before_content",
+    "update_not_last",
+    "update_unclear",
+    "update_echoed",
+)
+SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED})
+"""Codes of updates that were read and not carried out, because of where they stand."""
 
 
 class EventKind(StrEnum):
-    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read. CORRECTED: something was mended or noticed.
+    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read; one of ops is told at the end, as where it
+    counts is known then. CORRECTED: something was mended or noticed.
 
     MOVED: all that was told of `content` so far was `thought` (its opening tag was missing); a screen takes it back.
     """
@@ -48,7 +59,7 @@ class Correction:
     """One entry of the log: `code` for machines, `sentence` for people, and the stretch of the source that it is about.
 
     Codes: `unclosed`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`, `out_of_order`,
-    `too_many`, `not_expected`, `missing`, and those of FORM_CODES.
+    `too_many`, `not_expected`, `missing`, and those of SET_ASIDE_CODES and FORM_CODES.
     """
 
     code: str
@@ -83,10 +94,11 @@ class ParseEvent:
 class ParsedReply:
     """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
 
-    `ops` are in order, numbered through the whole reply; `lost` are verdicts on ops that could not be read (a block that
-    tells nothing counts as one op), for `judge_ops`: who changes the state by half a reply breaks all or none. `blocks`
-    are other JSON tags in order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line
-    ends newlines, unclean characters replaced) and `pieces` cover it from end to end: nothing is lost. `log` tells
+    `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost` are
+    verdicts on ops that could not be read (an update that tells nothing counts as one op), for `judge_ops`: who changes the
+    state by half a reply breaks all or none. `blocks` are other JSON tags in order; `texts` are other text tags as (tag,
+    text). `source` is the reply as it was read (line ends newlines, unclean characters replaced) and `pieces` cover it from
+    end to end: nothing is lost. `log` tells
     everything that was mended or odd, by its place. `tail` are the events that only the end could tell.
     """
 
@@ -105,3 +117,8 @@ class ParsedReply:
     def corrections(self) -> tuple[str, ...]:
         """Sentences on what was mended or left out; what is merely odd in form is in `log` alone."""
         return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)
+
+    @property
+    def set_aside(self) -> tuple[Correction, ...]:
+        """The updates that were not carried out because of where they stand: a code, the reason with what to do, the place."""
+        return tuple(entry for entry in self.log if entry.code in SET_ASIDE_CODES)

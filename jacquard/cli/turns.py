@@ -204,6 +204,13 @@ def _print_commit(result: CommitResult, as_json: bool) -> None:
             say(f"  {note.text}", "dim")
     if result.refused:
         say(f"state unchanged: {result.refused}", "red")
+    for entry in result.set_aside:
+        say(
+            f"not carried out ({entry.code}, characters {entry.start} to {entry.end} of the reply): {entry.sentence}",
+            "yellow",
+        )
+    told = {entry.sentence for entry in result.set_aside}
     for correction in result.corrections:
-        say(f"mended: {correction}", "dim")
+        if correction not in told:
+            say(f"mended: {correction}", "dim")
     say(f"committed turn {result.turn_id}", "dim")

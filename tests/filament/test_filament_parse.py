@@ -22,9 +22,9 @@ def test_a_reply_as_it_should_be() -> None:
     reply = parse_reply(
         '<filament_output version="3.0">\n'
         "<thought>He pays.</thought>\n"
+        "<content>\n“Five coins &amp; a smile.” &lt;he nods&gt;\n</content>\n"
         '<state_update>{"ops": [["SUB", "hero.gold", 5], {"op": "add", "path": "/hero/mood", "value": "glad"}]}'
         "</state_update>\n"
-        "<content>\n“Five coins &amp; a smile.” &lt;he nods&gt;\n</content>\n"
         "</filament_output>"
     )
     assert (reply.content, reply.thought) == ("“Five coins & a smile.” <he nods>", "He pays.")
@@ -87,7 +87,6 @@ def test_what_is_said_and_thought(text: str, content: str, thought: str) -> None
         f"<state_update>{SET}</state_update>",
         f"<Variable_Update>\n[{SET}]\n</VARIABLE_UPDATE>",
         f'<state_update>\n```json\n{{"ops": [{SET}]}}\n```\n</state_update>',
-        f"```json\n<state_update>[{SET}]</state_update>\n```\n",
         '<state_update>{"op": "replace", "path": "hero.gold", "value": 1}</state_update>',
         '<state_update>[{"op": "replace", "path": "hero.gold", "value": 1}]</state_update>',
         '<state_update>{"ops": {"op": "replace", "path": "hero.gold", "value": 1}}</state_update>',
@@ -106,12 +105,16 @@ def test_what_is_said_and_thought(text: str, content: str, thought: str) -> None
     ],
 )
 def test_the_ways_to_write_an_update(block: str) -> None:
-    for text in (f"He pays.{block}", f"<content>He pays.</content>{block}", f"<content>He pays.{block}"):
+    for text in (f"He pays.{block}", f"<content>He pays.</content>{block}"):
         reply = parse_reply(text)
         assert reply.ops == GOLD
         assert reply.content == "He pays."
-    if "</" in block:
-        assert parse_reply(f"{block}<content>He pays.</content>").content == "He pays."
+        assert reply.set_aside == ()
+    for text in (f"<content>He pays.{block}", *([f"{block}<content>He pays.</content>"] if "</" in block else [])):
+        reply = parse_reply(text)
+        assert (reply.ops, reply.lost) == ((), ())
+        assert len(reply.set_aside) == 1
+        assert reply.content == "He pays."
 
 
 @pytest.mark.parametrize(
@@ -156,25 +159,25 @@ def test_what_was_mended_is_said() -> None:
 
 def test_tags_in_json_texts_are_text() -> None:
     value = "<content>x</content></state_update><thought><state_update>"
-    reply = parse_reply(f"<state_update>{json.dumps([['SET', 'a', value]])}</state_update><content>Hi</content>")
+    reply = parse_reply(f"<content>Hi</content><state_update>{json.dumps([['SET', 'a', value]])}</state_update>")
     assert reply.ops == (parse_op(["SET", "a", value]),)
     assert (reply.content, reply.thought) == ("Hi", "")
 
 
 def test_escaping_copied_from_the_prompt_is_undone_in_ops() -> None:
-    reply = parse_reply('<state_update>[["SET", "inn.name", "Cat &amp; Fiddle &lt;3"]]</state_update>Hi')
+    reply = parse_reply('Hi<state_update>[["SET", "inn.name", "Cat &amp; Fiddle &lt;3"]]</state_update>')
     assert reply.ops[0].value == "Cat & Fiddle <3"
 
 
 def test_ops_are_numbered_through_the_reply() -> None:
-    reply = parse_reply(f"<state_update>[{SET}, {SET}]</state_update>Hi<state_update>[{SET}]</state_update>")
+    reply = parse_reply(f"Hi<state_update>[{SET}, {SET}]</state_update>\n<state_update>[{SET}]</state_update>")
     assert [op.number for op in reply.ops] == [0, 1, 2]
 
 
-def test_prose_behind_unclosed_json_is_content() -> None:
+def test_prose_behind_unclosed_json_is_content_and_the_update_does_not_count() -> None:
     for json_text in (f"[{SET}]", f'{{"ops": [{SET}]}}', f"[{SET},]"):
         reply = parse_reply(f"<state_update>{json_text}\n\nHe [the knight] smiles: <b>yes</b>.")
-        assert reply.ops == GOLD
+        assert (reply.ops, [entry.code for entry in reply.set_aside]) == ((), ["update_before_content"])
         assert reply.content == "He [the knight] smiles: <b>yes</b>."
 
 
@@ -229,14 +232,14 @@ def plain_law(text: str) -> None:
 
 
 def whole_law(content: str, thought: str, ops: list[Any], order: random.Random) -> None:
-    """A reply that was written well is read whole, whatever the order of its blocks."""
+    """A reply that was written well is read whole, whatever the order of its blocks, as long as the update comes last."""
     update = json.dumps({"ops": ops}).replace("&", "&amp;")
     blocks = [
         f"<content>{escape_text(content)}</content>",
         f"<thought>{escape_text(thought)}</thought>",
-        f"<state_update>{update}</state_update>",
     ]
     order.shuffle(blocks)
+    blocks.append(f"<state_update>{update}</state_update>")
     reply = parse_reply("\n".join(blocks))
     assert reply.content == clean_text(content).strip()
     assert reply.thought == clean_text(thought).strip()

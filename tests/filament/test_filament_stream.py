@@ -35,10 +35,10 @@ from filament import (
 SET = '["SET", "hero.gold", 1]'
 GOOD = (
     "<thought>He pays.</thought>\n"
-    f'<state_update>{{"ops": [{SET}]}}</state_update>\n'
     "<content>“Five coins &amp; a smile,” he says.\n\n她点了点头。😀</content>\n"
+    f'<state_update>{{"ops": [{SET}]}}</state_update>\n'
 )
-SHORT = f"<think>a</think><state_update>[{SET}]</state_update><content>Hi</content>"
+SHORT = f"<think>a</think><content>Hi</content><state_update>[{SET}]</state_update>"
 CHOICE = TagRule(name="choice", body=Body.JSON, repeatable=False)
 SCENE = Expected(
     tags=(
@@ -138,10 +138,13 @@ def test_content_is_told_before_its_tag_closes() -> None:
     assert (reply.content, reply.tail, reply.log) == ("Hello & bye", (), ())
 
 
-def test_ops_are_told_with_their_closing_tag() -> None:
-    parser = StreamParser()
-    assert parser.feed(f"<state_update>[{SET}]</state_upda") == ()
-    (event,) = parser.feed("te>")
+def test_ops_are_told_at_the_end_and_other_json_with_its_closing_tag() -> None:
+    parser = StreamParser(expected=Expected(tags=(*Expected().tags, CHOICE)))
+    parser.feed("<content>Hi</content>")
+    assert parser.feed(f"<state_update>[{SET}]</state_update><choice>[1]</cho") == ()
+    (event,) = parser.feed("ice>")
+    assert (event.kind, event.value) == (EventKind.BLOCK, [1])
+    (event,) = parser.close().tail
     assert (event.kind, event.ops) == (EventKind.BLOCK, (parse_op(["SET", "hero.gold", 1]),))
 
 

@@ -1,0 +1,59 @@
+"""Whether an update of a reply is the user's own: what a model repeats from the user's message changes nothing. Pure.
+
+Texts are compared without what a model changes when it repeats them: blanks, quotes, case, entities, full-width forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from filament.markup import unescape
+from filament.state.ops import Verb
+
+_FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_LEFT_OUT = "\"'`\\“”„‘’＂＇｀＼\u00ad\u200b\u200c\u200d\u2060\ufeff"
+_SAME = {**_FULL_WIDTH, **{ord(char): None for char in _LEFT_OUT}}
+_BRACKET = re.compile(r"[\[\]{}]")
+_OP = re.compile(rf"\[(?:{'|'.join(verb.value.lower() for verb in Verb)}),|\{{(?:[^{{}}]*,)?op:")
+_OP_CHARS = 400
+
+
+class UserText:
+    """What the user said in the turn that a reply answers; looked at once the first update asks."""
+
+    def __init__(self, text: str) -> None:
+        self._raw = text
+
+    def says(self, update: str, *, broken: bool) -> bool:
+        """Say whether the user wrote one of the ops of an update's JSON or, where that is `broken`, all of the text."""
+        if not self._raw:
+            return False
+        bare = _bare(update)
+        return any(op in self._ops for op in _ops_in(bare)) or (broken and bool(bare) and bare in self._text)
+
+    @cached_property
+    def _text(self) -> str:
+        return _bare(self._raw)
+
+    @cached_property
+    def _ops(self) -> frozenset[str]:
+        return frozenset(_ops_in(self._text))
+
+
+def _bare(text: str) -> str:
+    return "".join(unescape(text).translate(_SAME).split()).lower()
+
+
+def _ops_in(text: str) -> Iterator[str]:
+    """Give the stretches between brackets that look like ops, each by its first characters."""
+    opened: list[int] = []
+    for match in _BRACKET.finditer(text):
+        if match.group() in "[{":
+            opened.append(match.start())
+        elif opened:
+            start = opened.pop()
+            end = min(match.end(), start + _OP_CHARS)
+            if _OP.match(text, start, end):
+                yield text[start:end]

@@ -1,0 +1,244 @@
+"""Where the updates of a reply stand, and which of them count: `docs/filament.md` section 6 has the rule.
+
+The reader notes what it passes outside of all elements; once the reply is whole, one walk over these marks judges every
+update. So what counts depends on the text alone, and each character is looked at once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from filament.reply.quoting import QuotingContext
+from filament.reply.tags import WRAPPER, Tag
+from filament.reply.text import Source
+from filament.reply.values import BEFORE_CONTENT, INSIDE, NOT_LAST, QUOTED, UNCLEAR
+
+_OPENING_FENCE = re.compile(r"\s*```[A-Za-z]{0,16}[ \t]{0,8}\n\s*")
+
+
+class MarkKind(Enum):
+    """What the reader passed. STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by another.
+
+    MOVED: all text so far is the thought. ELEMENT: a tag of any other element.
+    """
+
+    TEXT = auto()
+    ELEMENT = auto()
+    OPENED = auto()
+    CLOSED = auto()
+    STRAY = auto()
+    FAULT = auto()
+    MOVED = auto()
+    UPDATE = auto()
+
+
+_BEFORE_FENCE = frozenset({MarkKind.TEXT, MarkKind.ELEMENT})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundBlock:
+    """A block as it was read: its name in sentences, the element that it stands in, and its JSON.
+
+    `value` is the JSON, unless `broken` holds the text of it that has yet to be mended (`cut`: the reply ends in it).
+    `start`..`end` is the stretch of the JSON, `behind` where the reply goes on.
+    """
+
+    tag: Tag
+    name: str
+    inside: str | None
+    start: int
+    end: int
+    behind: int
+    value: Any = None
+    broken: str | None = None
+    cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Misplaced:
+    """Why an update does not count: a code of `SET_ASIDE_CODES`, the reason, and what to do."""
+
+    code: str
+    reason: str
+    advice: str
+
+
+@dataclass(kw_only=True, slots=True)
+class _Mark:
+    kind: MarkKind
+    name: str = ""
+    start: int = 0
+    end: int = 0
+    update: FoundBlock | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Standing:
+    """An update with what the walk knew when it came by."""
+
+    update: FoundBlock
+    quoted: Misplaced | None
+    said: bool
+    behind_element: bool
+    passed: int
+    elements: int
+
+
+class Outline:
+    """What stands outside of all elements, in order, with the content and the updates."""
+
+    def __init__(self) -> None:
+        self._marks: list[_Mark] = []
+
+    def add(self, kind: MarkKind, name: str = "") -> None:
+        """Note a tag, or what it did; `name` is that of its element."""
+        self._marks.append(_Mark(kind=kind, name=name))
+
+    def add_text(self, start: int, end: int) -> None:
+        """Note text outside of all elements; stretches that follow one another are one."""
+        last = self._marks[-1] if self._marks else None
+        if last is not None and last.kind is MarkKind.TEXT and last.end == start:
+            last.end = end
+        else:
+            self._marks.append(_Mark(kind=MarkKind.TEXT, start=start, end=end))
+
+    def add_update(self, update: FoundBlock) -> None:
+        """Note an update, wherever it stands."""
+        self._marks.append(_Mark(kind=MarkKind.UPDATE, update=update))
+
+    def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, Misplaced | None]]:
+        """Give each update in order, with the reason why it does not count, or None.
+
+        `needs_content`: this reply has content, and updates stand behind it.
+        """
+        if not any(mark.update is not None for mark in self._marks):
+            return
+        walk = _Walk(needs_content)
+        opening, closing = self._fence_around(source)
+        for place, mark in enumerate(self._marks):
+            if place not in (opening, closing):
+                walk.take(mark, source)
+        for standing in walk.standings:
+            yield standing.update, walk.fault_of(standing)
+
+    def _fence_around(self, source: Source) -> tuple[int | None, int | None]:
+        """Return which marks are the code fence around the whole reply: its opening line and, if it is there, its end."""
+        texts = [place for place, mark in enumerate(self._marks) if mark.kind is MarkKind.TEXT]
+        first = next((place for place in texts if source.slice(*_span(self._marks[place])).strip()), None)
+        if first is None or first + 1 == len(self._marks):
+            return None, None
+        if any(mark.kind not in _BEFORE_FENCE for mark in self._marks[:first]):
+            return None, None
+        if _OPENING_FENCE.fullmatch(source.slice(*_span(self._marks[first]))) is None:
+            return None, None
+        for place in range(len(self._marks) - 1, first, -1):
+            mark = self._marks[place]
+            text = source.slice(*_span(mark)).strip() if mark.kind is MarkKind.TEXT else ""
+            if text:
+                return first, place if text == "```" else None
+            if mark.kind is not MarkKind.TEXT and mark.name != WRAPPER:
+                break
+        return first, None
+
+
+class _Walk:
+    """One walk over the marks of a reply. The content is an element, or else the text outside of all elements."""
+
+    def __init__(self, needs_content: bool) -> None:
+        self.standings: list[_Standing] = []
+        self._needs_content = needs_content
+        self._quoting = QuotingContext()
+        self._said = False
+        self._opened = self._closed = self._passed = self._elements = 0
+        self._fault = self._behind_content = ""
+
+    def take(self, mark: _Mark, source: Source) -> None:
+        """Take the next mark."""
+        if mark.update is not None:
+            self._stand(mark.update)
+        elif mark.kind is MarkKind.TEXT:
+            self._take_text(source.slice(*_span(mark)))
+        elif mark.kind is MarkKind.OPENED:
+            self._opened += 1
+        elif mark.kind is MarkKind.CLOSED:
+            self._closed += 1
+        elif mark.kind is MarkKind.ELEMENT:
+            self._elements += mark.name != WRAPPER
+        elif mark.kind is MarkKind.FAULT:
+            self._fault = self._fault or mark.name
+        elif mark.kind is MarkKind.MOVED:
+            self._said, self._quoting = False, QuotingContext()
+        elif mark.kind is MarkKind.STRAY:
+            self._disturb(f"</{mark.name}> closes nothing")
+
+    def fault_of(self, standing: _Standing) -> Misplaced | None:
+        """Return why an update does not count, now that the whole reply is known."""
+        if standing.update.inside is not None:
+            return _inside(standing.update.inside)
+        if standing.quoted is not None:
+            return standing.quoted
+        has_element = bool(self._opened or self._closed)
+        is_behind = (
+            standing.behind_element if self._opened else standing.said and (standing.behind_element or not has_element)
+        )
+        if self._needs_content and not is_behind:
+            advice = "Write the content first and the update behind it, at the end"
+            return Misplaced(code=BEFORE_CONTENT, reason="no content stands before it", advice=advice)
+        fault = "<content> was opened or closed more than once" if max(self._opened, self._closed) > 1 else self._fault
+        if fault:
+            advice = "Write one <content>, close every element, and put the update behind them"
+            return Misplaced(code=UNCLEAR, reason=fault, advice=advice)
+        reason = self._behind_content
+        if self._elements > standing.elements:
+            reason = reason or "an element with text follows it"
+        if not has_element and self._passed > standing.passed:
+            reason = "other text, or a closing tag that closes nothing, follows it"
+        if reason:
+            advice = "Put the update at the very end, with nothing but whole elements between the content and it"
+            return Misplaced(code=NOT_LAST, reason=reason, advice=advice)
+        return None
+
+    def _stand(self, update: FoundBlock) -> None:
+        self.standings.append(
+            _Standing(
+                update=update,
+                quoted=_quoted(self._quoting) if update.inside is None else None,
+                said=self._said,
+                behind_element=self._closed > 0,
+                passed=self._passed,
+                elements=self._elements,
+            )
+        )
+
+    def _take_text(self, text: str) -> None:
+        self._quoting.take(text)
+        if text.strip():
+            self._said = True
+            self._disturb("other text stands behind the end of the content")
+
+    def _disturb(self, reason: str) -> None:
+        self._passed += 1
+        if self._closed:
+            self._behind_content = self._behind_content or reason
+
+
+def _span(mark: _Mark) -> tuple[int, int]:
+    return mark.start, mark.end
+
+
+def _inside(name: str) -> Misplaced:
+    advice = "Write an update outside of all other elements, behind the content"
+    return Misplaced(code=INSIDE, reason=f"it stands inside <{name}>", advice=advice)
+
+
+def _quoted(quoting: QuotingContext) -> Misplaced | None:
+    if (name := quoting.open_tag()) is not None:
+        return _inside(name)
+    if not (where := quoting.quoted_by()):
+        return None
+    advice = "Write an update plainly, on a line of its own behind the content"
+    return Misplaced(code=QUOTED, reason=f"it stands in {where}", advice=advice)
