@@ -234,5 +234,16 @@ class IndexUnavailableError(MnemosyneError):
         )
 
 
+class ScopeDroppedError(MnemosyneError):
+    """Another process dropped a scope of the index (an erasure, a rebuild) after this one had read it; nothing was written."""
+
+    def __init__(self, folder: str, scope: str) -> None:
+        self.folder, self.scope = folder, scope
+        super().__init__(
+            f"The index of {scope!r} in {folder} was dropped by another process after this one had read it. Nothing was "
+            "written; read the scope again."
+        )
+
+
 class EmbedderUnavailableError(MnemosyneError):
     """No embedding model can be had; recall goes on by words."""
