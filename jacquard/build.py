@@ -265,7 +265,7 @@ def _fit_out(
     vectors = None if named is None else AheadEmbedder(named)
     index = TieredIndex(folder)
     estimator = CalibratedEstimator()
-    retriever = HybridRetriever(opened, index, vectors, estimator)
+    retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
     intake = open_intake(opened, location, folder, settings, SystemClock())
     watchers = open_watchers(settings.observability)
     watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
