@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
+from uuid import uuid4
 
 from anyio import to_thread
 
@@ -34,6 +35,7 @@ from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
+from jacquard.worlds import BARE_WORLDS
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.index.embed_ahead import AheadEmbedder
@@ -94,7 +96,7 @@ class Workshop:
     settled: SettledProcess = field(default_factory=SettledProcess)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session; one that is not there starts from the named world.
+        """Return the head of a session; one that is not there starts from the named world, one without a world gets it.
 
         Unless `index` is false the index is opened and brought up to date, so that the first turn need not wait for it.
         Raises SessionNotFoundError when there is neither, ConfigError when the session lives in another world.
@@ -112,13 +114,25 @@ class Workshop:
         except SessionNotFoundError:
             if self.world is None:
                 raise
-            return await self.engine.start_session(session_id, self.world)
-        if self.world is not None and head.world_id != self.world.world_id:
+            try:
+                return await self.engine.start_session(session_id, self.world)
+            except SessionExistsError:
+                # Another first call was sooner; this one goes on with its session.
+                head = await self.store.head(session_id)
+        if self.world is None or head.world_id == self.world.world_id:
+            return head
+        return await self._adopt(head, self.world)
+
+    async def _adopt(self, head: SessionHead, world: WorldPack) -> SessionHead:
+        """Give a session that began without a pack a world; ConfigError for one that lives in another world."""
+        if head.world_id not in BARE_WORLDS or head.world_id in self.worlds:
             raise ConfigError(
-                f"Session {session_id!r} lives in world {head.world_id!r}, not in {self.world.world_id!r}. "
+                f"Session {head.session_id!r} lives in world {head.world_id!r}, not in {world.world_id!r}. "
                 "Leave --world out, or choose another session."
             )
-        return head
+        return await self.store.adopt_world(
+            head.session_id, world.world_id, world.locale, world.state, instead_of=(head.world_id,)
+        )
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
         """Return what an erasure would come to; nothing is changed."""
@@ -150,10 +164,20 @@ class Workshop:
         return changed
 
     async def import_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its turns, or go on with one that is there: what it has already is skipped."""
+        """Create a session with its turns, or go on with one that is there: what it has already is skipped.
+
+        Where a world is named, a session without one gets it; ConfigError when the session lives in another world.
+        """
+        world = self.world if start.world_id in BARE_WORLDS else None
+        if world is not None:
+            await self.import_world()
+            start = replace(start, world_id=world.world_id, locale=world.locale, state=world.state)
         try:
             return await self.store.create_session(start)
         except SessionExistsError:
+            head = await self.store.head(start.session_id)
+            if world is not None and head.world_id != world.world_id:
+                await self._adopt(head, world)
             return await self.store.append_turns(start.session_id, start.turns, start.entries)
 
     async def sync(self, session_id: str | None = None, progress: Progress = _ignore) -> None:
@@ -344,7 +368,8 @@ class WorldNotes:
         if self.named is None or noted.get(world_id) == str(Path(self.named).resolve()):
             return
         text = json.dumps({**noted, world_id: str(Path(self.named).resolve())}, ensure_ascii=False, indent=1)
-        fresh = self.file.with_suffix(".new")
+        # Under a name of its own, because others may note theirs at the same moment.
+        fresh = self.file.with_suffix(f".{uuid4().hex}.new")
         fresh.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self.file)

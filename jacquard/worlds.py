@@ -7,6 +7,9 @@ from functools import lru_cache
 
 from mnemosyne.schema.world import PlannerRules, WorldPack
 
+BARE_WORLDS = ("", "bare")
+"""The worlds of sessions that began without a pack: imported ones, and those that `create_context_engine` starts by itself."""
+
 _INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
     "say so when they do not hold the answer."

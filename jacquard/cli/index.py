@@ -73,7 +73,9 @@ def reindex(
         if as_json:
             print_json({"scopes": [to_plain(each) for each in done]})
         if done and find_spec("lancedb") is None:
-            say("LanceDB is not installed: this index was made in memory and ends with the command. Each process makes it anew")
+            say(
+                "LanceDB is not installed: this index was made in memory and ends with the command. Each process makes it anew"
+            )
             say("from the store; nothing is lost by that. pip install 'jacquard-context[lance]' keeps it on disk.")
         faults = dict.fromkeys(each.fault for each in done if each.fault)
         if faults:
