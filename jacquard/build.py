@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
 from jacquard.world_notes import WORLDS_FILE, WorldNotes
+from jacquard.worlds import BARE_WORLDS
 from mnemosyne.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.index.embed_ahead import AheadEmbedder
@@ -97,7 +98,7 @@ class Workshop:
         return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session; one that is not there starts from the named world.
+        """Return the head of a session; one that is not there starts from the named world, one without a world gets it.
 
         Unless `index` is false the index is opened and brought up to date, so that the first turn need not wait for it.
         Raises SessionNotFoundError when there is neither, ConfigError when the session lives in another world.
@@ -115,13 +116,25 @@ class Workshop:
         except SessionNotFoundError:
             if self.world is None:
                 raise
-            return await self.engine.start_session(session_id, self.world)
-        if self.world is not None and head.world_id != self.world.world_id:
+            try:
+                return await self.engine.start_session(session_id, self.world)
+            except SessionExistsError:
+                # Another first call was sooner; this one goes on with its session.
+                head = await self.store.head(session_id)
+        if self.world is None or head.world_id == self.world.world_id:
+            return head
+        return await self._adopt(head, self.world)
+
+    async def _adopt(self, head: SessionHead, world: WorldPack) -> SessionHead:
+        """Give a session that began without a pack a world; ConfigError for one that lives in another world."""
+        if head.world_id not in BARE_WORLDS or head.world_id in self.worlds:
             raise ConfigError(
-                f"Session {session_id!r} lives in world {head.world_id!r}, not in {self.world.world_id!r}. "
+                f"Session {head.session_id!r} lives in world {head.world_id!r}, not in {world.world_id!r}. "
                 "Leave --world out, or choose another session."
             )
-        return head
+        return await self.store.adopt_world(
+            head.session_id, world.world_id, world.locale, world.state, instead_of=(head.world_id,)
+        )
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
         """Return what an erasure would come to; nothing is changed."""
@@ -153,10 +166,20 @@ class Workshop:
         return changed
 
     async def import_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its turns, or go on with one that is there: what it has already is skipped."""
+        """Create a session with its turns, or go on with one that is there: what it has already is skipped.
+
+        Where a world is named, a session without one gets it; ConfigError when the session lives in another world.
+        """
+        world = self.world if start.world_id in BARE_WORLDS else None
+        if world is not None:
+            await self.import_world()
+            start = replace(start, world_id=world.world_id, locale=world.locale, state=world.state)
         try:
             return await self.store.create_session(start)
         except SessionExistsError:
+            head = await self.store.head(start.session_id)
+            if world is not None and head.world_id != world.world_id:
+                await self._adopt(head, world)
             return await self.store.append_turns(start.session_id, start.turns, start.entries)
 
     async def sync(self, session_id: str | None = None, progress: Progress = _ignore) -> None:
@@ -264,7 +287,7 @@ def _fit_out(
     vectors = None if named is None else AheadEmbedder(named)
     index = TieredIndex(folder)
     estimator = CalibratedEstimator()
-    retriever = HybridRetriever(opened, index, vectors, estimator)
+    retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
     intake = open_intake(opened, location, folder, settings, SystemClock())
     watchers = open_watchers(settings.observability)
     watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)

@@ -10,7 +10,7 @@ Whoever writes without the lock is noticed by the session's version; the decisio
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -41,7 +41,7 @@ from jacquard.turn import PreparedTurn, turn_from_record
 from jacquard.turnstile import Turnstile
 from jacquard.worlds import WorldSource
 from mnemosyne.chains.start import session_start
-from mnemosyne.errors import ContextEngineError, SessionNotFoundError
+from mnemosyne.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
@@ -392,7 +392,9 @@ class ContextEngine:
         try:
             await self._parts.store.head(session_id)
         except SessionNotFoundError:
-            await self.start_session(session_id, self._parts.opening)
+            # Another process may be sooner; then this one goes on with its session.
+            with suppress(SessionExistsError):
+                await self.start_session(session_id, self._parts.opening)
 
     def _check_tail(self, prepared: PreparedTurn, tail: Sequence[Mapping[str, Any]]) -> None:
         if not tail:

@@ -165,6 +165,8 @@ _DEGRADATIONS = {
     "vectors_late": "The embedding model had not answered in time: recall went by words alone.",
     "index_damaged": "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
     "index_behind": "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings in the rest.",
+    "index_in_memory": "LanceDB is not installed: an index of this size is made anew in memory by each process. "
+    "`pip install 'jacquard-context[lance]'` keeps it on disk.",
     "vectors_behind": "A part of this memory has no vectors yet: it was found by words alone. `jacquard reindex` makes them.",
 }
 

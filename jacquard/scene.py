@@ -64,7 +64,7 @@ def scene_of(
         temporal=intent.temporal_context.value,
         weights=_weights(intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
-exclude=frozenset(hidden | placed.keys() | in_prompt),
+        exclude=frozenset(hidden | placed.keys() | in_prompt),
         exclude_by_scope={
             world_scope(world.world_id): hidden | placed.keys(),
             session_scope(window.head.session_id): hidden | in_prompt,

@@ -20,6 +20,9 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.world import PlannerRules, WorldPack
 from mnemosyne.world.stored import pack_from_json, pack_to_json
 
+BARE_WORLDS = ("", "bare")
+"""The worlds of sessions that began without a pack: imported ones, and those that `create_context_engine` starts by itself."""
+
 _INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
     "say so when they do not hold the answer."

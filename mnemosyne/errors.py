@@ -61,6 +61,17 @@ class SessionExistsError(StoreError):
         super().__init__(f"Session {session_id!r} exists already. Choose another id, or go on with it as it is.")
 
 
+class WorldNotAdoptedError(StoreError):
+    """A session cannot be given a world; nothing was written."""
+
+    def __init__(self, session_id: str, world_id: str, reason: str) -> None:
+        self.session_id, self.world_id, self.reason = session_id, world_id, reason
+        super().__init__(
+            f"Session {session_id!r} cannot go on in world {world_id!r}: {reason}. Leave the world out, or start another "
+            "session in it."
+        )
+
+
 class BranchNotFoundError(StoreError):
     """The session has no such branch."""
 
@@ -231,6 +242,17 @@ class IndexUnavailableError(MnemosyneError):
         super().__init__(
             f"The index of {scope!r} in {folder} cannot be used: {reason}. Nothing of the session is lost: it is kept in "
             "the store. Remove the index folder to have it built again."
+        )
+
+
+class ScopeDroppedError(MnemosyneError):
+    """Another process dropped a scope of the index (an erasure, a rebuild) after this one had read it; nothing was written."""
+
+    def __init__(self, folder: str, scope: str) -> None:
+        self.folder, self.scope = folder, scope
+        super().__init__(
+            f"The index of {scope!r} in {folder} was dropped by another process after this one had read it. Nothing was "
+            "written; read the scope again."
         )
 
 

@@ -6,13 +6,13 @@ once. Pure: it knows the schema and the codec, never a store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from mnemosyne.codec import encode
-from mnemosyne.errors import VersionConflictError
+from mnemosyne.errors import VersionConflictError, WorldNotAdoptedError
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
@@ -30,6 +30,20 @@ def check_version(session_id: str, found: int, expected: int | None) -> None:
     """Raise VersionConflictError when a version is expected and another is found."""
     if expected is not None and found != expected:
         raise VersionConflictError(session_id, expected, found)
+
+
+def check_adoption(
+    session_id: str, present: str, world_id: str, instead_of: Collection[str], *, has_changed: bool
+) -> None:
+    """Raise WorldNotAdoptedError unless a session of world `present` may go on in another; `has_changed`: its state is no more
+    what it began with.
+    """
+    if present not in instead_of:
+        raise WorldNotAdoptedError(session_id, world_id, f"it lives in world {present!r}")
+    if has_changed:
+        raise WorldNotAdoptedError(
+            session_id, world_id, "its state has been changed, and that of the world would take its place"
+        )
 
 
 def check_place(head: SessionHead, record: TurnRecord) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -71,6 +72,11 @@ def reindex(
                     show(_sentence(done[-1]))
         if as_json:
             print_json({"scopes": [to_plain(each) for each in done]})
+        if done and find_spec("lancedb") is None:
+            say(
+                "LanceDB is not installed: this index was made in memory and ends with the command. Each process makes it anew"
+            )
+            say("from the store; nothing is lost by that. pip install 'jacquard-context[lance]' keeps it on disk.")
         faults = dict.fromkeys(each.fault for each in done if each.fault)
         if faults:
             raise fail("\n".join(faults))

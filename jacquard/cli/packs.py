@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jacquard.build import open_workshop
+from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.planners.actions import action_faults
+from jacquard.report import degradation
 from jacquard.templating import open_templates, shipped_templates, template_faults
 from mnemosyne.errors import CorpusError, WorldPackError
-from mnemosyne.importers.corpus import corpus_file, read_corpus, to_session
+from mnemosyne.importers.corpus import (
+    Corpus,
+    Speakers,
+    check_speakers,
+    corpus_file,
+    read_corpus,
+    speakers_of,
+    to_session,
+)
+from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import write_scaffold
+
+_REASONS = {
+    "role": "as the file says",
+    "asked": "as you say",
+    "name": "by their names",
+    "first": "the first speaker was taken for the user",
+}
 
 
 def init(
@@ -83,6 +101,17 @@ def import_(
         str | None,
         typer.Option("--only", metavar="NAME", help="The session in the corpus, when its name there is another one."),
     ] = None,
+    world: Annotated[
+        Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world that a corpus's sessions go on in.")
+    ] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option("--user", metavar="NAME", help="Who in a corpus is the user; all others are the assistant."),
+    ] = None,
+    assistant: Annotated[
+        list[str] | None,
+        typer.Option("--assistant", metavar="NAME", help="Who in a corpus is the assistant; all others are the user."),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
@@ -90,18 +119,28 @@ def import_(
     """Bring a world pack (and a session that starts from it) or a normalised corpus into a store, and index it.
 
     A corpus without --session becomes one session for each that it names. Stopped half way, the same command goes on.
+    Without --user and --assistant the `role` of its lines says who is the user, else the speakers' names, else who speaks first.
     """
+    told: list[str] = []
 
     async def work() -> None:
         if (source / "world.yaml").is_file():
+            if world is not None or user or assistant or only is not None:
+                raise typer.BadParameter(
+                    "--only, --world, --user and --assistant are for a corpus; this is a world pack"
+                )
             made = await _import_world(source, session, store, embedder)
         else:
-            made = await _import_corpus(source, session, only, store, embedder)
+            voices = {"user": user or [], "assistant": assistant or []}
+            async with open_workshop(store, world=world, embedder=embedder) as workshop:
+                made = await _import_corpus(workshop, source, (session, only), voices, told)
         if as_json:
             print_json({"sessions": made})
         else:
             for name, count in made.items():
                 show(f"session {name}: {count} turns")
+        for line in told:
+            say(line)
 
     run(work)
 
@@ -127,24 +166,60 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
             made[session] = (await workshop.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await workshop.sync(session, progress)
+        _tell_lacks(workshop, [] if workshop.world is None else [world_scope(workshop.world.world_id)])
     return made
 
 
 async def _import_corpus(
-    source: Path, session: str | None, only: str | None, store: str, embedder: str
+    workshop: Workshop,
+    source: Path,
+    which: tuple[str | None, str | None],
+    voices: Mapping[str, Sequence[str]],
+    told: list[str],
 ) -> dict[str, int]:
+    """Bring a corpus in; `which`: the session to make and that of the corpus. What there is to say of it is added to `told`."""
     corpus = read_corpus(corpus_file(source))
-    wanted: list[str | None] = [only or session] if (only or session) else [*corpus.sessions]
-    if only is None and session is not None and session not in corpus.sessions:
-        if len(corpus.sessions) > 1:
-            known = ", ".join(corpus.sessions[:8])
-            raise CorpusError(f"{source}: no session {session!r} in it; choose one with --only. It has: {known}.")
-        wanted = [corpus.sessions[0]] if corpus.sessions else [None]
+    session, only = which
+    wanted = _wanted(source, corpus, session, only)
+    check_speakers(corpus, wanted, [*voices["user"], *voices["assistant"]])
+    known = set(await workshop.store.sessions())
     made: dict[str, int] = {}
-    async with open_workshop(store, embedder=embedder) as workshop:
-        for name in wanted or [None]:
-            start = to_session(corpus, name, session_id=session or name)
-            made[start.session_id] = (await workshop.import_session(start)).depth
-            with indexing(f"indexing {start.session_id}") as progress:
-                await workshop.sync(start.session_id, progress)
+    has_guessed = False
+    for name in wanted:
+        start = to_session(corpus, name, session_id=session or name, user=voices["user"], assistant=voices["assistant"])
+        made[start.session_id] = (await workshop.import_session(start)).depth
+        with indexing(f"indexing {start.session_id}") as progress:
+            await workshop.sync(start.session_id, progress)
+        _tell_lacks(workshop, [session_scope(start.session_id)])
+        if start.session_id in known:
+            told.append(f"session {start.session_id} was there: the turns that it had keep their speakers' roles")
+        speakers = speakers_of(corpus.entries_for(name), user=voices["user"], assistant=voices["assistant"])
+        has_guessed = has_guessed or speakers.reason in ("first", "name")
+        if speakers.reason:
+            told.append(f"session {start.session_id}: {_who(speakers)}")
+    if has_guessed:
+        told.append('To say it yourself, import into a new session with --user NAME, or write "role" into the lines.')
     return made
+
+
+def _wanted(source: Path, corpus: Corpus, session: str | None, only: str | None) -> list[str | None]:
+    """Return the sessions of a corpus that are to be imported."""
+    if only is not None or session in corpus.sessions:
+        return [only or session]
+    if session is None:
+        return [*corpus.sessions] or [None]
+    if len(corpus.sessions) > 1:
+        known = ", ".join(corpus.sessions[:8])
+        raise CorpusError(f"{source}: no session {session!r} in it; choose one with --only. It has: {known}.")
+    return [*corpus.sessions] or [None]
+
+
+def _who(speakers: Speakers) -> str:
+    named = [", ".join(name or "who has no name" for name in names) for names in (speakers.users, speakers.assistants)]
+    told = f"user: {named[0] or 'nobody'}; assistant: {named[1] or 'nobody'}"
+    return f"{told} ({_REASONS[speakers.reason]})"
+
+
+def _tell_lacks(workshop: Workshop, scopes: Sequence[str]) -> None:
+    for code in workshop.retriever.lacks(scopes):
+        say(degradation(code).detail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,14 +24,20 @@ CORPUS_FILE = "corpus.jsonl"
 MAX_LINE_BYTES = 4_000_000
 MAIN_BRANCH = "main"
 
-_FIELDS = ("id", "chain", "session", "turn", "at", "speaker", "text", "meta")
+_FIELDS = ("id", "chain", "session", "turn", "at", "speaker", "role", "text", "meta")
 _CHAINS = {chain.value: chain for chain in (Chain.NARRATIVE, Chain.EVENT, Chain.LORE, Chain.HISTORY)}
+_ROLES = (Role.USER.value, Role.ASSISTANT.value)
+_USER_NAMES = frozenset({"user", "human", "player", "用户", "玩家"})
+_ASSISTANT_NAMES = frozenset({"assistant", "agent", "ai", "bot", "model", "narrator", "助手", "旁白"})
 _KINDS = {Chain.NARRATIVE: "macro", Chain.EVENT: "fact", Chain.LORE: "encyclopedia"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusDocument:
-    """One line of a corpus. `line` is 1-based; `at` is aware; fields that the format does not know stand in `metadata`."""
+    """One line of a corpus. `line` is 1-based; `at` is aware; fields that the format does not know stand in `metadata`.
+
+    `role` is what a history line says of its speaker: user, assistant, or nothing (None).
+    """
 
     document_id: str
     chain: Chain
@@ -41,6 +47,7 @@ class CorpusDocument:
     turn: int | None = None
     at: datetime | None = None
     speaker: str | None = None
+    role: Role | None = None
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
@@ -119,6 +126,63 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
         ) from error
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speakers:
+    """Who of a talk is the user and who the assistant, each in order of first sight; None stands for lines without a speaker.
+
+    `reason` says how that was found: `role` (the file says it), `asked` (the caller does), `name` (somebody is called so),
+    `first` (whoever speaks first was taken), or empty where nobody speaks.
+    """
+
+    users: tuple[str | None, ...] = ()
+    assistants: tuple[str | None, ...] = ()
+    reason: str = ""
+
+
+def speakers_of(
+    documents: Sequence[CorpusDocument], *, user: Collection[str] = (), assistant: Collection[str] = ()
+) -> Speakers:
+    """Return who is the user of a talk. The role of a line counts before all this, for that line.
+
+    `user` and `assistant` are names that the caller knows: where a user is named all others are assistants, where only an
+    assistant is, all others are users; names that do not occur say nothing. Else a speaker is what one of its lines says.
+    Else the user is who is called so (`user`, `human`, `player`, 用户, 玩家), else the first who is not called an assistant
+    (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).
+    """
+    talk = [document for document in documents if document.chain is Chain.HISTORY]
+    names = list(dict.fromkeys(document.speaker for document in talk))
+    asked = {name: Role.USER for name in names if name in user}
+    asked |= {name: Role.ASSISTANT for name in names if name in assistant and name not in asked}
+    said = {document.speaker: document.role for document in reversed(talk) if document.role is not None}
+    if known := asked or said:
+        other = Role.ASSISTANT if Role.USER in known.values() else Role.USER
+        reason = "asked" if asked else "role"
+    else:
+        called = [name for name in names if (name or "").casefold() in _USER_NAMES]
+        others = [name for name in names if (name or "").casefold() not in _ASSISTANT_NAMES]
+        known, other = dict.fromkeys((called or others)[:1], Role.USER), Role.ASSISTANT
+        reason = "first" if names and not called and others == names else "name" if names else ""
+    roles = {name: known.get(name) or other for name in names}
+    return Speakers(
+        users=tuple(name for name, role in roles.items() if role is Role.USER),
+        assistants=tuple(name for name, role in roles.items() if role is Role.ASSISTANT),
+        reason=reason,
+    )
+
+
+def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collection[str]) -> None:
+    """Raise CorpusError for a name that speaks in none of these sessions."""
+    talk = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
+    known = list(dict.fromkeys(each.speaker for each in talk if each.speaker is not None))
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            shown = ", ".join(repr(each) for each in known[:8]) or "nobody by name"
+            raise CorpusError(
+                f"{corpus.path}: {name!r} speaks nowhere in it{_meant(near) or '.'} In it speak: {shown}."
+            )
+
+
 def to_session(
     corpus: Corpus,
     session: str | None,
@@ -127,11 +191,13 @@ def to_session(
     world_id: str = "",
     locale: str = "en",
     state: Mapping[str, Any] = EMPTY,
+    user: Collection[str] = (),
+    assistant: Collection[str] = (),
 ) -> SessionStart:
     """Return the session that `corpus.entries_for(session)` describes, ready for `Store.create_session`.
 
-    A history line is one committed turn with one message, in file order; turn and message both take the line's id. The
-    first speaker seen is the user, everybody else the assistant; the name stays as the author. Every other line is an
+    A history line is one committed turn with one message, in file order; turn and message both take the line's id. Its
+    role is the line's own, else that of its speaker (`speakers_of`); the name stays as the author. Every other line is an
     entry of the session's own scope (lore too, so that each session is an index of its own), placed on `main` at the
     depth of the turns before it in the file, so that it is an ancestor of every later head. `session_id` defaults to the
     name in the corpus.
@@ -140,10 +206,10 @@ def to_session(
     name = session_id or session or "corpus"
     turns: list[ImportedTurn] = []
     entries: list[MemoryEntry] = []
-    user = next((each.speaker for each in documents if each.chain is Chain.HISTORY), None)
+    users = frozenset(speakers_of(documents, user=user, assistant=assistant).users)
     for document in documents:
         if document.chain is Chain.HISTORY:
-            turns.append(ImportedTurn(turn_id=document.document_id, messages=(_message(document, user),)))
+            turns.append(ImportedTurn(turn_id=document.document_id, messages=(_message(document, users),)))
         else:
             entries.append(_entry(document, session_scope(name), len(turns)))
     return SessionStart(
@@ -157,8 +223,8 @@ def to_session(
     )
 
 
-def _message(document: CorpusDocument, user: str | None) -> Message:
-    speaks_as_user = document.speaker == user
+def _message(document: CorpusDocument, users: Collection[str | None]) -> Message:
+    speaks_as_user = document.role is Role.USER or (document.role is None and document.speaker in users)
     author = None
     if document.speaker is not None:
         author = Author(kind=AuthorKind.USER if speaks_as_user else AuthorKind.AGENT, id=document.speaker)
@@ -205,15 +271,19 @@ def _document(file: Path, number: int, raw: bytes) -> CorpusDocument:
     turn = known.get("turn")
     if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool)):
         _fail(file, number, "turn", f"is {_called(turn)}; it must be a whole number or null")
+    chain = _chain(file, number, known)
+    if chain is not Chain.HISTORY and "role" in known:
+        row["role"] = known.pop("role")
     return CorpusDocument(
         document_id=_text(file, number, known, "id"),
-        chain=_chain(file, number, known),
+        chain=chain,
         text=_text(file, number, known, "text", may_be_empty=True),
         line=number,
         session=_optional_text(file, number, known, "session"),
         turn=turn,
         at=_moment(file, number, known),
         speaker=_optional_text(file, number, known, "speaker"),
+        role=_role(file, number, known),
         metadata={**row, **(meta or {})},
     )
 
@@ -260,6 +330,15 @@ def _chain(file: Path, number: int, row: Mapping[str, Any]) -> Chain:
         near = difflib.get_close_matches(name, _CHAINS, n=1)
         _fail(file, number, "chain", f"is {name!r}; it must be one of {', '.join(_CHAINS)}{_meant(near)}")
     return _CHAINS[name]
+
+
+def _role(file: Path, number: int, row: Mapping[str, Any]) -> Role | None:
+    name = _optional_text(file, number, row, "role")
+    if name is None:
+        return None
+    if name not in _ROLES:
+        _fail(file, number, "role", f"is {name!r}; it must be user or assistant, or left out")
+    return Role(name)
 
 
 def _moment(file: Path, number: int, row: Mapping[str, Any]) -> datetime | None:

@@ -15,7 +15,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.index.lexical import term_weights
-from mnemosyne.index.rows import NO_ROWS, RowBatch, StoredScope, batch_of, joined, row_batch
+from mnemosyne.index.rows import NO_ROWS, RowBatch, StoredScope, batch_of, highest, joined, row_batch
 from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
@@ -125,7 +125,7 @@ class BigScope:
             if young.rows.count() + len(rows.rows) > self._young_rows and self._removed is None:
                 # An import: more than memory is for. What is not in the graph is scanned on disk until there is a new one.
                 await self._remove([row.entry_id for row in rows.rows], (), self._young)
-                await self._store.write(self._scope, rows)
+                await self._store.write(self._scope, self._dated(rows))
                 rare = tuple(row for row in rows.rows if row.chain not in self._far)
                 await to_thread.run_sync(self._rare.put, replace(rows, rows=rare))
             else:
@@ -259,18 +259,30 @@ class BigScope:
             await self._write_held(each)
             await to_thread.run_sync(each.rows.put, gone)
         await to_thread.run_sync(self._rare.put, gone)
-        for name in (self._scope,) if tables is None else tables:
-            await self._store.write(name, gone)
+        # Another process may have written them to a table that is none of these young.
+        others = [name for name in young_names(self._scope) if all(name != each.name for each in among)]
+        for name in (self._scope, *others) if tables is None else tables:
+            await self._store.write(name, self._dated(gone))
 
     async def _write_held(self, young: _Young) -> None:
         held, young.held = young.held, NO_ROWS
         if held.rows or held.removed:
-            await self._store.write(young.name, held)
+            await self._store.write(young.name, self._dated(held))
+
+    def _dated(self, batch: RowBatch) -> RowBatch:
+        """Return a batch that says how far each chain has been read by now."""
+        read = {chain: self._places.watermark(chain) for chain in Chain}
+        return replace(batch, watermarks=highest(read, batch.watermarks))
 
 
 def young_names(scope: str) -> tuple[str, str]:
     """Return the two tables that the young rows of a scope are written to in turn; no scope of a store is called so."""
     return f"young-1:{scope}", f"young-2:{scope}"
+
+
+def owner_of(name: str) -> str:
+    """Return the scope that a table belongs to, which may be one of its young rows."""
+    return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
 
 
 def _bare(batch: RowBatch) -> RowBatch:

@@ -26,6 +26,7 @@ OWN_WEIGHT = 2.0
 _PAGE = 1_000
 _VECTOR_PAGE = 128
 _CACHED_VECTORS = 4_096
+_FALLS = 3
 
 Progress = Callable[[int, int], None]
 
@@ -54,7 +55,7 @@ class IndexFeeder:
         self._source, self._index, self._embedder = source, index, embedder
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._talks: dict[str, Talk] = {}
+        self._talks: dict[str, tuple[int, Talk]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._lacking: dict[str, bool] = {}
 
@@ -89,7 +90,7 @@ class IndexFeeder:
         """
         async with self._lock(scope):
             total = await self._count_new(scope) if progress else 0
-            done, fault = 0, ""
+            done, falls, fault = 0, 0, ""
             for chain in _chains(scope) if chains is None else chains:
                 after = await self._index.watermark(scope, chain)
                 size = _PAGE if vector_limit is not None else _VECTOR_PAGE
@@ -98,10 +99,15 @@ class IndexFeeder:
                         return Fed(entries=done, fault=fault, behind=True)
                     wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
                     fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
-                    after, done = page[-1].sequence, done + len(page)
+                    done, last = done + len(page), page[-1].sequence
                     if progress:
                         progress(done, max(total, done))
-                    if len(page) < size:
+                    # It falls back where another process has dropped the scope meanwhile: then that is fed again.
+                    after = min(last, await self._index.watermark(scope, chain))
+                    falls += after < last
+                    if falls > _FALLS:
+                        return Fed(entries=done, fault=fault, behind=True)
+                    if after == last and len(page) < size:
                         break
             return Fed(entries=done, fault=fault)
 
@@ -113,13 +119,14 @@ class IndexFeeder:
             unseen = set(await self._index.unseen(scope, self._embedder.name, 2**31 - 1))
             total = len(unseen)
             for chain in _chains(scope):
-                talk, after = Talk(), 0
+                talk, after, mark = Talk(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
                     linked = _linked(chain, page, talk)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
-                    if fault:
-                        return Fed(entries=total - len(unseen), fault=fault)
+                    if fault or await self._index.watermark(scope, chain) < mark:
+                        # Another process has dropped the scope meanwhile: what is there must be fed first.
+                        return Fed(entries=total - len(unseen), fault=fault, behind=not fault)
                     unseen.difference_update(each.item.entry.entry_id for each in lacking)
                     after = page[-1].sequence
                     if progress and lacking:
@@ -176,12 +183,15 @@ class IndexFeeder:
         return total
 
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
-        talk = Talk()
-        if chain is Chain.HISTORY:
-            if scope not in self._talks:
-                self._talks[scope] = await self._resume(scope)
-            talk = self._talks[scope]
-        return await self._write(scope, _linked(chain, page, talk), with_vectors=with_vectors)
+        if chain is not Chain.HISTORY:
+            return await self._write(scope, _linked(chain, page, Talk()), with_vectors=with_vectors)
+        # A talk belongs to the index that it was followed in; one that was read anew from its folder holds another part of it.
+        mark, talk = self._talks.get(scope, (-1, Talk()))
+        if mark != await self._index.watermark(scope, chain):
+            talk = await self._resume(scope)
+        fault = await self._write(scope, _linked(chain, page, talk), with_vectors=with_vectors)
+        self._talks[scope] = (await self._index.watermark(scope, chain), talk)
+        return fault
 
     async def _resume(self, scope: str) -> Talk:
         """Return the talk as the index left it, so that the next message finds its neighbours after a restart."""

@@ -6,7 +6,7 @@ on the quest graph. It knows indexes, embedders and stores by protocol and must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
@@ -44,6 +44,8 @@ class HybridRetriever:
     everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
 
+    `index_lacks`: asked what the index does without for some scopes, as codes that a recall of these scopes reports.
+
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (not all is), `index_behind` (not all is
     in the index: a recall brings in `inline_entries` at most), `index_damaged`.
@@ -61,6 +63,7 @@ class HybridRetriever:
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
         weights: FusionWeights = WEIGHTS,
+        index_lacks: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
     ) -> None:
         if not arms or not arms <= BOTH_ARMS:
             raise ValueError(f"arms are {sorted(BOTH_ARMS)}, at least one of them; got {sorted(arms)}")
@@ -69,7 +72,7 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._weights = weights
+        self._weights, self._index_lacks = weights, index_lacks
         # An arm that is asked for alone gives what it has, however little it knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._feeder = IndexFeeder(source, index, self._embedder, least_fitness=self._least_fitness)
@@ -128,12 +131,18 @@ class HybridRetriever:
         state.took("rank", started)
         if self._index.faults():
             state.lacks("index_damaged")
+        for code in self.lacks({pool.scope for pool in state.pools}):
+            state.lacks(code)
         return Recall(
             candidates=candidates,
             queries=(query.text, *query.keywords),
             degradations=tuple(state.degradations),
             timings_ms=state.timings_ms,
         )
+
+    def lacks(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        """Return what the index does without for these scopes, as codes of degradation."""
+        return tuple(self._index_lacks(scopes))
 
     async def close(self) -> None:
         """Write out what the index holds back and release it."""

@@ -7,7 +7,9 @@ scope, because document counts and mean lengths are then those of the scope, so 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,8 +19,8 @@ import lancedb
 import pyarrow.compute as pc
 from anyio import to_thread
 
-from mnemosyne.errors import IndexUnavailableError
-from mnemosyne.index.lance_files import has_files, remove_files, table_name
+from mnemosyne.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
+from mnemosyne.index.lance_files import SharedFolder, has_files, remove_files, table_name
 from mnemosyne.index.lance_rows import (
     SCHEMA,
     SHOWN,
@@ -31,28 +33,29 @@ from mnemosyne.index.lance_rows import (
     stored_scope,
     summed,
     weight_classes,
-    widened,
 )
 from mnemosyne.index.lance_table import (
-    any_of,
+    between_others,
+    copy_batch,
+    declare_key,
     fit_width,
     index_columns,
     index_vectors,
-    match,
-    matching,
+    is_keyed,
+    matching_classes,
     met_another,
     nearest_to,
+    news_for,
     upsert,
     width_of,
 )
 from mnemosyne.index.lexical import term_weights
-from mnemosyne.index.rows import RowBatch, StoredScope, row_batch
+from mnemosyne.index.rows import RowBatch, StoredScope, highest, row_batch
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import SequencedEntry
 
-_TRIES = 5
 _COPIED_ROWS = 20_000
 
 
@@ -62,18 +65,23 @@ class LanceIndex:
     Every failure of LanceDB leaves as IndexUnavailableError. `tidy_writes`: `settle` compacts a table after that many
     writes. `exact_rows`: up to so many every term's own weight counts. Scores are LanceDB's BM25 (k1 1.2, b 0.75), whose
     document counts follow deletions at the next tidying.
+
+    Several processes may use one folder: each writes while it holds the folder's lock; what another has written is not written
+    over by what was read before. Once another has dropped a scope, ScopeDroppedError leaves each method that meets it, until
+    `release`.
     """
 
     def __init__(self, folder: str, *, tidy_writes: int = 32, exact_rows: int = 100_000) -> None:
-        self.folder, self._exact_rows = folder, exact_rows
-        self._tidy_writes = tidy_writes
+        self.folder, self._exact_rows, self._tidy_writes = folder, exact_rows, tidy_writes
         self._connection: Any = None
         self._tables: dict[str, Any] = {}
         self._writes: defaultdict[str, int] = defaultdict(int)
-        self._searched: set[str] = set()
+        self._searched, self._keyed = set[str](), set[str]()
         self._watermarks: dict[tuple[str, Chain], int] = {}
         self._deepest: dict[str, dict[str, int]] = {}
-        self._writing, self._indexing, self._tidying = anyio.Lock(), anyio.Lock(), anyio.Lock()
+        self._versions: dict[str, int] = {}
+        self._shared = SharedFolder(folder)
+        self._indexing, self._tidying = anyio.Lock(), anyio.Lock()
 
     async def add(
         self,
@@ -90,15 +98,18 @@ class LanceIndex:
     async def write(self, scope: str, batch: RowBatch) -> None:
         """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
         try:
-            await self._between_others(lambda: self._write(scope, batch))
+            await self._open(scope)
+            async with self._shared.alone(scope):
+                await between_others(lambda: self._write(scope, batch))
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
         deepest = self._deepest.get(scope, {})
         for row in batch.rows:
             if row.branch_id in deepest:
                 deepest[row.branch_id] = max(deepest[row.branch_id], row.depth or 0)
         for chain, sequence in batch.watermarks.items():
-            self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
+            if sequence:
+                self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
 
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
@@ -108,13 +119,15 @@ class LanceIndex:
             table = await self._open(scope)
             if table is None:
                 return None
+            version = await table.version()
             wanted = table.query() if vectors else table.query().select(SCHEMA.names)
             if chains is not None:
                 wanted = wanted.where(f"chain IN ({literals(chain.value for chain in chains)})")
             stored = await wanted.to_arrow()
+            self._versions[scope] = version
             return await to_thread.run_sync(stored_scope, stored)
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence stored for this chain of the scope (0 = none)."""
@@ -130,7 +143,7 @@ class LanceIndex:
             table = await self._open(scope)
             return 0 if table is None else int(await table.count_rows())
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
 
     async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
@@ -158,15 +171,9 @@ class LanceIndex:
             if not rows or not classes:
                 return ()
             await self._index_words(where.scope, table)
-            if rows <= self._exact_rows:
-                found = [await matching(table, any_of(classes), admitted, limit)]
-            else:
-                # One query of several weights scores every row that holds a term; one weight skips those that cannot be among
-                # the best, and is ten times as fast.
-                deep = limit if len(classes) == 1 else 2 * limit
-                found = [await matching(table, match(*each), admitted, deep) for each in classes.items()]
+            found = await matching_classes(table, classes, admitted, limit, exact=rows <= self._exact_rows)
         except Exception as error:
-            raise self._unavailable(where.scope, error) from error
+            raise await self._failure(where.scope, error) from error
         return summed([hits(each, each["_score"].to_numpy(), where) for each in found], limit)
 
     async def search_vector(
@@ -182,7 +189,7 @@ class LanceIndex:
                 return ()
             rows = await nearest_to(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
         except Exception as error:
-            raise self._unavailable(where.scope, error) from error
+            raise await self._failure(where.scope, error) from error
         return hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
@@ -196,7 +203,7 @@ class LanceIndex:
                 return ()
             found = await nearest_to(table, vector, limit).select(["entry_id", "_distance"]).to_arrow()
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
         cosines = 1.0 - found["_distance"].to_numpy(zero_copy_only=False)
         return tuple(zip(found["entry_id"].to_pylist(), cosines.tolist(), strict=True))
 
@@ -205,26 +212,38 @@ class LanceIndex:
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever state its files are in."""
-        async with self._writing:
-            table = self._tables.pop(scope, None)
-            if table is not None:
-                table.close()
-            try:
-                await self._connect()
-                await self._connection.drop_table(table_name(scope), ignore_missing=True)
-            except Exception as error:
-                if not await to_thread.run_sync(has_files, self.folder, scope):
-                    raise self._unavailable(scope, error) from error
-            try:
-                await to_thread.run_sync(remove_files, self.folder, scope)
-            except OSError as error:
-                raise self._unavailable(scope, error) from error
-            self._searched.discard(scope)
-            self._writes.pop(scope, None)
-            self._deepest.pop(scope, None)
-            for chain in Chain:
-                self._watermarks.pop((scope, chain), None)
+        """Remove the table of a scope, whatever state its files are in; other processes write to it only after reading anew."""
+        try:
+            async with self._shared.alone():
+                await self._shared.leave_mark(scope)
+                await self._drop(scope)
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+        self._writes.pop(scope, None)
+
+    async def _drop(self, scope: str) -> None:
+        table = self._tables.pop(scope, None)
+        if table is not None:
+            table.close()
+        self.release(scope)
+        try:
+            await self._connect()
+            await self._connection.drop_table(table_name(scope), ignore_missing=True)
+        except Exception:
+            if not await to_thread.run_sync(has_files, self.folder, scope):
+                raise
+        await to_thread.run_sync(remove_files, self.folder, scope)
+
+    def release(self, scope: str) -> None:
+        """Forget what is known of a scope, so that it is read anew."""
+        self._tables.pop(scope, None)
+        self._searched.discard(scope)
+        self._keyed.discard(scope)
+        self._shared.forget(scope)
+        self._deepest.pop(scope, None)
+        self._versions.pop(scope, None)
+        for chain in Chain:
+            self._watermarks.pop((scope, chain), None)
 
     async def prepare(self, scope: str, *, words: bool = True) -> None:
         """Make the indexes that searching a scope of this size needs, so that no search has to; takes long.
@@ -240,7 +259,7 @@ class LanceIndex:
                     await index_columns(table, words=False)
                 await index_vectors(table)
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
 
     async def absorb(self, scope: str, other: str) -> None:
         """Write all rows of another table into one and make its graph anew; takes long.
@@ -253,19 +272,29 @@ class LanceIndex:
                 return
             width = await width_of(late)
             async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
-                await self._between_others(partial(_copied, table, batch, width))
+                async with self._shared.alone(scope, other):
+                    await between_others(partial(copy_batch, table, batch, width))
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+        try:
             async with self._tidying:
                 await index_vectors(table, anew=True)
                 await table.optimize(cleanup_older_than=timedelta(hours=1))
         except Exception as error:
             if not met_another(error):
-                raise self._unavailable(scope, error) from error
+                raise await self._failure(scope, error) from error
 
     async def settle(self) -> None:
         """Compact tables that have had many writes, and bring the indexes of searched ones up to date.
 
         Writes and searches go on meanwhile. Where a write and the tidying meet, the tidying is left for another time.
         """
+        for scope, table in [each for each in self._tables.items() if each[0] not in self._keyed]:
+            # What cannot be done now is done with the next write, which says why it cannot be.
+            with suppress(Exception):
+                if not await is_keyed(table):
+                    async with self._shared.alone(scope):
+                        await declare_key(table)
         async with self._tidying:
             for scope, writes in list(self._writes.items()):
                 if writes < self._tidy_writes:
@@ -275,7 +304,7 @@ class LanceIndex:
                 except Exception as error:
                     if met_another(error):
                         continue
-                    raise self._unavailable(scope, error) from error
+                    raise await self._failure(scope, error) from error
                 self._writes[scope] -= writes
 
     async def close(self) -> None:
@@ -287,17 +316,6 @@ class LanceIndex:
             self._connection.close()
             self._connection = None
 
-    async def _between_others(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Write; a write that another one came between is tried again."""
-        async with self._writing:
-            for tries_left in reversed(range(_TRIES)):
-                try:
-                    await work()
-                    break
-                except Exception as error:
-                    if not tries_left or not met_another(error):
-                        raise
-
     async def _write(self, scope: str, batch: RowBatch) -> None:
         table = await self._open(scope)
         if table is None:
@@ -305,17 +323,25 @@ class LanceIndex:
                 return
             table = await self._connection.create_table(table_name(scope), schema=SCHEMA, exist_ok=True)
             self._tables[scope] = table
+        elif self._versions.get(scope) != await table.version():
+            read = {chain: self._watermarks.get((scope, chain), 0) for chain in Chain}
+            batch = await news_for(table, replace(batch, watermarks=highest(read, batch.watermarks)))
+        if scope not in self._keyed:
+            await declare_key(table)
+            self._keyed.add(scope)
         if batch.removed:
             await table.delete(f"entry_id IN ({literals(batch.removed)})")
         if batch.rows:
             given = next((len(row.vector) for row in batch.rows if row.vector is not None), None)
             width = await fit_width(table, given)
             await upsert(table, await to_thread.run_sync(arrow, batch.rows, width))
+        self._versions[scope] = await table.version()
         self._writes[scope] += 1
 
     async def _open(self, scope: str) -> Any:
         if scope in self._tables:
             return self._tables[scope]
+        await self._shared.know(scope)
         await self._connect()
         try:
             self._tables[scope] = await self._connection.open_table(table_name(scope))
@@ -335,7 +361,7 @@ class LanceIndex:
             table = await self._open(scope)
             return None if table is None else await table.query().where(condition).select(columns).to_arrow()
         except Exception as error:
-            raise self._unavailable(scope, error) from error
+            raise await self._failure(scope, error) from error
 
     async def _ever_held(self, where: IndexFilter) -> bool:
         """Say whether any of the chains has rows: a search whose filter admits none walks all there are."""
@@ -360,18 +386,15 @@ class LanceIndex:
                 self._searched.add(scope)
 
     async def _tidy(self, scope: str) -> None:
-        table = await self._open(scope)
-        if table is None:
+        if (table := await self._open(scope)) is None:
             return
         if scope in self._searched:
             await index_vectors(table)
         await table.optimize(cleanup_older_than=timedelta(hours=1))
 
-    def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
+    async def _failure(self, scope: str, error: Exception) -> MnemosyneError:
+        """Return the error that leaves for one that LanceDB or the disk raised."""
+        if isinstance(error, ScopeDroppedError) or await self._shared.is_dropped(scope):
+            return ScopeDroppedError(self.folder, scope)
         self._tables.pop(scope, None)
         return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
-
-
-async def _copied(table: Any, batch: Any, width: int | None) -> None:
-    await fit_width(table, width)
-    await upsert(table, widened(batch, await width_of(table)))

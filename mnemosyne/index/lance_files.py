@@ -1,6 +1,7 @@
-"""Where a scope's table lies in an index folder.
+"""The files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was dropped.
 
-The room exists so that a table can be named, looked for and removed without its engine, whatever state its files are in.
+They are known by name, so that a table can be looked for and removed without its engine, whatever state its files are in.
+Several processes may use one folder: each writes while it holds the lock, and none brings back what another dropped.
 """
 
 from __future__ import annotations
@@ -8,7 +9,97 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+from filelock import FileLock
+
+from mnemosyne.errors import ScopeDroppedError
+
+_POLL_SECONDS = 0.02
+
+
+class SharedFolder:
+    """A folder that several processes write to. A folder that is an address of a remote store has neither lock nor marks."""
+
+    def __init__(self, folder: str, *, wait_seconds: float = 60.0) -> None:
+        self._folder, self._wait_seconds = folder, wait_seconds
+        self._is_local = "://" not in folder
+        # A thread of its own: others that wait must not keep the one who holds the lock from letting go.
+        self._thread = anyio.CapacityLimiter(1)
+        self._writing = anyio.Lock()
+        self._marks: dict[str, str] = {}
+        self._lock: FileLock | None = None
+
+    async def know(self, scope: str) -> None:
+        """Note which life of a scope is read from here on; the first call counts until `forget`."""
+        if scope not in self._marks:
+            self._marks[scope] = await to_thread.run_sync(self._mark, scope)
+
+    def forget(self, scope: str) -> None:
+        """Forget which life of a scope was read."""
+        self._marks.pop(scope, None)
+
+    async def is_dropped(self, scope: str) -> bool:
+        """Say whether another process has dropped a scope since this one read it."""
+        return scope in self._marks and self._marks[scope] != await to_thread.run_sync(self._mark, scope)
+
+    @asynccontextmanager
+    async def alone(self, *scopes: str) -> AsyncIterator[None]:
+        """Let nobody else write as long as the block lasts; the operating system frees the lock of a process that is killed.
+
+        ScopeDroppedError where one of the scopes was dropped; OSError (filelock.Timeout) when another does not let go.
+        """
+        async with self._writing:
+            await self._run(self._acquire)
+            try:
+                for scope in scopes:
+                    if await self.is_dropped(scope):
+                        raise ScopeDroppedError(self._folder, scope)
+                yield
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._run(self._release)
+
+    async def leave_mark(self, scope: str) -> None:
+        """Note that a scope is being dropped, while nobody else writes: whoever read it before writes to it no more."""
+        if self._is_local:
+            await to_thread.run_sync(self._leave, scope)
+
+    async def _run(self, work: Callable[[], None]) -> None:
+        if self._is_local:
+            await to_thread.run_sync(work, limiter=self._thread)
+
+    def _acquire(self) -> None:
+        folder = Path(self._folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(folder / ".lock", timeout=self._wait_seconds, thread_local=False)
+        self._lock.acquire(poll_interval=_POLL_SECONDS)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _mark(self, scope: str) -> str:
+        try:
+            return self._mark_file(scope).read_text(encoding="ascii") if self._is_local else ""
+        except OSError:
+            return ""
+
+    def _leave(self, scope: str) -> None:
+        file = self._mark_file(scope)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        fresh = file.with_suffix(".new")
+        fresh.write_text(uuid4().hex, encoding="ascii")
+        fresh.replace(file)
+
+    def _mark_file(self, scope: str) -> Path:
+        """Return a file whose name does not tell the scope, because it outlives an erasure."""
+        return Path(self._folder) / ".dropped" / table_name(scope).rpartition("_")[2]
 
 
 def table_name(scope: str) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mnemosyne.index.rows import IndexRow, StoredScope
+from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
@@ -22,9 +22,12 @@ from mnemosyne.schema.memory import Chain
 WORDS = "tokens"
 VECTOR = "vector"
 SHOWN = ("entry_id", "branch_id", "depth", "sequence")
+KEY_MARK = "lance-schema:unenforced-primary-key"
+"""The key of a column that names it the key of its table: without it LanceDB inserts an id once for each process that upserts it
+at the same moment, and says nothing."""
 SCHEMA = pa.schema(
     [
-        pa.field("entry_id", pa.string(), nullable=False),
+        pa.field("entry_id", pa.string(), nullable=False, metadata={KEY_MARK: "true"}),
         pa.field("chain", pa.string(), nullable=False),
         pa.field("branch_id", pa.string()),
         pa.field("depth", pa.int32()),
@@ -78,7 +81,10 @@ def hits(rows: Any, scores: Any, where: IndexFilter) -> tuple[Hit, ...]:
         for entry_id, branch, depth, sequence, score in zip(*columns, strict=True)
         if not isnan(score) and _on_path(where, branch, depth)
     ]
-    return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id)))
+    found.sort(key=lambda hit: (-hit.score, hit.entry_id))
+    # A table from before its key was declared may hold an id twice.
+    best = {hit.entry_id: hit for hit in reversed(found)}
+    return tuple(found if len(best) == len(found) else reversed(best.values()))
 
 
 def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, list[str]]:
@@ -118,7 +124,61 @@ def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
 
 def in_order(rows: Any) -> tuple[str, ...]:
     """Return the ids of rows in the order of writing."""
-    return tuple(rows.sort_by("sequence")["entry_id"].to_pylist())
+    return tuple(dict.fromkeys(rows.sort_by("sequence")["entry_id"].to_pylist()))
+
+
+def has_key(schema: Any) -> bool:
+    """Say whether a table's schema declares its key."""
+    return bool((schema.field("entry_id").metadata or {}).get(KEY_MARK.encode()) == b"true")
+
+
+def surplus_rows(rows: Any) -> list[int]:
+    """Return the row ids of all rows but one of each entry: the one written last stays.
+
+    Columns entry_id, sequence, embedder and _rowid.
+    """
+    codes = rows["entry_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    seen = pc.not_equal(rows["embedder"], "").to_numpy()
+    row_ids = rows["_rowid"].to_numpy()
+    order = np.lexsort((row_ids, seen, rows["sequence"].to_numpy(), codes))
+    last_of_its_id = np.append(np.diff(codes[order]) != 0, True)[: len(order)]
+    return [int(row_id) for row_id in np.sort(row_ids[order][~last_of_its_id])]
+
+
+def news_of(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
+    """Return what of a batch is still news to a table that another process has written to meanwhile.
+
+    `known`: the table's rows of the ids that are in the batch; `newest`: its highest sequence of each chain. `batch.watermarks` say
+    how far its writer has read. Where the table is ahead, the writer's rows are older, and what it misses there was removed;
+    then only a vector that nobody else has made is news.
+    """
+    columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
+    held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
+    behind = {chain for chain, sequence in newest.items() if sequence > batch.watermarks.get(chain, 0)}
+
+    def is_news(row: IndexRow) -> bool:
+        if row.entry_id not in held:
+            return row.chain not in behind
+        _, sequence, words, embedder = held[row.entry_id]
+        same = words == " ".join(row.tokens)
+        if row.chain in behind:
+            return bool(same and row.model and not embedder)
+        return not (same and sequence == row.sequence and embedder and not row.model)
+
+    removed = [
+        entry_id
+        for entry_id in batch.removed
+        if entry_id in held and held[entry_id][1] <= batch.watermarks.get(Chain(held[entry_id][0]), 0)
+    ]
+    rows = tuple(row for row in batch.rows if is_news(row))
+    return RowBatch(rows=rows, removed=tuple(removed), watermarks=batch.watermarks)
+
+
+def newest_of(rows: Any) -> dict[Chain, int]:
+    """Return the highest sequence of each chain (columns chain and sequence)."""
+    found = rows.group_by("chain").aggregate([("sequence", "max")])
+    highest = zip(found["chain"].to_pylist(), found["sequence_max"].to_pylist(), strict=True)
+    return {Chain(name): int(sequence) for name, sequence in highest}
 
 
 def arrow(rows: Sequence[IndexRow], width: int | None) -> Any:

@@ -7,17 +7,31 @@ raises passes through.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 # Its engine warns on stderr of every reading of an index's figures unless it is told which kind is wanted.
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
 
 import pyarrow as pa
+from anyio import to_thread
 from lancedb.index import FTS, Bitmap, BTree, HnswSq
 from lancedb.query import BooleanQuery, MatchQuery, Occur
 
-from mnemosyne.index.lance_rows import SHOWN, VECTOR, WORDS, graph_partitions
+from mnemosyne.index.lance_rows import (
+    KEY_MARK,
+    SHOWN,
+    VECTOR,
+    WORDS,
+    graph_partitions,
+    has_key,
+    literals,
+    newest_of,
+    news_of,
+    surplus_rows,
+    widened,
+)
+from mnemosyne.index.rows import RowBatch
 from mnemosyne.protocols import Vectors
 
 _WANTED: dict[str, Any] = {
@@ -36,6 +50,8 @@ _WANTED: dict[str, Any] = {
     ),
 }
 """The indexes that searching by words and filters needs; vectors have theirs by size."""
+_AT_ONCE = 1_000
+_TRIES = 5
 
 
 async def index_columns(table: Any, *, words: bool) -> None:
@@ -67,10 +83,58 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
     if wanted is None or wanted == width:
         return width
     if width is not None:
-        await table.drop_columns([VECTOR])
+        # In this order, so that a process that is killed between leaves no row that claims a vector it has not.
         await table.update({"embedder": ""})
+        await table.drop_columns([VECTOR])
     await table.add_columns(pa.field(VECTOR, pa.list_(pa.float32(), wanted)))
     return wanted
+
+
+async def between_others(work: Callable[[], Awaitable[None]]) -> None:
+    """Write; a write that another one came between is tried again."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            await work()
+            break
+        except Exception as error:
+            if not tries_left or not met_another(error):
+                raise
+
+
+async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
+    """Write a batch of another table's rows, whose vectors have this width, into one."""
+    await fit_width(table, width)
+    await upsert(table, widened(batch, await width_of(table)))
+
+
+async def is_keyed(table: Any) -> bool:
+    """Say whether a table's key is declared."""
+    return has_key(await table.schema())
+
+
+async def declare_key(table: Any) -> None:
+    """Declare the key of a table from before it was declared, and remove rows that stand twice for that reason."""
+    if await is_keyed(table):
+        return
+    columns = ["entry_id", "sequence", "embedder"]
+    rows = await table.query().with_row_id().select(columns).to_arrow()
+    surplus = await to_thread.run_sync(surplus_rows, rows)
+    for start in range(0, len(surplus), _AT_ONCE):
+        await table.delete(f"_rowid IN ({', '.join(map(str, surplus[start : start + _AT_ONCE]))})")
+    declare = getattr(table, "update_field_metadata", None)
+    if declare is None:
+        await table.replace_field_metadata("entry_id", {KEY_MARK: "true"})
+    else:
+        await declare({"path": "entry_id", "metadata": {KEY_MARK: "true"}})
+
+
+async def news_for(table: Any, batch: RowBatch) -> RowBatch:
+    """Return what of a batch is still news to a table that another process has written to."""
+    newest = await to_thread.run_sync(newest_of, await table.query().select(["chain", "sequence"]).to_arrow())
+    ids = [*(row.entry_id for row in batch.rows), *batch.removed]
+    known = table.query().where(f"entry_id IN ({literals(ids)})")
+    rows = await known.select(["entry_id", "chain", "sequence", WORDS, "embedder"]).to_arrow()
+    return await to_thread.run_sync(news_of, batch, rows, newest)
 
 
 async def upsert(table: Any, rows: Any) -> None:
@@ -89,6 +153,18 @@ async def matching(table: Any, words: Any, admitted: str, limit: int) -> Any:
     """Return the best rows of a query of words, with `_score`."""
     query = table.query().nearest_to_text(words).where(admitted)
     return await query.select([*SHOWN, "_score"]).limit(limit).to_arrow()
+
+
+async def matching_classes(
+    table: Any, classes: Mapping[float, Sequence[str]], admitted: str, limit: int, *, exact: bool
+) -> list[Any]:
+    """Return the best rows of terms by weight, as one answer (`exact`) or one for each weight, with `_score`."""
+    if exact:
+        return [await matching(table, any_of(classes), admitted, limit)]
+    # One query of several weights scores every row that holds a term; one weight skips those that cannot be among
+    # the best, and is ten times as fast.
+    deep = limit if len(classes) == 1 else 2 * limit
+    return [await matching(table, match(*each), admitted, deep) for each in classes.items()]
 
 
 def match(weight: float, terms: Sequence[str]) -> Any:

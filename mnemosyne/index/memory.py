@@ -31,6 +31,10 @@ class MemoryIndex:
             table = self._tables[scope] = ScopeTable()
         return table
 
+    def keep(self, scope: str, table: ScopeTable) -> None:
+        """Take over the rows of a scope."""
+        self._tables[scope] = table
+
     def holds(self, scope: str) -> bool:
         """Say whether the scope has been used."""
         return scope in self._tables

@@ -5,7 +5,7 @@ Shared by the engines so that the same entry is found by the same words in each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -38,7 +38,7 @@ class IndexRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowBatch:
-    """Rows to write, ids to remove, and the highest sequence seen of each chain."""
+    """Rows to write, ids to remove, and the highest sequence that their writer has seen of each chain."""
 
     rows: tuple[IndexRow, ...]
     removed: tuple[str, ...]
@@ -60,8 +60,13 @@ def joined(held: RowBatch, late: RowBatch) -> RowBatch:
         rows.pop(entry_id, None)
         removed[entry_id] = None
     return RowBatch(
-        rows=tuple(rows.values()), removed=tuple(removed), watermarks={**held.watermarks, **late.watermarks}
+        rows=tuple(rows.values()), removed=tuple(removed), watermarks=highest(held.watermarks, late.watermarks)
     )
+
+
+def highest(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> dict[Chain, int]:
+    """Return for each chain of two maps of watermarks the higher one."""
+    return {chain: max(one.get(chain, 0), other.get(chain, 0)) for chain in (*one, *other)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,8 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -18,10 +19,12 @@ from typing import Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
-from mnemosyne.errors import IndexUnavailableError
-from mnemosyne.index.big import BigScope, GraphStore, young_names
+from mnemosyne.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.index.big import BigScope, GraphStore, owner_of, young_names
+from mnemosyne.index.lance_files import SharedFolder, remove_files
 from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.rows import NO_ROWS, RowBatch, joined, row_batch
+from mnemosyne.index.rows import NO_ROWS, RowBatch, highest, joined, row_batch
+from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
@@ -29,9 +32,18 @@ from mnemosyne.schema.record import SequencedEntry
 
 T = TypeVar("T")
 
+_TRIES = 3
+_LARGE_ROWS = 2_000
+
 
 class DurableIndex(Index, GraphStore, Protocol):
-    """An index that outlives the process; any of its methods may raise IndexUnavailableError."""
+    """An index that outlives the process. Any of its methods may raise IndexUnavailableError, or ScopeDroppedError once another
+    process has dropped what this one read, until `release`.
+    """
+
+    def release(self, scope: str) -> None:
+        """Forget what is known of a scope, so that it is read anew."""
+        ...
 
     async def prepare(self, scope: str, *, words: bool = True) -> None:
         """Make the indexes that searching a big scope needs; takes long and never holds up a search or a write.
@@ -48,7 +60,11 @@ class TieredIndex:
     all such scopes have there after a `settle`. `young_rows`: so many new rows of such a scope, and so many of its rare chains,
     are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`settle`
     and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
-    A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`.
+    A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`. Where LanceDB is not
+    installed all scopes are in memory alone; that is no fault, and `lacks` says where it matters.
+
+    Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope that
+    another drops is read anew.
     """
 
     def __init__(
@@ -72,6 +88,7 @@ class TieredIndex:
         self._cut_off: set[str] = set()
         self._in_flight: set[str] = set()
         self._faults: dict[str, str] = {}
+        self._is_alone = False
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
         self._settling = anyio.Lock()
@@ -94,7 +111,7 @@ class TieredIndex:
                 return
         table = self._memory.table(scope)
         await to_thread.run_sync(table.put, batch)
-        if scope not in self._cut_off:
+        if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = joined(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
                 await self._write_held(scope)
@@ -133,12 +150,24 @@ class TieredIndex:
         """Return what has gone wrong with the folder so far, each sentence once, in order."""
         return tuple(self._faults)
 
+    def lacks(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        """Return what the index does without when it searches these scopes, as codes of degradation.
+
+        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be made anew in each process.
+        """
+        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
+        return ("index_in_memory",) if self._is_alone and large else ()
+
     async def drop(self, scope: str) -> None:
         """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
         async with self._opening, self._writing:
             durable = await self._engine(scope)
-            for name in (scope, *young_names(scope)):
-                await durable.drop(name)
+            names = (scope, *young_names(scope))
+            if durable is None:
+                await self._remove_files(scope, names)
+            else:
+                for name in names:
+                    await durable.drop(name)
             self._memory.forget(scope)
             self._big.pop(scope, None)
             self._held.pop(scope, None)
@@ -219,14 +248,26 @@ class TieredIndex:
         return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
 
     async def _ask(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
-        direct = await self._open(scope)
-        if direct is None:
-            return await question(self._memory)
-        return await self._guarded(scope, lambda: question(direct), nothing)
+        for _ in range(_TRIES):
+            direct = await self._open(scope)
+            if direct is None:
+                return await question(self._memory)
+            try:
+                return await question(direct)
+            except ScopeDroppedError:
+                self._read_anew(scope)
+            except IndexUnavailableError as error:
+                self._note(error, scope)
+                self._cut(scope)
+                break
+        return nothing
 
     async def _guarded(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
         try:
             return await work()
+        except ScopeDroppedError as error:
+            self._read_anew(scope or owner_of(error.scope))
+            return nothing
         except IndexUnavailableError as error:
             self._note(error, scope)
             self._cut(scope or error.scope)
@@ -245,33 +286,75 @@ class TieredIndex:
                 return None
             if scope in self._big:
                 return self._big[scope]
-            try:
-                durable = await self._engine(scope)
-                if scope in self._direct:
-                    return durable
-                if (rows := await durable.count(scope)) > self._memory_rows:
-                    if rows > self._word_rows:
-                        self._direct.add(scope)
-                        return durable
-                    self._big[scope] = await self._opened(scope, durable)
-                    return self._big[scope]
-                if scope in self._held:
-                    await self._write_held(scope)
-                stored = await durable.load(scope)
-                table = self._memory.table(scope)
-                if stored is not None:
-                    await to_thread.run_sync(table.fill, stored)
-            except IndexUnavailableError as error:
-                self._note(error, scope)
-                self._cut(scope)
+            for _ in range(_TRIES):
+                try:
+                    return await self._read(scope)
+                except ScopeDroppedError:
+                    self._read_anew(scope)
+                except IndexUnavailableError as error:
+                    self._note(error, scope)
+                    self._cut(scope)
+                    return None
+            self._memory.table(scope)
         return None
 
-    async def _engine(self, scope: str) -> DurableIndex:
-        if self._durable is None:
+    async def _read(self, scope: str) -> BigScope | DurableIndex | None:
+        """Read a scope that is not in use; return what searches it when memory alone does not."""
+        durable = await self._engine(scope)
+        if durable is None:
+            self._cut_off.add(scope)
+            self._memory.table(scope)
+            return None
+        if scope in self._direct:
+            return durable
+        for name in (scope, *young_names(scope)):
+            durable.release(name)
+        if (rows := await durable.count(scope)) > self._memory_rows:
+            if rows > self._word_rows:
+                self._direct.add(scope)
+                return durable
+            self._big[scope] = await self._opened(scope, durable)
+            return self._big[scope]
+        stored, table = await durable.load(scope), ScopeTable()
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        # Not before it is whole: whoever finds it there uses it at once.
+        self._memory.keep(scope, table)
+        return None
+
+    def _read_anew(self, scope: str) -> None:
+        """Forget a scope that another process has dropped, with what was read before."""
+        self._memory.forget(scope)
+        self._big.pop(scope, None)
+        self._held.pop(scope, None)
+        self._direct.discard(scope)
+        for name in (scope, *young_names(scope)):
+            if self._durable is not None:
+                self._durable.release(name)
+
+    async def _remove_files(self, scope: str, names: Sequence[str]) -> None:
+        """Remove what an installation with LanceDB has left of a scope."""
+        if not await to_thread.run_sync(Path(self.folder).is_dir):
+            return
+        shared = SharedFolder(self.folder)
+        try:
+            async with shared.alone():
+                for name in names:
+                    await shared.leave_mark(name)
+                    await to_thread.run_sync(remove_files, self.folder, name)
+        except OSError as error:
+            raise IndexUnavailableError(self.folder, scope, str(error)) from error
+
+    async def _engine(self, scope: str) -> DurableIndex | None:
+        """Return what keeps scopes in the folder; None where it is not installed."""
+        if self._durable is None and not self._is_alone:
             try:
                 module = await to_thread.run_sync(import_module, "mnemosyne.index.lance")
+            except ModuleNotFoundError:
+                self._is_alone = True
+                return None
             except ImportError as error:
-                reason = f"lancedb is not installed ({error}); pip install 'jacquard-context[lance]'"
+                reason = f"lancedb cannot be loaded ({error}); install it again: pip install 'jacquard-context[lance]'"
                 raise IndexUnavailableError(self.folder, scope, reason) from error
             durable: DurableIndex = module.LanceIndex(self.folder)
             self._durable = durable
@@ -285,7 +368,11 @@ class TieredIndex:
             self._in_flight.add(scope)
             try:
                 durable = await self._engine(scope)
-                await durable.write(scope, batch)
+                if durable is not None and self._memory.holds(scope):
+                    read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
+                    await durable.write(scope, replace(batch, watermarks=highest(read, batch.watermarks)))
+            except ScopeDroppedError:
+                self._read_anew(scope)
             except IndexUnavailableError as error:
                 # Memory goes on; the store still has what was not written here.
                 self._note(error, scope)

@@ -5,7 +5,7 @@ The room exists because a store is one contract, however long. It must not impor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from mnemosyne.query import BlockFilter, EvidenceFilter
@@ -49,6 +49,22 @@ class Store(Protocol):
 
     async def create_session(self, start: SessionStart) -> SessionHead:
         """Create a session with its first turns; an existing one raises SessionExistsError."""
+        ...
+
+    async def adopt_world(
+        self,
+        session_id: str,
+        world_id: str,
+        locale: str,
+        state: Mapping[str, Any],
+        *,
+        instead_of: Collection[str] = ("",),
+    ) -> SessionHead:
+        """Give a session that lives in one of the worlds `instead_of` (`""`: in none) another, as if it had begun there.
+
+        Its state is `state` on every branch, before the first turn and since. A session of `world_id` is left as it is.
+        WorldNotAdoptedError when it lives in any other world, or when a turn has changed its state.
+        """
         ...
 
     async def append_turns(

@@ -33,6 +33,7 @@ from mnemosyne.stores.ledger_rows import (
     SnapshotRow,
     TurnRow,
 )
+from mnemosyne.turn_tree import BASE_BRANCH
 
 T = TypeVar("T")
 
@@ -202,6 +203,8 @@ class Ledger:
         if isinstance(row, EvidenceRow):
             return [_add(self.sources.setdefault((row.uri, row.content_hash), []), key)]
         if isinstance(row, SnapshotRow):
+            if row.branch_id == BASE_BRANCH:
+                self.states.clear()
             self.states.pop(row.branch_id, None)
             return [] if old is not None else [_sort_in(self.snapshot_depths.setdefault(row.branch_id, []), row.depth)]
         if table == "summary" and old is None:

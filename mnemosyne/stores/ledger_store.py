@@ -6,7 +6,7 @@ kept (`Keeper`), never in what a method means. It must not import a keeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -87,6 +87,18 @@ class LedgerStore:
             "create_session",
             lambda ledger: ledger_writes.create_session(ledger, start),
         )
+
+    async def adopt_world(
+        self,
+        session_id: str,
+        world_id: str,
+        locale: str,
+        state: Mapping[str, Any],
+        *,
+        instead_of: Collection[str] = ("",),
+    ) -> SessionHead:
+        """Give a session that lives in one of the worlds `instead_of` another, as if it had begun there."""
+        return await self._write(session_id, ledger_writes.adopt_world, world_id, locale, state, instead_of)
 
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()

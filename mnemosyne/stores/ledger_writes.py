@@ -6,7 +6,7 @@ in one file. Each function runs inside `Ledger.run`: when it raises, nothing has
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -50,6 +50,7 @@ from mnemosyne.turn_tree import (
     MAIN_BRANCH,
     SNAPSHOT_EVERY,
     at_turn,
+    check_adoption,
     check_place,
     check_version,
     imported_record,
@@ -91,6 +92,19 @@ def begin(
     ledger.put_session(row)
     _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
     ledger.put("branch", MAIN_BRANCH, BranchRow(ordinal=0))
+
+
+def adopt_world(
+    ledger: Ledger, session_id: str, world_id: str, locale: str, state: Mapping[str, Any], instead_of: Collection[str]
+) -> SessionHead:
+    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    head, session = read_head(ledger, session_id), session_row(ledger, session_id)
+    if session.world_id == world_id:
+        return head
+    check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=any(ledger.changing.values()))
+    ledger.put_session(replace(session, world_id=world_id, locale=locale))
+    _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
+    return moved(ledger, replace(head, world_id=world_id))
 
 
 def append_turns(

@@ -6,7 +6,7 @@ locks, connections, errors) is in the runners that the two stores bring. What th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mnemosyne.query import BlockFilter, EvidenceFilter
@@ -72,6 +72,20 @@ class SqlStore:
     async def create_session(self, start: SessionStart) -> SessionHead:
         """Create a session with its first turns and entries; SessionExistsError."""
         return await self._writes.run(lambda db: sql_writes.create_session(db, start))
+
+    async def adopt_world(
+        self,
+        session_id: str,
+        world_id: str,
+        locale: str,
+        state: Mapping[str, Any],
+        *,
+        instead_of: Collection[str] = ("",),
+    ) -> SessionHead:
+        """Give a session that lives in one of the worlds `instead_of` another, as if it had begun there."""
+        return await self._writes.run(
+            lambda db: sql_writes.adopt_world(db, session_id, world_id, locale, state, instead_of)
+        )
 
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()

@@ -7,7 +7,7 @@ Each begins by entering the session, which locks it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +39,16 @@ from mnemosyne.stores.sql_sessions import (
 )
 from mnemosyne.stores.sql_turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
 from mnemosyne.stores.sql_turns import find_turn, rebuild_state
-from mnemosyne.turn_tree import BASE_BRANCH, MAIN_BRANCH, SNAPSHOT_EVERY, at_turn, check_place, check_version, is_same
+from mnemosyne.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_adoption,
+    check_place,
+    check_version,
+    is_same,
+)
 
 
 def create_session(connection: Connection, start: SessionStart) -> SessionHead:
@@ -89,6 +98,30 @@ def _insert_branch(connection: Connection, key: int, row: tuple[Any, ...], state
         (key, *row),
     )
     connection.post("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
+
+
+def adopt_world(
+    connection: Connection,
+    session_id: str,
+    world_id: str,
+    locale: str,
+    state: Mapping[str, Any],
+    instead_of: Collection[str],
+) -> SessionHead:
+    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    session = enter(connection, session_id)
+    head = head_of(connection, session)
+    if session.world_id == world_id:
+        return head
+    changing = connection.execute(
+        "SELECT 1 FROM turns WHERE session = ? AND status = 'committed' AND ops IS NOT NULL LIMIT 1", (session.key,)
+    )
+    check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=changing.fetchone() is not None)
+    stored = encode_tree(state)
+    connection.post("UPDATE sessions SET world_id = ?, locale = ? WHERE key = ?", (world_id, locale, session.key))
+    connection.post("UPDATE snapshots SET state = ? WHERE session = ?", (stored, session.key))
+    connection.post("UPDATE branch_states SET state = ? WHERE session = ?", (stored, session.key))
+    return moved(connection, session, replace(head, world_id=world_id))
 
 
 def append_turns(

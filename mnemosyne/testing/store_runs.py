@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from mnemosyne.errors import (
     VersionConflictError,
+    WorldNotAdoptedError,
 )
 from mnemosyne.protocols import Store
-from mnemosyne.schema.record import ImportedTurn, TurnCommit
+from mnemosyne.schema.record import ImportedTurn, SessionStart, TurnCommit
 from mnemosyne.schema.session import (
     BranchSpan,
     TurnStatus,
@@ -64,6 +65,31 @@ class StoreRuns(StoreTests):
             assert await store.head(SESSION) == back
             assert [t.turn_id for t in await store.turns(SESSION, limit=2)] == ["p3", "t1"]
             assert [t.turn_id for t in await store.turns(SESSION, limit=2, before_depth=4)] == ["p2", "p3"]
+
+    async def test_a_session_without_a_world_is_given_one(self, tmp_path: Path) -> None:
+        """The world's state holds on every branch from before the first turn; what has a world or a changed state stays."""
+        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+            await store.create_session(SessionStart(session_id="bare", world_id="", locale="en", state={}))
+            await store.append_turns("bare", [imported("p001"), imported("p002")])
+            await store.fork("bare", "p001", "side")
+            assert (await store.window("bare", message_limit=1)).state == {}
+            before = await store.head("bare")
+            given = await store.adopt_world("bare", "forest", "zh", gold(3))
+            assert (given.world_id, given.version, given.branch_id) == ("forest", before.version + 1, "side")
+            assert await store.adopt_world("bare", "forest", "zh", gold(9)) == given == await store.head("bare")
+            for branch in ("main", "side"):
+                assert (await store.window("bare", message_limit=1, branch_id=branch)).state == gold(3)
+            for turn in (None, "p001", "p002"):
+                assert await store.state_at("bare", turn) == gold(3)
+            with pytest.raises(WorldNotAdoptedError, match="lives in world 'forest'"):
+                await store.adopt_world("bare", "desert", "en", {})
+            moved = await store.adopt_world("bare", "desert", "en", gold(4), instead_of=("", "forest"))
+            assert moved.world_id == "desert"
+            await play(store, "t1", 7)
+            world = (await store.head(SESSION)).world_id
+            with pytest.raises(WorldNotAdoptedError, match="has been changed"):
+                await store.adopt_world(SESSION, "desert", "en", {}, instead_of=(world,))
+            assert (await store.window(SESSION, message_limit=1)).state == gold(7)
 
     async def test_state_follows_the_branch(self, tmp_path: Path) -> None:
         """Any past state can be rebuilt, and a fork goes on from the state of its turn."""
