@@ -110,7 +110,7 @@ def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
     stored = record.prompt or {}
     report = codec.from_plain(dict(record.receipt or {}), Report)
     found: list[str] = []
-    messages = [codec.from_plain(message, PromptMessage) for message in stored.get("messages", ())]
+    messages = [PromptMessage.from_plain(message) for message in stored.get("messages", ())]
     if len(messages) != len(prompt.assembled.messages):
         found.append(f"It had {len(messages)} messages and has {len(prompt.assembled.messages)} now.")
     for place, (old, new) in enumerate(zip(messages, prompt.assembled.messages, strict=False)):

@@ -46,10 +46,11 @@ class AssembledInput:
 class PreparedTurn:
     """The result of prepare_turn.
 
-    `messages` go to the main model as they are; `text` is the same prompt as one XML text. `reply` is set when the turn
-    was numerical: it is over, the ops are applied and no model need be called. `evidences` and `context_blocks` are what
-    the prompt holds, in the form of session document 1.0. `tape` is what the prompt was made of (`jacquard.tape`); it goes
-    into the record, and a turn that comes from its record has none. `usages` are the model calls that it took.
+    `messages` go to the main model as they are, each a dict of `role` and `content`; `text` is the same prompt as one XML
+    text. `reply` is set when the turn was numerical: it is over, the ops are applied and no model need be called.
+    `evidences` and `context_blocks` are what the prompt holds, in the form of session document 1.0. `tape` is what the
+    prompt was made of (`jacquard.tape`); it goes into the record, and a turn that comes from its record has none. `usages`
+    are the model calls that it took.
     """
 
     turn_id: str
@@ -82,9 +83,12 @@ class PreparedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:
-    """The part of a turn's record from which the same prompt comes out again, byte for byte."""
+    """The part of a turn's record from which the same prompt comes out again, byte for byte.
 
-    messages: tuple[PromptMessage, ...]
+    `messages` are plain, for a record is read as plain values: `PromptMessage.from_plain` makes messages of them.
+    """
+
+    messages: tuple[dict[str, Any], ...]
     text: str
     package: ContextPackage
     evidences: tuple[Evidence, ...]
@@ -216,7 +220,7 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
         depth=record.depth,
         version=version,
         plan=plan_from_json(record.plan),
-        messages=stored.messages,
+        messages=tuple(PromptMessage.from_plain(message) for message in stored.messages),
         text=stored.text,
         package=stored.package,
         report=codec.from_plain(dict(record.receipt), Report),
