@@ -17,7 +17,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from jacquard.config import RuntimeConfig
+from jacquard.config import RuntimeConfig, plain_without_secrets
 from jacquard.finish import Ingredients, layer_attributes
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import SkeletonSource, without_quests
@@ -83,14 +83,8 @@ def tape_of(parts: Ingredients, limit_tokens: int, carried: Mapping[str, PromptB
 
 def plain_config(config: RuntimeConfig) -> dict[str, Any]:
     """Return a configuration as plain values, without what has its default and without any secret."""
-    lean: dict[str, Any] = _without_keys(_lean(config))
+    lean: dict[str, Any] = plain_without_secrets(_lean(config))
     return lean
-
-
-def _without_keys(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {name: _without_keys(value) for name, value in plain.items() if name != "api_key"}
-    return plain
 
 
 def tape_to_json(tape: Tape) -> dict[str, Any]:
