@@ -9,6 +9,7 @@ from typing import Any
 
 from filament import OpVerdict, parse_reply
 from jacquard.schedule import event_words
+from jacquard.recorded import reading
 from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
@@ -84,8 +85,10 @@ def commit_of(
 
 
 def committed_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return what the commit of a committed turn told, from its record."""
+    """Return what the commit of a committed turn told, from its record; DamagedRecordError."""
     report = record.report or {}
+    with reading(record, "report"):
+        verdicts = tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ()))
     replies = [message.content for message in record.messages if message.role is Role.ASSISTANT]
     return CommitResult(
         turn_id=record.turn_id,
@@ -95,5 +98,5 @@ def committed_result(record: TurnRecord, version: int) -> CommitResult:
         refused=report.get("refused"),
         corrections=tuple(report.get("corrections", ())),
         version=version,
-        verdicts=tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ())),
+        verdicts=verdicts,
     )

@@ -19,6 +19,7 @@ from typing import Any
 
 from jacquard.config import RuntimeConfig, plain_without_secrets
 from jacquard.finish import Ingredients, layer_attributes
+from jacquard.recorded import reading
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import SkeletonSource, without_quests
 from mnemosyne import codec
@@ -108,9 +109,14 @@ def tape_from_json(plain: Mapping[str, Any]) -> Tape:
 
 
 def tape_in(record: TurnRecord) -> Tape | None:
-    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release)."""
+    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release). DamagedRecordError."""
     plain = (record.prompt or {}).get(TAPE_KEY)
-    return tape_from_json(plain) if isinstance(plain, Mapping) else None
+    if not isinstance(plain, Mapping):
+        return None
+    with reading(record, "tape"):
+        tape = tape_from_json(plain)
+        _ = tape.runtime
+    return tape
 
 
 def _lean(value: Any) -> Any:

@@ -19,7 +19,8 @@ from jacquard.config import (
     without_secrets,
 )
 from jacquard.metering import UNKNOWN
-from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
+from jacquard.plan import PlanContext, Triage, plan_to_json
+from jacquard.recorded import plan_of, reading, report_of
 from jacquard.report import CurationPath, Report
 from mnemosyne import codec
 from mnemosyne.package_json import package_to_json
@@ -209,21 +210,23 @@ def record_of(
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
-    """Return a prepared turn exactly as it was; the record must hold a prompt."""
+    """Return a prepared turn exactly as it was; the record must hold a prompt. DamagedRecordError."""
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
-    stored = codec.from_plain(dict(record.prompt), StoredPrompt)
+    with reading(record, "prompt"):
+        stored = codec.from_plain(dict(record.prompt), StoredPrompt)
+        messages = tuple(PromptMessage.from_plain(message) for message in stored.messages)
     return PreparedTurn(
         turn_id=record.turn_id,
         session_id=record.session_id,
         branch_id=record.branch_id,
         depth=record.depth,
         version=version,
-        plan=plan_from_json(record.plan),
-        messages=tuple(PromptMessage.from_plain(message) for message in stored.messages),
+        plan=plan_of(record),
+        messages=messages,
         text=stored.text,
         package=stored.package,
-        report=codec.from_plain(dict(record.receipt), Report),
+        report=report_of(record),
         evidences=stored.evidences,
         context_blocks=stored.context_blocks,
         reply=stored.reply,
