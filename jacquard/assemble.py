@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, NoReturn
 
 from filament import escape_attribute
 from jacquard.report import PrefixReport, Span
 from jacquard.skein import BlockKind, Position, PromptBlock, Skein
+from mnemosyne.errors import CodecError
 from mnemosyne.schema.session import Role
 
 MESSAGE_OVERHEAD_TOKENS = 4
@@ -19,12 +21,56 @@ FRAME = "frame"
 HISTORY_SLOT = "history"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptMessage:
-    """One role message as it goes to a provider."""
+class PromptMessage(dict[str, str]):
+    """One role message as it goes to a provider: a dict of `role` and `content`, which are attributes too.
 
-    role: str
-    content: str
+    It is a dict so that every client takes it as it is, and can be written as JSON. It cannot be changed: what is sent is
+    what the receipt tells of. `dict(message)` is a copy that can be.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *, role: str, content: str) -> None:
+        super().__init__(role=role, content=content)
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> PromptMessage:
+        """Return the message that a record holds; CodecError when it holds none."""
+        role, content = (plain.get("role"), plain.get("content")) if isinstance(plain, Mapping) else (None, None)
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise CodecError("This is no message of a prompt: it needs the texts `role` and `content`.")
+        return cls(role=role, content=content)
+
+    @property
+    def role(self) -> str:
+        """Who speaks: `system`, `user` or `assistant`."""
+        return self["role"]
+
+    @property
+    def content(self) -> str:
+        """What is said, escaped as the prompt needs it."""
+        return self["content"]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash((self.role, self.content))
+
+    def __repr__(self) -> str:
+        return f"PromptMessage(role={self.role!r}, content={self.content!r})"
+
+    def __copy__(self) -> PromptMessage:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PromptMessage:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PromptMessage.from_plain, (dict(self),)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("A message of a prompt cannot be changed; change a copy of it: dict(message).")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jacquard.errors import ConfigError
+from mnemosyne.addresses import hide_secrets
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.export_note import ExportNote, fingerprint, is_export, kept_export
 from mnemosyne.protocols import Embedder
@@ -31,9 +32,13 @@ def open_embedder(name: str) -> Embedder | None:
     if name.startswith(ONNX):
         return _exported(name.removeprefix(ONNX))
     if "/" in name and not Path(name).exists():
-        if find_spec("litellm") is None:
-            raise ConfigError(f"The embedding model {name!r} needs litellm: pip install 'jacquard-context[models]'.")
         model, _, address = name.partition("@http")
+        if "://" in model:
+            raise ConfigError(
+                f"{hide_secrets(name, name)!r} is an address without a model: write openai/NAME@http://HOST/v1."
+            )
+        if find_spec("litellm") is None:
+            raise ConfigError(f"The embedding model {model!r} needs litellm: pip install 'jacquard-context[models]'.")
         api_base = f"http{address}" if address else None
         remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(model, api_base=api_base)
         return remote

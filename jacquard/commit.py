@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from filament import Correction, OpVerdict, parse_reply
+from jacquard.recorded import reading
 from jacquard.schedule import event_words
 from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
@@ -90,8 +91,11 @@ def commit_of(
 
 
 def committed_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return what the commit of a committed turn told, from its record."""
+    """Return what the commit of a committed turn told, from its record; DamagedRecordError."""
     report = record.report or {}
+    with reading(record, "report"):
+        verdicts = tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ()))
+        set_aside = tuple(codec.from_plain(entry, Correction) for entry in report.get("set_aside", ()))
     replies = [message.content for message in record.messages if message.role is Role.ASSISTANT]
     return CommitResult(
         turn_id=record.turn_id,
@@ -101,6 +105,6 @@ def committed_result(record: TurnRecord, version: int) -> CommitResult:
         refused=report.get("refused"),
         corrections=tuple(report.get("corrections", ())),
         version=version,
-        verdicts=tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ())),
-        set_aside=tuple(codec.from_plain(entry, Correction) for entry in report.get("set_aside", ())),
+        verdicts=verdicts,
+        set_aside=set_aside,
     )

@@ -13,9 +13,13 @@ from typing import Any
 from jacquard.config_fields import bounded, by_word, check, one_of, some_of
 from jacquard.errors import ConfigError
 from jacquard.skein import Sensitivity
+from mnemosyne.addresses import shown_address
 from mnemosyne.schema.evidence import EvidenceType, Priority
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.redaction import RedactionRules
+
+API_KEY, API_BASE = "api_key", "api_base"
+"""The settings of a model that are secret, or may hold what is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +113,7 @@ class SelectorConfig:
     """
 
     model: str | None = None
-    api_base: str | None = None
+    api_base: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     reranker: str | None = None
     max_tokens: int = bounded(400, 1)
@@ -148,7 +152,7 @@ class PlannerConfig:
     """
 
     model: str | None = None
-    api_base: str | None = None
+    api_base: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     max_tokens: int = bounded(300, 1)
     timeout_ms: int = bounded(500, 1)
@@ -169,7 +173,7 @@ class SummaryConfig:
 
     enabled: bool = True
     model: str | None = None
-    api_base: str | None = None
+    api_base: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     max_summary_tokens: int = bounded(512, 1)
     trigger_message_count: int = bounded(20, 1)
@@ -191,7 +195,7 @@ class ConsolidationConfig:
     """
 
     model: str | None = None
-    api_base: str | None = None
+    api_base: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     every_turns: int = bounded(8, 0)
     batch_turns: int = bounded(8, 1, 50)
@@ -304,7 +308,7 @@ class ArmConfig:
     """One arm of an A/B experiment: its `share` of the sessions (of the sum of all shares), and the settings that it changes."""
 
     share: float = bounded(1.0, 0)
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check(self)
@@ -369,10 +373,23 @@ class RuntimeConfig:
 
 
 def without_secrets(config: RuntimeConfig) -> RuntimeConfig:
-    """Return a configuration without the keys of its models, as it may be kept and compared."""
+    """Return a configuration as it may be kept and compared: without the keys of its models and what is secret in addresses."""
     bare = {
-        each.name: replace(section, api_key=None)
+        each.name: replace(section, api_key=None, api_base=section.api_base and shown_address(section.api_base))
         for each in fields(config)
         if hasattr(section := getattr(config, each.name), "api_key")
     }
-    return replace(config, **bare)
+    experiments = {
+        name: {arm: replace(settings, config=plain_without_secrets(settings.config)) for arm, settings in arms.items()}
+        for name, arms in config.experiments.items()
+    }
+    return replace(config, **bare, **({"experiments": experiments} if experiments else {}))
+
+
+def plain_without_secrets(plain: Any) -> Any:
+    """Return settings as plain values (nested as sections are) without keys of models and what is secret in addresses."""
+    if isinstance(plain, Mapping):
+        kept = {name: plain_without_secrets(value) for name, value in plain.items() if name != API_KEY}
+        address = kept.get(API_BASE)
+        return {**kept, API_BASE: shown_address(address)} if isinstance(address, str) else kept
+    return [plain_without_secrets(value) for value in plain] if isinstance(plain, list | tuple) else plain

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from filament import unescape
-from jacquard.assemble import is_talk, prefix
+from jacquard.assemble import PromptMessage, is_talk, prefix
 from jacquard.config import RuntimeConfig
 from jacquard.layers import share
 from jacquard.package import build_package, context_blocks_of, evidence_of
@@ -16,6 +16,7 @@ from jacquard.plan import PlanContext, plan_to_json
 from jacquard.policies import rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.protocols import Pruner
+from jacquard.recorded import reading
 from jacquard.report import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
 from jacquard.skein import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
@@ -167,5 +168,5 @@ def layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
 def _previous_messages(window: SessionWindow) -> Sequence[Mapping[str, Any]]:
     if window.previous is None or window.previous.prompt is None:
         return ()
-    messages: Sequence[Mapping[str, Any]] = window.previous.prompt["messages"]
-    return messages
+    with reading(window.previous, "prompt"):
+        return [PromptMessage.from_plain(message) for message in window.previous.prompt["messages"]]

@@ -19,6 +19,7 @@ from jacquard.draft import history_limits
 from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.layouts import load_layout
 from jacquard.prompt import Prompt, complete
+from jacquard.recorded import report_of
 from jacquard.replay import (
     TurnDiff,
     carried_over,
@@ -35,7 +36,6 @@ from jacquard.tape import Tape
 from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates
 from jacquard.worlds import bare_world
-from mnemosyne import codec
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage
@@ -69,7 +69,7 @@ class Rehearsal:
 
     async def turn(self, record: TurnRecord, tape: Tape, left: Before) -> TurnDiff:
         """Return the difference of one turn; `left` is what the turn before left, and is brought up to this one."""
-        report = codec.from_plain(dict(record.receipt or {}), Report)
+        report = report_of(record)
         base = TurnDiff(
             turn_id=record.turn_id,
             before_tokens=report.budget.used_tokens,

@@ -19,12 +19,12 @@ from jacquard.layers import share
 from jacquard.naming import name_apart
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
-from jacquard.report import BlockDecision, CurationPath, Report
+from jacquard.recorded import reading, report_of
+from jacquard.report import BlockDecision, CurationPath
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import render_blocks
 from jacquard.tape import Tape, plain_config
 from jacquard.template_set import TemplateSet
-from mnemosyne import codec
 from mnemosyne.schema.record import TurnRecord
 
 Count = Callable[[str], int]
@@ -109,9 +109,10 @@ def play(tape: Tape, count: Count) -> Prompt:
 def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
     """Return where a replayed prompt is not the recorded one, as sentences; empty when the bytes are the same."""
     stored = record.prompt or {}
-    report = codec.from_plain(dict(record.receipt or {}), Report)
+    report = report_of(record)
     found: list[str] = []
-    messages = [codec.from_plain(message, PromptMessage) for message in stored.get("messages", ())]
+    with reading(record, "prompt"):
+        messages = [PromptMessage.from_plain(message) for message in stored.get("messages", ())]
     if len(messages) != len(prompt.assembled.messages):
         found.append(f"It had {len(messages)} messages and has {len(prompt.assembled.messages)} now.")
     for place, (old, new) in enumerate(zip(messages, prompt.assembled.messages, strict=False)):

@@ -16,9 +16,10 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filament import PayloadError, load_yaml_marked
-from jacquard.config import RuntimeConfig
+from jacquard.config import API_BASE, API_KEY, RuntimeConfig, plain_without_secrets
 from jacquard.config_fields import fault_of, key_fault_of
 from jacquard.errors import ConfigError
+from mnemosyne.addresses import hide_secrets
 from mnemosyne.schema.memory import EMPTY
 
 PREFIX = "JACQUARD_"
@@ -71,7 +72,7 @@ def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str 
         value, lines = load_yaml_marked(text)
     except PayloadError as error:
         line = "" if error.line is None else f":{error.line}"
-        raise ConfigError(f"{file or 'configuration'}{line}: {error.reason}") from error
+        raise ConfigError(f"{file or 'configuration'}{line}: {_reason(error, text)}") from None
     reading = _Reading(file=file, lines=lines)
     config = _whole({} if value is None else value, reading, base)
     reading.close()
@@ -134,7 +135,7 @@ def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
     try:
         return load_yaml_marked(text)[0]
     except PayloadError as error:
-        reading.fault(path, f"cannot be read: {error.reason}")
+        reading.fault(path, f"cannot be read: {_reason(error, text)}")
         return None
 
 
@@ -219,8 +220,20 @@ def _scalar(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, eac
 
 
 def _wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: str) -> Any:
-    reading.fault(path, f"is {value!r}, but must be {wanted}")
+    if path[-1:] in ((API_KEY,), (API_BASE,)):
+        reading.fault(path, f"must be {wanted}; put it in quotes")
+    else:
+        reading.fault(path, f"is {hide_secrets(repr(plain_without_secrets(value)), None)}, but must be {wanted}")
     return MISSING
+
+
+def _reason(error: PayloadError, text: str) -> str:
+    """Return why YAML cannot be read; never with a part of a line that holds a key or an address."""
+    lines = text.splitlines()
+    at = lines if error.line is None else lines[max(error.line - 2, 0) : error.line]
+    if any(name in line for line in at for name in (API_KEY, API_BASE)):
+        return "this is no YAML; put the value in quotes, and a blank behind the colon"
+    return error.reason
 
 
 def _all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:

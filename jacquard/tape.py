@@ -17,8 +17,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from jacquard.config import RuntimeConfig
+from jacquard.config import RuntimeConfig, plain_without_secrets
 from jacquard.finish import Ingredients, layer_attributes
+from jacquard.recorded import reading
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import SkeletonSource, without_quests
 from mnemosyne import codec
@@ -83,14 +84,8 @@ def tape_of(parts: Ingredients, limit_tokens: int, carried: Mapping[str, PromptB
 
 def plain_config(config: RuntimeConfig) -> dict[str, Any]:
     """Return a configuration as plain values, without what has its default and without any secret."""
-    lean: dict[str, Any] = _without_keys(_lean(config))
+    lean: dict[str, Any] = plain_without_secrets(_lean(config))
     return lean
-
-
-def _without_keys(plain: Any) -> Any:
-    if isinstance(plain, dict):
-        return {name: _without_keys(value) for name, value in plain.items() if name != "api_key"}
-    return plain
 
 
 def tape_to_json(tape: Tape) -> dict[str, Any]:
@@ -114,9 +109,14 @@ def tape_from_json(plain: Mapping[str, Any]) -> Tape:
 
 
 def tape_in(record: TurnRecord) -> Tape | None:
-    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release)."""
+    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release). DamagedRecordError."""
     plain = (record.prompt or {}).get(TAPE_KEY)
-    return tape_from_json(plain) if isinstance(plain, Mapping) else None
+    if not isinstance(plain, Mapping):
+        return None
+    with reading(record, "tape"):
+        tape = tape_from_json(plain)
+        _ = tape.runtime
+    return tape
 
 
 def _lean(value: Any) -> Any:

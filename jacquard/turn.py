@@ -19,7 +19,8 @@ from jacquard.config import (
     without_secrets,
 )
 from jacquard.metering import UNKNOWN
-from jacquard.plan import PlanContext, Triage, plan_from_json, plan_to_json
+from jacquard.plan import PlanContext, Triage, plan_to_json
+from jacquard.recorded import plan_of, reading, report_of
 from jacquard.report import CurationPath, Report
 from mnemosyne import codec
 from mnemosyne.package_json import package_to_json
@@ -46,10 +47,11 @@ class AssembledInput:
 class PreparedTurn:
     """The result of prepare_turn.
 
-    `messages` go to the main model as they are; `text` is the same prompt as one XML text. `reply` is set when the turn
-    was numerical: it is over, the ops are applied and no model need be called. `evidences` and `context_blocks` are what
-    the prompt holds, in the form of session document 1.0. `tape` is what the prompt was made of (`jacquard.tape`); it goes
-    into the record, and a turn that comes from its record has none. `usages` are the model calls that it took.
+    `messages` go to the main model as they are, each a dict of `role` and `content`; `text` is the same prompt as one XML
+    text. `reply` is set when the turn was numerical: it is over, the ops are applied and no model need be called.
+    `evidences` and `context_blocks` are what the prompt holds, in the form of session document 1.0. `tape` is what the
+    prompt was made of (`jacquard.tape`); it goes into the record, and a turn that comes from its record has none. `usages`
+    are the model calls that it took.
     """
 
     turn_id: str
@@ -82,9 +84,12 @@ class PreparedTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:
-    """The part of a turn's record from which the same prompt comes out again, byte for byte."""
+    """The part of a turn's record from which the same prompt comes out again, byte for byte.
 
-    messages: tuple[PromptMessage, ...]
+    `messages` are plain, for a record is read as plain values: `PromptMessage.from_plain` makes messages of them.
+    """
+
+    messages: tuple[dict[str, Any], ...]
     text: str
     package: ContextPackage
     evidences: tuple[Evidence, ...]
@@ -205,21 +210,23 @@ def record_of(
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
-    """Return a prepared turn exactly as it was; the record must hold a prompt."""
+    """Return a prepared turn exactly as it was; the record must hold a prompt. DamagedRecordError."""
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
-    stored = codec.from_plain(dict(record.prompt), StoredPrompt)
+    with reading(record, "prompt"):
+        stored = codec.from_plain(dict(record.prompt), StoredPrompt)
+        messages = tuple(PromptMessage.from_plain(message) for message in stored.messages)
     return PreparedTurn(
         turn_id=record.turn_id,
         session_id=record.session_id,
         branch_id=record.branch_id,
         depth=record.depth,
         version=version,
-        plan=plan_from_json(record.plan),
-        messages=stored.messages,
+        plan=plan_of(record),
+        messages=messages,
         text=stored.text,
         package=stored.package,
-        report=codec.from_plain(dict(record.receipt), Report),
+        report=report_of(record),
         evidences=stored.evidences,
         context_blocks=stored.context_blocks,
         reply=stored.reply,

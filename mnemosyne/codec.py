@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from mnemosyne.errors import CodecError
+from mnemosyne.errors import CodecError, UnreadableError
 
 T = TypeVar("T")
 
@@ -87,11 +87,14 @@ def written_tree(tree: Mapping[str, Any]) -> JsonText:
 
 
 def unwritten(text: JsonText, kind: type[T]) -> T:
-    """Return the value of type `kind` that `written` made JSON of; CodecError when it holds none."""
+    """Return the value of type `kind` that `written` made JSON of; UnreadableError when it holds none."""
     data = bytes(text)
-    if data.startswith(_IN_OBJECT):
-        data = decode(data, dict)[_ESCAPED].encode("utf-8")
-    return decode(data, kind)
+    if not data.startswith(_IN_OBJECT):
+        return decode(data, kind)
+    inner = decode(data, dict)[_ESCAPED]
+    if not isinstance(inner, str):
+        raise UnreadableError(f"These bytes hold no {kind.__name__}.", data)
+    return decode(inner.encode("utf-8"), kind)
 
 
 def _readable(data: bytes) -> JsonText:
@@ -103,16 +106,21 @@ def _in_object(data: bytes) -> JsonText:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the value of type `kind` that `data` holds; CodecError when it does not hold one."""
+    """Return the value of type `kind` that `data` holds; UnreadableError (a CodecError) when it does not hold one."""
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if b"\\u" not in bytes(data):
-            raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
+            raise _unreadable(data, kind, error) from None
     try:
         return msgspec.convert(json.loads(bytes(data)), kind)
-    except (ValueError, msgspec.MsgspecError) as error:
-        raise CodecError(f"These bytes hold no {kind.__name__}: {error}.") from None
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise _unreadable(data, kind, error) from None
+
+
+def _unreadable(data: bytes, kind: Any, error: Exception) -> UnreadableError:
+    name = getattr(kind, "__name__", str(kind))
+    return UnreadableError(f"These bytes hold no {name}: {error}.", bytes(data))
 
 
 def encode_tree(tree: Mapping[str, Any]) -> bytes:

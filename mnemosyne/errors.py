@@ -12,6 +12,7 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 │   ├── EntryConflictError
 │   ├── StoreBusyError
 │   ├── StoreUnavailableError
+│   ├── DamagedRecordError
 │   └── CommitUnknownError
 ├── StateOpError
 ├── SchemaValidationError
@@ -22,6 +23,7 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── RedactionError
 ├── PatternError
 ├── CodecError
+│   └── UnreadableError
 ├── WorldPackError
 ├── CorpusError
 ├── IndexUnavailableError
@@ -145,6 +147,20 @@ class StoreUnavailableError(StoreError):
         super().__init__(f"{path} cannot be used: {reason}. Nothing was written.")
 
 
+class DamagedRecordError(StoreError):
+    """Something that is kept cannot be read any more: a disk or another program has changed it.
+
+    `path` is the store, as far as it is known, `what` the part that is damaged.
+    """
+
+    def __init__(self, path: str, what: str, reason: str) -> None:
+        self.path, self.what, self.reason = path, what, reason
+        place = f" in {path}" if path else ""
+        super().__init__(
+            f"{what}{place} is damaged: {reason.strip().rstrip('.')}. Nothing was changed; restore the store from a copy."
+        )
+
+
 class CommitUnknownError(StoreError):
     """The connection was lost while a write was being committed: it is there as a whole, or not at all."""
 
@@ -220,6 +236,14 @@ class PatternError(MnemosyneError):
 
 class CodecError(MnemosyneError, ValueError):
     """A value cannot be written without loss, or bytes are not what they should be; the sentence names the place."""
+
+
+class UnreadableError(CodecError):
+    """Bytes do not hold what they should; `data` are the bytes."""
+
+    def __init__(self, sentence: str, data: bytes = b"") -> None:
+        self.data = data
+        super().__init__(sentence)
 
 
 class WorldPackError(MnemosyneError):

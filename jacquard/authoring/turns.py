@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.errors import JacquardError
-from jacquard.plan import PlanContext, plan_from_json
+from jacquard.plan import PlanContext
 from jacquard.protocols import Planner, Selection
+from jacquard.recorded import plan_of, report_of
 from jacquard.replay import made_by_no_template
 from jacquard.report import BY_SELECTOR, Report
 from jacquard.skein import PromptBlock
 from jacquard.streams.automation import SkeletonInput
 from jacquard.tape import tape_in
 from jacquard.worlds import WorldSource
-from mnemosyne import codec
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.lore import gated_entries, hidden_entries
 from mnemosyne.protocols import Store
@@ -134,8 +134,8 @@ class TurnReader:
                 plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
             )
             return AuthorTurn(label=label, request=request)
-        report = codec.from_plain(dict(record.receipt), Report)
-        plan = plan_from_json(record.plan)
+        report = report_of(record)
+        plan = plan_of(record)
         request = SkeletonInput(
             plan=plan,
             window=_as_shown(window, record),

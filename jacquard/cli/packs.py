@@ -43,7 +43,7 @@ def init(
         str, typer.Option("--locale", metavar="TAG", help="`en` or `zh-CN`: the language of the starter pack.")
     ] = "en",
 ) -> None:
-    """Write a small commented world pack that validates and plays. Nothing that exists is overwritten."""
+    """Write a small commented world pack that validates and plays. A folder that holds anything is left as it is."""
 
     async def work() -> None:
         written = write_scaffold(folder, locale)

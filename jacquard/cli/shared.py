@@ -6,6 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from traceback import extract_tb
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -100,29 +101,59 @@ def print_json(value: Any) -> None:
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async command; a known error becomes one message on standard error and exit code 1."""
+    """Run an async command; whatever goes wrong becomes one message on standard error and exit code 1."""
     try:
         return anyio.run(work)
-    except (JacquardError, MnemosyneError, FilamentError) as error:
-        raise fail(str(error)) from error
-    except BaseExceptionGroup as group:
-        known, rest = group.split((JacquardError, MnemosyneError, FilamentError, OSError))
-        if known is None or rest is not None:
-            raise
-        raise fail("\n".join(str(error) for error in leaves(known))) from group
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise fail(f"{where}{error.strerror or error}") from error
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        raise fail("\n".join(dict.fromkeys(sentence(leaf) for leaf in leaves(error)))) from error
     except KeyboardInterrupt:
         raise fail("Stopped. What was finished is kept; run the same command to go on.", code=130) from None
 
 
-def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    """Return the single errors of a group."""
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+def sentence(error: BaseException) -> str:
+    """Return what an error says to a person; one that nobody foresaw names itself and the line that it comes from."""
+    if isinstance(error, JacquardError | MnemosyneError | FilamentError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
+    said = " ".join(str(error).split())
+    return (
+        f"A fault of jacquard itself, or something damaged that it did not recognise: {type(error).__name__}: {said} "
+        f"({' < '.join(places[:-4:-1])}). Please report it with this line."
+    )
+
+
+def read_text(file: Path) -> str:
+    """Return the text of a file; what cannot be read is told with the file's name, exit code 1."""
+    try:
+        return _decoded(file.read_bytes(), str(file))
+    except OSError as error:
+        raise fail(f"{file}: cannot be read: {error.strerror or error}.") from error
+
+
+def read_input() -> str:
+    """Return what comes on standard input; exit code 1 where that is no UTF-8 text."""
+    return _decoded(sys.stdin.buffer.read(), "standard input")
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise fail(f"{name}:{line}: byte {error.start} is no UTF-8 text; save it as UTF-8.") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def leaves(error: BaseException) -> list[BaseException]:
+    """Return the single errors of a group, or the error that is none."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in leaves(each)]
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,8 @@ from jacquard.cli.shared import (
     configured,
     fail,
     print_json,
+    read_input,
+    read_text,
     run,
     say,
     show,
@@ -110,11 +111,10 @@ def weave(
         },
         "selector": {"model": model, "api_base": api_base, "reranker": reranker},
     }
-    config = configured(config_file, given)
+    config, told = configured(config_file, given), _text(text)
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
-            told = _text(text)
             await _ready(workshop, session, told)
             prepared = await workshop.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
@@ -132,11 +132,11 @@ def action(
     as_json: JsonOption = False,
 ) -> None:
     """Apply a numerical action of the world and print its answer; no model is called."""
+    told = _text(text)
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
             await workshop.ensure_session(session, index=False)
-            told = _text(text)
             meant, known = await workshop.action(session, told)
             if meant is None:
                 raise fail(f"No numerical action matches {told!r}. The world's actions: {', '.join(known) or 'none'}.")
@@ -162,10 +162,10 @@ def commit(
     """Commit the main model's reply: its text goes into the history, its ops change the state, all or none."""
     if (text is None) == (file is None):
         raise fail("Give the reply with --text or with --file, one of them.", code=2)
+    reply = read_text(file) if file else _text(text or "")
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
-            reply = file.read_text(encoding="utf-8") if file else _text(text or "")
             _print_commit(await workshop.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
             await workshop.engine.settle(BEHIND_SECONDS)
 
@@ -181,7 +181,7 @@ async def _ready(workshop: Workshop, session: str, told: str) -> None:
 
 
 def _text(text: str) -> str:
-    return sys.stdin.read() if text == "-" else text
+    return read_input() if text == "-" else text
 
 
 def _print_turn(turn: PreparedTurn, as_json: bool) -> None:

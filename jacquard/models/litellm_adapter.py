@@ -25,6 +25,7 @@ import anyio.to_thread
 
 from jacquard.errors import ModelError
 from jacquard.protocols import LlmRequest, LlmResponse
+from mnemosyne.addresses import call_address, hide_secrets, shown_address
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
@@ -122,14 +123,16 @@ def _bound(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 class LiteLlmModel:
     """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
 
-    It never retries and keeps its own time limit. The engine's loop must be asyncio. Errors: ModelError with
+    A user and a password in `api_base` go into a header of the call. It never retries and keeps its own time limit. The engine's
+    loop must be asyncio. Errors: ModelError with
     `timeout`, `connection` (nobody there, or the connection broke), `refused` (4xx: key, name or request),
     `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
     """
 
     def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
         self.model = model
-        self._api_base = api_base
+        self._address = api_base
+        self._api_base, self._headers = call_address(api_base)
         self._api_key = api_key if api_key or not api_base else "no-key-needed"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[Future[Any]] = set()
@@ -187,9 +190,7 @@ class LiteLlmModel:
         try:
             litellm = _litellm()
             async with asyncio.timeout(request.timeout_seconds):
-                reply = await litellm.acompletion(
-                    **self._arguments(request), api_base=self._api_base, api_key=self._api_key
-                )
+                reply = await litellm.acompletion(**self._arguments(request), **self._whom())
         except ImportError as error:
             raise ModelError("unavailable", f"LiteLLM is not installed ({error}); install the extra `models`") from None
         except TimeoutError:
@@ -210,6 +211,13 @@ class LiteLlmModel:
             "drop_params": True,
             "stream": False,
             **_bound(request.schema),
+        }
+
+    def _whom(self) -> dict[str, Any]:
+        return {
+            "api_base": self._api_base,
+            "api_key": self._api_key,
+            **({"extra_headers": self._headers} if self._headers else {}),
         }
 
     def _response(self, reply: Any) -> LlmResponse:
@@ -239,9 +247,8 @@ class LiteLlmModel:
 
     def _detail(self, error: BaseException) -> str:
         text = " ".join(str(error).split()) or type(error).__name__
-        if self._api_key:
-            text = text.replace(self._api_key, "***")
-        where = f"{self.model} at {self._api_base}" if self._api_base else self.model
+        text = hide_secrets(text, self._address, self._api_key)
+        where = f"{self.model} at {shown_address(self._address)}" if self._address else self.model
         return f"{where}: {text[:DETAIL_CHARS]}"
 
 

@@ -10,6 +10,7 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
+from mnemosyne.addresses import call_address, hide_secrets
 from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
 
@@ -43,7 +44,8 @@ class RemoteEmbedder:
         batch_size: int = 64,
     ) -> None:
         self.name = name
-        self._api_base = api_base
+        self._address = api_base
+        self._api_base, self._headers = call_address(api_base)
         self._api_key = api_key or (_NO_KEY if api_base else None)
         self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
         self._workers = anyio.CapacityLimiter(4)
@@ -81,14 +83,15 @@ class RemoteEmbedder:
                 timeout=self._timeout_seconds,
                 max_retries=0,
                 encoding_format="float",
+                **({"extra_headers": self._headers} if self._headers else {}),
             )
             rows = sorted(answer.data, key=lambda row: int(row["index"]))
             found = [[float(part) for part in row["embedding"]] for row in rows]
         except Exception as error:
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            text = hide_secrets(" ".join(str(error).split()), self._address, self._api_key)
             raise EmbedderUnavailableError(
-                f"The embedding model {self.name!r} could not be called: {reason}"
-            ) from error
+                f"The embedding model {self.name!r} could not be called: {text[:300] or type(error).__name__}"
+            ) from None
         if len(found) != len(texts) or len({len(row) for row in found}) > 1:
             raise EmbedderUnavailableError(
                 f"The embedding model {self.name!r} answered {len(found)} vectors to {len(texts)} texts."

@@ -23,9 +23,10 @@ import anyio
 import anyio.to_thread
 from filelock import FileLock, Timeout
 
-from mnemosyne.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
+from mnemosyne.stores.damage import DAMAGED, damaged_record
 from mnemosyne.stores.file_folder import Folder
-from mnemosyne.stores.journal import Journal
+from mnemosyne.stores.journal import Journal, line_of
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_erase import Rewriting, Shelf
 from mnemosyne.stores.ledger_store import LedgerStore
@@ -40,7 +41,8 @@ class FileStore(LedgerStore):
     `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
     `busy_seconds` bounds the wait for another process (StoreBusyError). `held` sessions stay in memory; others are read
     again from their file. A journal of more than `compact_bytes` that has doubled is written anew without what is over.
-    For what a method does and raises, see `mnemosyne.protocols.Store`; StoreUnavailableError names a damaged file and line.
+    For what a method does and raises, see `mnemosyne.protocols.Store`; StoreUnavailableError and
+    DamagedRecordError name a damaged file and line.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class FileKeeper:
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
         """Run work on the ledgers as the files tell them now."""
-        return await self._hop(lambda: work([self._ledger(scope) for scope in scopes]))
+        return await self._hop(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
         """Run work on a ledger and write down what it changed before this returns."""
@@ -88,7 +90,7 @@ class FileKeeper:
                     self._journals[scope].keep(name, changes)
             return result
 
-        return await self._hop(run)
+        return await self._hop(run, (scope,))
 
     async def browse(self, work: Callable[[Shelf], T]) -> T:
         """Run work on all that is kept; ledgers are read when they are asked for."""
@@ -113,12 +115,12 @@ class FileKeeper:
         async with self._limiter:
             self._journals.clear()
 
-    async def _hop(self, work: Callable[[], T]) -> T:
+    async def _hop(self, work: Callable[[], T], scopes: Sequence[str] = ()) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._folder.root), "this store is closed; open another")
-        return await anyio.to_thread.run_sync(lambda: self._run(work), limiter=self._limiter)
+        return await anyio.to_thread.run_sync(lambda: self._run(work, scopes), limiter=self._limiter)
 
-    def _run(self, work: Callable[[], T]) -> T:
+    def _run(self, work: Callable[[], T], scopes: Sequence[str]) -> T:
         with self._one:
             try:
                 self._folder.check()
@@ -126,6 +128,8 @@ class FileKeeper:
                     with self._locked():
                         pass
                 return work()
+            except DAMAGED as error:
+                raise self._damage(error, scopes) from error
             except OSError as error:
                 raise StoreUnavailableError(
                     str(error.filename or self._folder.root), f"{error.strerror or error}"
@@ -133,6 +137,17 @@ class FileKeeper:
             finally:
                 for scope in list(self._journals)[: -self._held or None]:
                     del self._journals[scope]
+
+    def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
+        """Return the error for what could not be read in the journals of these scopes (none: in any); names file and line."""
+        files = [self._folder.path(scope) for scope in scopes]
+        for scope in scopes:
+            self._journals.pop(scope, None)
+        for file in files if isinstance(error, UnreadableError) else ():
+            number = line_of(file, error.data)
+            if number is not None:
+                return damaged_record(error, str(file), f"Line {number}")
+        return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -176,7 +176,10 @@ class Folder:
         """Carry out the erasure that was decided, if there is one. Called with the lock held."""
         if not self._plan.exists():
             return
-        plan = decode(self._plan.read_bytes(), _Plan)
+        try:
+            plan = decode(self._plan.read_bytes(), _Plan)
+        except CodecError as error:
+            raise StoreUnavailableError(str(self._plan), f"it is damaged ({error}); restore it from a copy") from None
         for name in plan.replaced:
             new = self._home / name
             if new.exists():

@@ -215,7 +215,12 @@ class Journal:
             if told.n != self._number + 1:
                 reason = f"write {self._number + 1} should stand there, not {told.n}"
                 raise self._damaged(self._number + 2, reason, fresh)
-            self.ledger.apply(changes)
+            try:
+                self.ledger.apply(changes)
+            except (LookupError, ValueError) as error:
+                raise self._damaged(
+                    self._number + 2, f"it does not follow from the lines before it: {error}", fresh
+                ) from None
             self._number += 1
             self._offset += len(line)
             if self._number == kept:
@@ -258,6 +263,14 @@ def read_scope(path: Path) -> str:
         raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a copy") from None
     except ValueError as error:
         raise StoreUnavailableError(str(path), str(error)) from None
+
+
+def line_of(path: Path, data: bytes) -> int | None:
+    """Return the number (1-based) of the first line of a journal that holds these bytes, or None."""
+    if not data:
+        return None
+    with path.open("rb") as file:
+        return next((number for number, line in enumerate(file, start=1) if data in line), None)
 
 
 def write_ledger(path: Path, scope: str, ledger: Ledger, *, durable: bool) -> NewFile:

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.hop import hop
 from mnemosyne.stores.sqlite_file import SqliteConnection
 
@@ -58,9 +59,10 @@ class Lane:
     async def run(self, work: Callable[[SqliteConnection], T]) -> T:
         """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
 
-        StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed.
+        StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
+        DamagedRecordError when what is kept cannot be read.
         """
-        return await self._hop(lambda connection: _whole(connection, self._begin, work))
+        return await self._hop(lambda connection: _whole(connection, self._begin, work, str(self._path)))
 
     async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Return what `work` returns, run in its turn but in no transaction; errors as of `run`."""
@@ -104,6 +106,8 @@ class Lane:
             return StoreBusyError(str(self._path), self._busy_seconds)
         if code in _REASONS:
             return StoreUnavailableError(str(self._path), f"{_REASONS[code]} ({error})")
+        if isinstance(error, sqlite3.OperationalError) and "UTF-8" in str(error):
+            return DamagedRecordError(str(self._path), "A text", str(error))
         return None
 
     def _disconnect(self) -> None:
@@ -112,14 +116,17 @@ class Lane:
             connection.driver.close()
 
 
-def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T]) -> T:
+def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
     driver = connection.driver
     driver.execute(begin)
     try:
         result = work(connection)
         driver.execute("COMMIT")
-    except BaseException:
+    except BaseException as error:
+        damage = damage_in(connection, error, shown) if isinstance(error, DAMAGED) else None
         if driver.in_transaction:
             driver.execute("ROLLBACK")
+        if damage is not None:
+            raise damage from error
         raise
     return result

@@ -17,6 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mnemosyne.errors import CommitUnknownError, StoreError, StoreUnavailableError
+from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.hop import hop
 from mnemosyne.stores.postgres_connection import PostgresConnection
 from mnemosyne.stores.postgres_database import PostgresOpening, meaning_of, open_driver
@@ -44,7 +45,8 @@ class Crew:
         """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
 
         StoreBusyError when a lock is not had in time, StoreUnavailableError when the server cannot be used or the store is
-        closed, CommitUnknownError when the connection was lost while the transaction was being committed.
+        closed, CommitUnknownError when the connection was lost while the transaction was being committed, DamagedRecordError
+        when what is kept cannot be read.
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
@@ -97,10 +99,13 @@ class Crew:
         try:
             result = work(connection)
             said = self._committed(connection)
-        except BaseException:
+        except BaseException as error:
             connection.drop()
+            damage = damage_in(connection, error, self._opening.address.shown) if isinstance(error, DAMAGED) else None
             with contextlib.suppress(psycopg.Error):
                 connection.driver.execute(b"ROLLBACK")
+            if damage is not None:
+                raise damage from error
             raise
         finally:
             self._put_back(connection)

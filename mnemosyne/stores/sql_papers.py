@@ -9,6 +9,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
+from mnemosyne.errors import UnreadableError
+
 _LEVEL = 3
 _LEAST_BYTES = 256
 _PACKED = b"x"
@@ -23,8 +25,11 @@ def packed(body: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return the JSON of a paper that is kept, packed or not."""
-    return zlib.decompress(data) if bytes(data[:1]) == _PACKED else bytes(data)
+    """Return the JSON of a paper that is kept, packed or not; UnreadableError when it is neither."""
+    try:
+        return zlib.decompress(data) if bytes(data[:1]) == _PACKED else bytes(data)
+    except zlib.error as error:
+        raise UnreadableError(f"These bytes are no packed paper: {error}.", bytes(data)) from None
 
 
 def changed(data: bytes, change: Callable[[bytes], bytes]) -> bytes:

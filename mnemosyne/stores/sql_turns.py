@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mnemosyne.codec import decode, decode_tree, text_time
-from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.errors import TurnNotFoundError, UnreadableError
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY
@@ -128,8 +128,19 @@ def record_of(
 ) -> TurnRecord:
     """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
 
-    A turn that waits has its messages in the row.
+    A turn that waits has its messages in the row. UnreadableError for a row that tells of no turn.
     """
+    try:
+        return _turn_of(session, row, bodies, papers)
+    except UnreadableError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise UnreadableError(f"The row of turn {row[1]!r} of session {session.session_id!r}: {error}") from None
+
+
+def _turn_of(
+    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], papers: tuple[bytes | None, ...]
+) -> TurnRecord:
     _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
     if status == TurnStatus.COMMITTED:
         messages = tuple(decode(body, Message) for body in bodies)

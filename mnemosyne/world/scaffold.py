@@ -14,24 +14,22 @@ from uuid import uuid4
 from mnemosyne.errors import WorldPackError
 
 LANGUAGES = ("en", "zh")
+_MOST_NAMES = 5
 
 
 def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     """Write the starter pack into `folder` and return the files written, sorted.
 
-    The folder is made if it is not there; one that is there may hold other files, but none that the pack would write.
-    All files are written or none. WorldPackError for a file that exists, a locale without a starter, a place that cannot
-    be written.
+    The folder is made if it is not there; one that is there must be empty: among other files nobody could tell any more
+    which belong to the pack. All files are written or none. WorldPackError for a folder that holds something, a locale
+    without a starter, a place that cannot be written.
     """
     starter = starter_files(locale)
     if folder.exists() and not folder.is_dir():
         raise WorldPackError((f"{folder}: is a file; name a folder",))
-    taken = [name for name in starter if (folder / name).exists() or (folder / name).is_symlink()]
-    if taken:
-        raise WorldPackError(
-            tuple(f"{folder / name}: exists already; name another folder, or move it away" for name in taken)
-        )
     try:
+        if (held := _held(folder)) is not None:
+            raise WorldPackError((f"{folder}: holds {held}; name a folder that does not exist yet, or an empty one",))
         if folder.is_dir():
             _add_files(folder, starter)
         else:
@@ -39,6 +37,13 @@ def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     except OSError as error:
         raise WorldPackError((f"{folder}: cannot be written ({error.strerror or error}); nothing was kept",)) from error
     return tuple(folder / name for name in starter)
+
+
+def _held(folder: Path) -> str | None:
+    """Return the names of what lies in a folder, for a person; None where nothing does."""
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or None
 
 
 def starter_files(locale: str = "en") -> dict[str, bytes]:

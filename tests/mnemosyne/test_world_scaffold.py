@@ -66,32 +66,27 @@ def test_every_reply_of_a_starter_renders(locale: str, tmp_path: Path) -> None:
     assert all(apply_action(action, {}, world.state).reply for action in world.actions)
 
 
-def test_no_file_is_overwritten_and_none_is_written(tmp_path: Path) -> None:
-    (tmp_path / "quests.yaml").write_text("mine")
-    (tmp_path / "lore").mkdir()
-    (tmp_path / "lore" / "people.md").write_text("mine too")
-    with pytest.raises(WorldPackError) as caught:
-        write_scaffold(tmp_path)
-    assert len(caught.value.faults) == 2
-    assert all("exists already" in fault for fault in caught.value.faults)
-    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
-    assert left == ["lore/people.md", "quests.yaml"]
-    assert (tmp_path / "quests.yaml").read_text() == "mine"
-
-
-def test_a_folder_with_other_files_takes_the_pack(tmp_path: Path) -> None:
+def test_a_folder_that_holds_anything_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
-    write_scaffold(tmp_path, locale="zh")
-    assert load_world(tmp_path).world_id == "lighthouse-zh"
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(
+        WorldPackError, match=r"holds \.git, README\.md; name a folder that does not exist yet, or an empty"
+    ):
+        write_scaffold(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [".git", "README.md"]
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
-def test_a_failure_half_way_leaves_nothing(tmp_path: Path) -> None:
-    """`lore` is a file here, so the third file cannot be written."""
-    (tmp_path / "lore").write_text("a file")
-    with pytest.raises(WorldPackError, match="nothing was kept"):
+def test_much_in_the_way_is_counted(tmp_path: Path) -> None:
+    for name in "abcdefgh":
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(WorldPackError, match="holds a, b, c, d, e and 3 more; name"):
         write_scaffold(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["lore"]
+
+
+def test_an_empty_folder_takes_the_pack(tmp_path: Path) -> None:
+    write_scaffold(tmp_path, locale="zh")
+    assert load_world(tmp_path).world_id == "lighthouse-zh"
 
 
 def test_places_that_cannot_be(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""What is read out of a stored turn: its receipt and its plan, and what is said of one that cannot be read.
+
+A store gives the papers of a turn as plain values; what they mean is known here. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jacquard.errors import ConfigError
+from jacquard.plan import PlanContext, plan_from_json
+from jacquard.report import Report
+from mnemosyne import codec
+from mnemosyne.errors import DamagedRecordError
+from mnemosyne.schema.record import TurnRecord
+
+
+def report_of(record: TurnRecord) -> Report:
+    """Return the receipt of a turn, an empty one where it has none; DamagedRecordError."""
+    with reading(record, "receipt"):
+        return codec.from_plain(dict(record.receipt or {}), Report)
+
+
+def plan_of(record: TurnRecord) -> PlanContext:
+    """Return the plan of a turn that has one; DamagedRecordError."""
+    with reading(record, "plan"):
+        return plan_from_json(record.plan or {})
+
+
+@contextmanager
+def reading(record: TurnRecord, part: str) -> Iterator[None]:
+    """Read a part of a turn's record: what it lacks, or holds of a wrong kind, is told as DamagedRecordError."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise DamagedRecordError(
+            "", f"The {part} of turn {record.turn_id!r} of session {record.session_id!r}", reason
+        ) from error

@@ -1,0 +1,98 @@
+"""Addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`): what may be shown of one, and what must not be.
+
+A user, a password and every value of a query may be a secret, so none of them is kept or shown; calls use the whole address.
+Pure. The addresses of stores are read in `mnemosyne.stores.locate`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from urllib.parse import unquote, unquote_plus
+
+HIDDEN = "***"
+_LEAST_SECRET_CHARS = 3
+"""A shorter text is masked inside addresses alone: in a sentence it would take harmless words with it."""
+
+_PARTS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
+)
+_ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
+
+
+def shown_address(address: str) -> str:
+    """Return an address as it may be kept and shown: stars for user, password, fragment and the values of the query."""
+    scheme, user_info, rest, query, fragment = _taken_apart(address)
+    user = f"{HIDDEN}@" if user_info else ""
+    return f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _hidden_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
+
+
+def hide_secrets(text: str, address: str | None, *secrets: str | None) -> str:
+    """Return a text about a call without the secrets of the address it went to, and without `secrets`.
+
+    Every address in the text is shown as of `shown_address`: a client writes it in forms of its own.
+    """
+    hidden = {each for each in secrets if each}
+    if address is not None:
+        text = text.replace(address, shown_address(address))
+        hidden |= _secrets_of(address)
+    text = _ADDRESS_IN_TEXT.sub(lambda found: shown_address(found[0]), text)
+    for secret in sorted(hidden, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def call_address(address: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return an address without user and password, and the header that says them: clients differ on what they do with both."""
+    if address is None:
+        return None, {}
+    scheme, user_info, rest, query, fragment = _taken_apart(address)
+    if not user_info:
+        return address, {}
+    return f"{scheme}{rest}{query}{fragment}", {"Authorization": f"Basic {_basic(user_info)}"}
+
+
+def _taken_apart(address: str) -> tuple[str, str, str, str, str]:
+    """Return scheme, user and password, host and path, query and fragment, each with the signs that set it off but the `@`.
+
+    A password with a slash, `?` or `#` that was not escaped is none of an address, but it is a secret all the same: what
+    stands before the last `@` counts as one where the host would have no port that is a number.
+    """
+    found = _PARTS.fullmatch(address)
+    assert found is not None, "every text has these parts, most of them empty"
+    scheme, rest = found["scheme"] or "", found["rest"]
+    authority = rest.partition("/")[0]
+    if "@" in authority:
+        user_info, _, host = authority.rpartition("@")
+        return scheme, user_info, host + rest[len(authority) :], found["query"] or "", found["fragment"] or ""
+    behind = address[len(scheme) :]
+    if "@" in behind and re.match(r"[^:\[]*:(?!\d*$)", authority):
+        user_info, _, broken = behind.rpartition("@")
+        host = _PARTS.fullmatch(broken)
+        assert host is not None, "every text has these parts, most of them empty"
+        return scheme, user_info, host["rest"], host["query"] or "", host["fragment"] or ""
+    return scheme, "", rest, found["query"] or "", found["fragment"] or ""
+
+
+def _hidden_value(part: re.Match[str]) -> str:
+    name, mark, value = part[0].partition("=")
+    if not mark:
+        return HIDDEN
+    return f"{name}={HIDDEN}" if value else part[0]
+
+
+def _secrets_of(address: str) -> set[str]:
+    """Return what must not stand in a text, as it is written and as it is meant; a user's name only where it is all there is."""
+    _, user_info, _, query, fragment = _taken_apart(address)
+    user, mark, password = user_info.partition(":")
+    values = [password if mark else user, user_info, fragment[1:]]
+    values += [part.partition("=")[2] or part for part in re.split(r"[?&;]", query)]
+    found = {form for value in values for form in (value, unquote(value), unquote_plus(value))}
+    if user_info:
+        found.add(_basic(user_info))
+    return {each for each in found if len(each) >= _LEAST_SECRET_CHARS}
+
+
+def _basic(user_info: str) -> str:
+    user, _, password = user_info.partition(":")
+    return base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")

@@ -1,0 +1,79 @@
+"""What a store says of a row that it cannot read: which one it is, and why.
+
+Rows are read where they are used, by functions that know no address and see bytes. What those cannot read comes here; only
+then are the tables searched for these bytes, so that an error can name session, row and column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+
+from mnemosyne.errors import DamagedRecordError, UnreadableError
+from mnemosyne.stores.sql_connection import Connection
+from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
+
+DAMAGED = (UnreadableError, LookupError)
+"""What reading of rows raises when they are damaged: bytes that say nothing, and rows of which others tell that are not there."""
+
+_ANYTHING = "A record"
+
+
+def damaged_record(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
+    """Return the error of a store for what could not be read in it; `what` is the record, where that is known."""
+    if isinstance(error, UnreadableError):
+        return DamagedRecordError(path, what or _ANYTHING, str(error))
+    return DamagedRecordError(path, what or _ANYTHING, f"it names something that is not there ({error})")
+
+
+def damage_in(connection: Connection, error: UnreadableError | LookupError, shown: str) -> DamagedRecordError:
+    """Return the error of a SQL store for what could not be read; the connection is still inside the transaction."""
+    what = ""
+    with contextlib.suppress(Exception):  # whatever else is wrong with the tables, the first error is the one to tell
+        what = row_of(connection, error.data) if isinstance(error, UnreadableError) else ""
+    return damaged_record(error, shown, what)
+
+
+def row_of(connection: Connection, data: bytes) -> str:
+    """Return which column of which row of the tenant holds these bytes, in words; empty when none does. Reads whole tables."""
+    if not data:
+        return ""
+    sources = [(kept, "t.", f"{kept.table} AS t JOIN sessions AS s ON s.key = t.session") for kept in OF_A_SESSION]
+    sources += [(kept, "s.", f"{kept.table} AS s") for kept in OF_A_TENANT]
+    for kept, alias, source in sources:
+        for column in kept.bodies:
+            session = "''" if alias == "s." else "s.session_id"
+            key = kept.key if kept.key.startswith("'") else f"{alias}{kept.key}"
+            row = connection.execute(
+                f"SELECT {session}, {key} FROM {source} WHERE s.tenant = ? AND {alias}{column} = ?",
+                (connection.tenant, data),
+            ).fetchone()
+            if row is not None:
+                return _named(kept, column, *row)
+    return _paper_of(connection, data)
+
+
+def _paper_of(connection: Connection, data: bytes) -> str:
+    columns = ", ".join(f"p.{column}" for column in OF_A_TURN.bodies)
+    rows = connection.execute(
+        f"SELECT s.session_id, u.turn_id, {columns} FROM papers AS p JOIN turns AS u ON u.number = p.turn "
+        "JOIN sessions AS s ON s.key = u.session WHERE s.tenant = ?",
+        (connection.tenant,),
+    )
+    for session_id, turn_id, *cells in rows:
+        for column, cell in zip(OF_A_TURN.bodies, cells, strict=True):
+            if cell is not None and (bytes(cell) == data or _packs(bytes(cell), data)):
+                return _named(OF_A_TURN, column, session_id, turn_id)
+    return ""
+
+
+def _packs(cell: bytes, data: bytes) -> bool:
+    try:
+        return zlib.decompress(cell) == data
+    except zlib.error:
+        return False
+
+
+def _named(kept: Kept, column: str, session_id: str, key: str) -> str:
+    of = f" of session {session_id!r}" if session_id else ""
+    return f"The {column} of {kept.table}/{key}{of}" if key else f"The {column} of {kept.table}{of}"

@@ -1,0 +1,247 @@
+"""User, password and query of an `api_base` are used by calls and stand nowhere else: not in what is kept, told or printed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from servers.openai_server import OpenAiServer, closed_port
+from typer.testing import CliRunner
+
+from jacquard import RuntimeConfig, SelectorConfig, create_context_engine, open_workshop
+from jacquard.cli.app import app
+from jacquard.config import ObservabilityConfig, PlannerConfig, SummaryConfig
+from jacquard.errors import ConfigError
+from jacquard.settings import config_from_environment, config_from_mapping, config_from_yaml
+from mnemosyne.stores.memory import MemoryStore
+
+FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+USER, PASSWORD, KEY = "gatekeeper", "pa%40ssw0rd", "q1w2e3r4"
+SECRETS = (USER, PASSWORD, "pa@ssw0rd", KEY, base64.b64encode(b"gatekeeper:pa@ssw0rd").decode())
+QUESTIONS = ("Is that the key that opens the temple? I remember it came up before.", "And what did Reed say of it?")
+
+
+def with_secrets(address):
+    return address.replace("://", f"://{USER}:{PASSWORD}@") + f"?key={KEY}"
+
+
+def found_in(text):
+    text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    return [secret for secret in SECRETS if secret in text]
+
+
+def kept(folder):
+    """Return every file under a folder that holds a secret."""
+    return [str(file) for file in Path(folder).rglob("*") if file.is_file() and found_in(file.read_bytes())]
+
+
+def configuration(address, **more):
+    small = {"model": "openai/small", "api_base": address}
+    return RuntimeConfig(
+        selector=SelectorConfig(**small),
+        planner=PlannerConfig(**small, confidence_threshold=1.0, timeout_ms=20_000),
+        summary=SummaryConfig(**small, trigger_message_count=1, preserve_recent_messages=0, timeout_ms=20_000),
+        **more,
+    )
+
+
+@pytest.fixture(params=["answers", "refuses", "nobody there"])
+def address(request):
+    """The address of a server that answers, of one that refuses, of none."""
+    if request.param == "nobody there":
+        yield with_secrets(f"http://127.0.0.1:{closed_port()}/v1")
+        return
+    with OpenAiServer("first:3" if request.param == "answers" else "status:401") as server:
+        yield with_secrets(server.api_base)
+        assert server.requests, "the model was called"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("store", ["folder", "file:folder"])
+async def test_no_secret_is_kept_told_or_logged(address, store, tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    exporter = InMemorySpanExporter()
+    if not isinstance(trace.get_tracer_provider(), TracerProvider):
+        trace.set_tracer_provider(TracerProvider())
+    trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(exporter))
+    config = configuration(address, observability=ObservabilityConfig(tracing=True, capture_content=True))
+    told = []
+    caplog.set_level(logging.INFO)
+    async with open_workshop(store, world=FOREST, embedder="none", config=config) as workshop:
+        workshop.watchers.events.on_all(told.append)
+        await workshop.ensure_session("s1")
+        for question in QUESTIONS:
+            turn = await workshop.engine.prepare_turn("s1", question)
+            assert not found_in(repr(turn))
+            await workshop.engine.commit_assistant_message("s1", "<content>She nods.</content>")
+        done = await workshop.engine.consolidate("s1")
+        await workshop.engine.settle(30)
+    spans = exporter.get_finished_spans()
+    assert told
+    assert any(span.name == "chat openai/small" for span in spans)
+    assert not found_in(repr(done) + repr(told) + caplog.text + "".join(span.to_json() for span in spans))
+    assert not kept(tmp_path)
+
+
+def test_no_command_prints_or_keeps_a_secret(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "play.yaml").write_text(
+        f"planner: {{model: openai/small, api_base: '{address}', confidence_threshold: 1.0}}\n"
+        f"experiments: {{e: {{a: {{config: {{summary: {{model: openai/small, api_base: '{address}'}}}}}}}}}}\n"
+    )
+    settings = tmp_path / "play.yaml"
+    play = ["weave", "--session", "s1", "--embedder", "none", "--linger", "30", "--model", "openai/small"]
+    play += ["--api-base", address, "--config", settings, "--input"]
+    commands = [
+        [*play, QUESTIONS[0], "--world", FOREST],
+        ["commit", "--session", "s1", "--config", settings, "--text", "<content>She nods.</content>"],
+        [*play, QUESTIONS[1], "--json"],
+        ["explain", "--session", "s1"],
+        ["explain", "--session", "s1", "--json"],
+        ["history", "--session", "s1", "--json"],
+        ["doc", "export", "s1"],
+        ["replay", "s1", "--json"],
+        ["replay", "s1", "--config", settings],
+        ["consolidate", "--session", "s1", "--model", "openai/small", "--api-base", address],
+    ]
+    for command in commands:
+        done = CliRunner().invoke(app, [str(part) for part in command])
+        assert done.exit_code in (0, 1), done.output
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+        assert not found_in(done.output), command
+    settings.unlink()
+    assert not kept(tmp_path)
+
+
+def test_a_call_brings_user_and_password_and_the_whole_query(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with OpenAiServer("first:3") as server:
+        address = with_secrets(server.api_base)
+        play = ["weave", "--session", "s1", "--world", str(FOREST), "--model", "openai/small", "--api-base", address]
+        play += ["--embedder", f"openai/embed@{address}", "--deadline-ms", "60000", "--input", QUESTIONS[0]]
+        done = CliRunner().invoke(app, play)
+    assert done.exit_code == 0, done.output
+    assert {request.headers["authorization"] for request in server.requests} == {f"Basic {SECRETS[-1]}"}
+    assert all(f"?key={KEY}" in request.path for request in server.requests)
+    assert {request.path.rpartition("/")[2] for request in server.requests} == {"completions", "embeddings"}
+    assert not found_in(done.output)
+    assert not kept(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", [f"http://{USER}:{PASSWORD}@127.0.0.1:9/v1", "openai/m@" + with_secrets("http://127.0.0.1:9/v1")]
+)
+def test_an_embedder_that_cannot_be_asked_is_named_without_its_secrets(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(
+        app, ["weave", "--session", "s1", "--world", str(FOREST), "--embedder", name, "--input", QUESTIONS[0]]
+    )
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert not found_in(done.output)
+    assert not kept(tmp_path)
+
+
+async def fingerprint(config):
+    store = MemoryStore()
+    async with create_context_engine(store, config=config) as engine:
+        turn = await engine.prepare_turn("s1", "Where is the mill?")
+        return (await store.turn("s1", turn.turn_id)).fingerprint
+
+
+@pytest.mark.anyio
+async def test_a_request_without_secrets_keeps_the_fingerprint_of_older_releases():
+    plain = RuntimeConfig(selector=SelectorConfig(api_base="http://127.0.0.1:8000/v1"))
+    assert await fingerprint(RuntimeConfig()) == "4b6d51048eea3d7c637a2774936351ed19d6b17f8241820001c3b81a0da49612"
+    assert await fingerprint(plain) == "b58643c6617300e4567b3c22853ac85dd7b330dc1e0251c8a1dfbe5c907f3799"
+
+
+@pytest.mark.anyio
+async def test_another_password_is_the_same_request():
+    made = [
+        await fingerprint(RuntimeConfig(selector=SelectorConfig(api_base=f"http://{user}@host/v1?key={key}")))
+        for user, key in ((f"{USER}:{PASSWORD}", KEY), ("other:word", "another"))
+    ]
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"http://{USER}:{PASSWORD}@h/v1",
+        f"https://{KEY}@h/v1",
+        f"{USER}:{PASSWORD}@h/v1",
+        f"http://{USER}:{PASSWORD}/and@h:80/v1",
+        f"http://{USER}:{PASSWORD}?and#more@h:80/v1",
+        f"http://{USER}:x@{PASSWORD}@[::1]:80/v1",
+        f"http://h/v1?{KEY}",
+        f"http://h/v1?a=1&key={KEY}",
+        f"http://h/v1?a=1;key={KEY}=={PASSWORD}",
+        f"http://h/v1#{KEY}",
+    ],
+)
+@pytest.mark.anyio
+async def test_no_form_of_an_address_brings_a_secret_into_a_record(address):
+    config = RuntimeConfig(selector=SelectorConfig(api_base=address, api_key=KEY))
+    store = MemoryStore()
+    async with create_context_engine(store, config=config) as engine:
+        turn = await engine.prepare_turn("s1", "Where is the mill?")
+        record = await store.turn("s1", turn.turn_id)
+    assert record.prompt["tape"]["config"]["selector"]["api_base"].count("***") >= 1
+    assert not found_in(repr(record) + repr(config) + repr(turn.tape))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"selector: {{api_key: [{KEY}]}}",
+        f"selector: {{api_base: ['http://{USER}:{PASSWORD}@h/v1']}}",
+        f"selector: {{max_tokens: 'http://{USER}:{PASSWORD}@h/v1?key={KEY}'}}",
+        f"selector: {{max_tokens: {{api_key: {KEY}}}}}",
+        f"planner: {{api_key: *{KEY}}}",
+        f"planner:\n  api_key: !{KEY} x\n",
+        f"planner:\n  api_base:\n    http://{USER}:{PASSWORD}@h: v1: x\n",
+        f"planner: {{api_key: '{KEY}\n",
+        f"experiments: {{e: {{a: {{config: {{summary: {{api_key: [{KEY}]}}}}}}}}}}",
+    ],
+)
+def test_an_error_of_settings_tells_the_place_and_not_the_key(text, tmp_path):
+    (tmp_path / "play.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config_from_yaml(text, file="play.yaml")
+    assert "play.yaml:" in str(caught.value)
+    done = CliRunner().invoke(app, ["weave", "-s", "s", "-i", "x", "--config", str(tmp_path / "play.yaml")])
+    assert done.exit_code == 2
+    assert not found_in(str(caught.value) + done.output)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JACQUARD_SELECTOR", f"{{api_key: [{KEY}]}}"),
+        ("JACQUARD_SELECTOR", f"{{api_key: *{KEY}}}"),
+        ("JACQUARD_SELECTOR", f"{{api_key: {KEY}"),
+        ("JACQUARD_SELECTOR__API_KEY__MORE", KEY),
+        ("JACQUARD_API_KEY", KEY),
+        ("JACQUARD_SELECTOR__API_KYE", KEY),
+    ],
+)
+def test_an_error_of_a_variable_names_it_and_not_its_value(name, value):
+    with pytest.raises(ConfigError) as caught:
+        config_from_environment({name: value})
+    assert name in str(caught.value) or "selector.api_key" in str(caught.value)
+    assert not found_in(str(caught.value))
+
+
+def test_an_error_of_plain_values_does_not_show_a_key():
+    with pytest.raises(ConfigError) as caught:
+        config_from_mapping({"selector": {"api_key": 7, "max_tokens": [{"api_key": KEY}]}})
+    assert "selector.api_key" in str(caught.value)
+    assert not found_in(str(caught.value))
+    assert json.dumps(str(caught.value)).count("7") == 0
