@@ -27,7 +27,7 @@ from jacquard.config import ObservabilityConfig, RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError, JacquardError
-from jacquard.planners.actions import match_action
+from jacquard.planners.actions import read_input
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, PairScorer
 from jacquard.selectors.heuristic import HeuristicSelector
@@ -183,8 +183,8 @@ class Workshop:
         world = self.worlds.get(head.world_id)
         if world is None:
             return None, ()
-        found = match_action(user_text, world)
-        return (found[0] if found else None), tuple(action.action_id for action in world.actions)
+        found = await to_thread.run_sync(read_input, user_text, world)
+        return found.action, tuple(action.action_id for action in world.actions)
 
 
 @asynccontextmanager
