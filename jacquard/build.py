@@ -26,7 +26,7 @@ from jacquard.config import ObservabilityConfig, RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError, JacquardError
-from jacquard.planners.actions import match_action
+from jacquard.planners.actions import read_input
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, PairScorer
 from jacquard.selectors.heuristic import HeuristicSelector
@@ -206,8 +206,8 @@ class Workshop:
     async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
         """Return the numerical action that an input means in this session's world, and the names of all there are."""
         world = await self.world_of(session_id)
-        found = match_action(user_text, world)
-        return (found[0] if found else None), tuple(action.action_id for action in world.actions)
+        found = await to_thread.run_sync(read_input, user_text, world)
+        return found.action, tuple(action.action_id for action in world.actions)
 
 
 @asynccontextmanager

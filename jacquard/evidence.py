@@ -15,6 +15,8 @@ from itertools import chain
 from itertools import count as count_from
 from typing import Any
 
+from anyio import to_thread
+
 from filament import escape_text, open_tag, unescape
 from jacquard.config import EvidenceConfig
 from jacquard.leading import opening
@@ -23,6 +25,7 @@ from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.derive import derive_evidence_blocks
+from mnemosyne.ingest.ingestor import SHOWN_REFS
 from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
 from mnemosyne.protocols import Clock, EvidenceIngestor, Store
 from mnemosyne.query import EvidenceFilter
@@ -82,7 +85,11 @@ async def evidence_flesh(
     blocks: list[PromptBlock] = []
     told = [f"conflict: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
-    derived, errors = _derived(kept, now, count)
+    if any(each.metadata.get(SHOWN_REFS) for each in kept):
+        # Selectors hold patterns; each may take its whole time.
+        derived, errors = await to_thread.run_sync(_derived, kept, now, count)
+    else:
+        derived, errors = _derived(kept, now, count)
     for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])

@@ -1,12 +1,14 @@
 """How much a template may do in one rendering, whoever wrote it (lab 8, trap 10).
 
-The room exists so that no template can hold a thread or fill the memory: steps and made characters are counted down from
-fixed numbers, so the answer to one input is the same on every machine, as no clock would give it. It imports nothing.
+The room exists so that no template can hold a thread or fill the memory: steps, operations and made characters are counted
+down from fixed numbers, so the answer to one input is the same on every machine, as no clock would give it. A step is a pass
+of a loop, a call ten of them; an operation is a part of a template that is worked out, or a value that a filter looks at. It
+imports nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,10 +17,17 @@ from typing import TypeVar
 OUTPUT_LIMIT_CHARS = 200_000
 WORK_LIMIT_CHARS = 1_000_000
 STEP_LIMIT = 100_000
+OPERATION_LIMIT = 1_000_000
 CALL_STEPS = 10
+FILTER_OPERATIONS = 4
+FILE_OPERATIONS = 100
+CHARS_AN_OPERATION = 16
+NUMBERS_AN_OPERATION = 8
 NODE_CHARS = 4
 RANGE_LIMIT = 10_000
 NUMBER_LIMIT = 10**18
+DIGIT_LIMIT = 308
+STRIPPED_LIMIT_CHARS = 1_000
 INCLUDE_COST_CHARS = 4_000
 FILE_LIMIT_BYTES = 65_536
 
@@ -33,6 +42,7 @@ class LimitError(Exception):
 class _Budget:
     steps: int
     chars: int
+    operations: int
 
 
 _BUDGET: ContextVar[_Budget | None] = ContextVar("template_budget", default=None)
@@ -41,32 +51,62 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("template_budget", default=None
 @contextmanager
 def one_rendering() -> Iterator[None]:
     """Give the rendering inside a fresh budget."""
-    token = _BUDGET.set(_Budget(STEP_LIMIT, WORK_LIMIT_CHARS))
+    token = _BUDGET.set(_Budget(STEP_LIMIT, WORK_LIMIT_CHARS, OPERATION_LIMIT))
     try:
         yield
     finally:
         _BUDGET.reset(token)
 
 
-def spend(*, steps: int = 0, chars: int = 0) -> None:
+def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
     """Take from the budget of the present rendering; LimitError when it is used up."""
     budget = _BUDGET.get()
     if budget is None:
         return
     budget.steps -= steps
     budget.chars -= chars
+    budget.operations -= operations
     if budget.steps < 0:
         raise LimitError(f"the template takes more than {STEP_LIMIT:,} steps; loop over less")
     if budget.chars < 0:
         raise LimitError(f"the template makes more than {WORK_LIMIT_CHARS:,} characters on its way; print less")
+    if budget.operations < 0:
+        raise LimitError(
+            f"the template does more than {OPERATION_LIMIT:,} operations; loop over less, or do less in a loop"
+        )
 
 
 def pay(value: object) -> None:
-    """Pay for reading a value: half its length for text, everything in it for a list or mapping."""
+    """Pay for reading a value: half its length for text, everything in it for a list or mapping, every value of a view."""
     if isinstance(value, str):
         spend(chars=len(value) // 2)
     elif isinstance(value, list | tuple | Mapping):
         spend(chars=tree_size(value))
+    elif isinstance(value, range):
+        spend(operations=len(value) // NUMBERS_AN_OPERATION)
+    elif isinstance(value, KeysView | ValuesView | ItemsView):
+        for item in value:
+            spend(operations=_cost(item, deep=True))
+
+
+def counted(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
+    """Yield items, each after paying for it; with `deep` for everything in it, as is due where items are compared."""
+    for item in items:
+        spend(operations=_cost(item, deep=deep))
+        yield item
+
+
+def _cost(item: object, *, deep: bool) -> int:
+    if isinstance(item, str):
+        return 1 + len(item) // CHARS_AN_OPERATION
+    return 1 + (tree_size(item) // CHARS_AN_OPERATION if deep else 0)
+
+
+def pay_arguments(args: Iterable[object]) -> None:
+    """Pay for handing values to one of the functions of the language: each once, and once for each item in it."""
+    for value in args:
+        sized = isinstance(value, str | list | tuple | range | Mapping | KeysView | ValuesView | ItemsView)
+        spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
 def made(value: T) -> T:
@@ -119,6 +159,18 @@ def check_number(value: object) -> None:
     """Raise LimitError for a whole number beyond NUMBER_LIMIT."""
     if isinstance(value, int) and abs(value) > NUMBER_LIMIT:
         raise LimitError("a number in the template grows past 10^18")
+
+
+def check_digits(precision: object) -> None:
+    """Raise LimitError for rounding to more digits than a number has."""
+    if isinstance(precision, int) and abs(precision) > DIGIT_LIMIT:
+        raise LimitError(f"`round` rounds to at most {DIGIT_LIMIT} digits")
+
+
+def check_stripped(chars: object) -> None:
+    """Raise LimitError for more characters to strip than make sense: each of the text is sought among all of them."""
+    if isinstance(chars, str) and len(chars) > STRIPPED_LIMIT_CHARS:
+        raise LimitError(f"at most {STRIPPED_LIMIT_CHARS:,} characters can be named to be stripped from a text")
 
 
 def bounded_range(*args: int) -> range:

@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anyio import to_thread
+
 from jacquard.config import PlannerConfig, RuntimeConfig
 from jacquard.errors import ModelError
 from jacquard.lexicon import normalise
 from jacquard.metering import Call, usage_of
 from jacquard.observe.spans import Tracing
 from jacquard.plan import PlanContext, Triage
+from jacquard.planners.actions import PATTERN_FAILED, is_read_at_once
 from jacquard.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.quests import active_quests
 from jacquard.race import TooLateError, within
@@ -65,7 +68,10 @@ class TurnPlanner:
         before tier 1 is asked: what can go on meanwhile begins there.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
-            rules = self._planner.plan(user_text, window, world)
+            if is_read_at_once(user_text, world):
+                rules = self._planner.plan(user_text, window, world)
+            else:
+                rules = await to_thread.run_sync(self._planner.plan, user_text, window, world)
             locked = is_locked(config.planner, window, world)
             rules = with_focus(rules, config.planner, window)
             if rules.search_intent.enabled:
@@ -81,7 +87,8 @@ class TurnPlanner:
             replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
             for usage in planned.usages
         )
-        return replace(planned, plan=plan, usages=usages)
+        failed = (PATTERN_FAILED,) if PATTERN_FAILED in rules.flags else ()
+        return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))
 
     async def _refined(
         self,

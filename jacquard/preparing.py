@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from jacquard.config import RuntimeConfig
@@ -17,7 +18,7 @@ from jacquard.errors import ConfigError
 from jacquard.metering import CallBook
 from jacquard.observe.bus import Teller
 from jacquard.plan import PlanContext, Triage
-from jacquard.planners.actions import apply_action, match_action
+from jacquard.planners.actions import ActionOutcome, apply_action, read_input
 from jacquard.planning import TurnPlanner
 from jacquard.scene import known_keywords, recent_texts
 from jacquard.stopwatch import Stopwatch
@@ -153,10 +154,7 @@ class TurnPreparer:
 
     async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch, teller: Teller) -> PreparedTurn:
         """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
-        found = match_action(draft.message.content, draft.world)
-        if found is None:
-            raise ConfigError(f"The plan names action {draft.plan.action_id!r}, but no action of the world matches.")
-        outcome = apply_action(*found, draft.window.state)
+        outcome = await to_thread.run_sync(_acted, draft)
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._drafter.draft(changed, watch)
@@ -172,3 +170,12 @@ class TurnPreparer:
         turn = replace(turn, version=saved.version)
         await tell_prepared(teller, turn)
         return turn
+
+
+def _acted(draft: Draft) -> ActionOutcome:
+    """Return what the planned action does; ConfigError where the input is no action."""
+    found = read_input(draft.message.content, draft.world, draft.plan.action_id)
+    if found.action is None:
+        said = f"The plan names action {draft.plan.action_id!r}, but the input does not match it."
+        raise ConfigError(" ".join((said, *found.faults)))
+    return apply_action(found.action, found.groups, draft.window.state)

@@ -9,13 +9,14 @@ is escaped again. It must not import jinja2.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import GeneratorType
 from typing import Any
 
 from markupsafe import Markup
 
 from filament import display, dump_yaml, escape_attribute, escape_text, scalar
-from jacquard.limits import LimitError, check_number, check_size, made, pay, spend
+from jacquard.limits import FILTER_OPERATIONS, LimitError, check_number, check_size, counted, made, pay, spend
 from jacquard.quests import is_scalar, plain_value
 
 MAX_INDENT = 64
@@ -57,16 +58,25 @@ def raw(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, Markup) else value
 
 
-def demoting(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a filter or test so that it sees and returns unmarked texts only, and pays for what it reads and makes."""
+def demoting(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
+    """Wrap a filter or test so that it sees and returns unmarked texts only, and pays for what it reads and makes.
+
+    `compares`: it compares the items of what it is given.
+    """
     own = 1 if hasattr(function, "jinja_pass_arg") else 0  # then the first argument is the engine's, not the template's
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
+        spend(operations=FILTER_OPERATIONS)
         bare = {name: raw(value) for name, value in kwargs.items()}
-        for value in (*args[own:], *kwargs.values()):
+        given = [raw(value) for value in args]
+        for value in (*given[own:], *bare.values()):
             pay(value)
-        return made(raw(function(*(raw(value) for value in args), **bare)))
+        if compares and isinstance(given[own], GeneratorType):
+            given[own] = counted(given[own], deep=True)
+        result = raw(function(*given, **bare))
+        is_new = isinstance(result, Iterator) and not any(result is value for value in given)
+        return counted(result) if is_new else made(result)
 
     return run
 
@@ -74,11 +84,11 @@ def demoting(function: Callable[..., Any]) -> Callable[..., Any]:
 def sum_numbers(values: Iterable[Any]) -> Any:
     """Filter `sum`: add up numbers."""
     total: int | float = 0
-    for value in values:
+    for value in counted(values):
         if not isinstance(value, int | float):
             raise PrintError("`sum` adds numbers; choose the field first with `| map(attribute='…')`")
         total += value
-    check_number(total)
+        check_number(total)
     return total
 
 
@@ -104,7 +114,7 @@ def show_attribute(value: Any) -> Markup:
 
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
     """Filter `join`, and `~`: the result is marked when a part is, and then the other parts are made safe first."""
-    items = list(values)
+    items = list(counted(values))
     if any(isinstance(each, Markup) for each in items):
         glue = raw(separator) if isinstance(separator, Markup) else escape_text(separator)
         texts = [raw(finalize_prompt(each)) for each in items]

@@ -154,6 +154,7 @@ class Degradation:
 
 _DEGRADATIONS = {
     "version_conflict": "Another writer came first: the turn was decided again on what it wrote.",
+    "action_pattern_failed": "A pattern of an action took too long or cannot be used, so it matched nothing; the plan says which.",
     "summarize_failed": "The talk that left the window could not be summed up; it is shown in full as far as there is room.",
     "summarize_late": "The summary was not ready in time; the talk is shown in full as far as there is room.",
     "redaction_failed": "A text could not be searched for what must not be kept; it was withheld.",

@@ -1,20 +1,23 @@
 """Regular expressions that come from outside, bounded in size and time.
 
 The room exists because a pattern of a few characters can keep `re` busy for years; it is the only file that imports
-`regex`, whose search takes a time limit (and lets other threads run meanwhile). It must not import anything of mnemosyne
-but its errors.
+`regex`, whose search takes a time limit (and lets other threads run meanwhile). Times are of the processor, so a machine
+that stands still takes none of them. It must not import anything of mnemosyne but its errors and `regex_syntax`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import regex
 
 from mnemosyne.errors import PatternError
+from mnemosyne.regex_syntax import in_timed_syntax, unrolled_size
 
 MAX_PATTERN_CHARS = 2_000
+MAX_UNROLLED = 100_000
 MAX_SPANS = 10_000
 SECONDS = 0.25
 
@@ -24,16 +27,60 @@ Span = tuple[int, int]
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
     """Return a compiled pattern (syntax of `re`, and of the `regex` package beyond it); PatternError says what is wrong."""
+    return _compiled(pattern, pattern, 0)
+
+
+@lru_cache(maxsize=2048)
+def compile_re(pattern: str) -> Any:
+    """Return a pattern that is meant for Python's `re`, compiled without regard to case; PatternError says what is wrong."""
+    return _compiled(pattern, in_timed_syntax(pattern), regex.IGNORECASE)
+
+
+def _compiled(pattern: str, written: str, flags: int) -> Any:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise PatternError(pattern, f"it has more than {MAX_PATTERN_CHARS:,} characters; write a shorter one")
+    if unrolled_size(pattern) > MAX_UNROLLED:
+        raise PatternError(
+            pattern, f"its counted repeats make more than {MAX_UNROLLED:,} parts; use smaller numbers in braces"
+        )
     try:
-        return regex.compile(pattern)
+        return regex.compile(written, flags=regex.VERSION0 | flags)
     except regex.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
         raise PatternError(pattern, f"it is no regular expression ({error.msg}{where})") from None
     except Exception as error:
         # A foreign parser on a foreign pattern: whatever it raises says that the pattern is of no use.
         raise PatternError(pattern, f"it is no usable regular expression ({type(error).__name__})") from None
+
+
+def group_names(pattern: str) -> tuple[str, ...]:
+    """Return the names of the groups of a pattern for `re`, none of one that cannot be used."""
+    try:
+        return tuple(compile_re(pattern).groupindex)
+    except PatternError:
+        return ()
+
+
+def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping[str, str] | None:
+    """Return the named groups if a pattern for `re` is the whole text, without regard to case, else None.
+
+    A group that took no part is empty. PatternError, also when it takes too long.
+    """
+    compiled = compile_re(pattern)
+    try:
+        found = compiled.fullmatch(text, timeout=seconds)
+    except TimeoutError:
+        raise _too_slow(pattern, seconds) from None
+    return None if found is None else {name: said or "" for name, said in found.groupdict().items()}
+
+
+def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> bool:
+    """Say whether some text that begins with this one is matched whole by a pattern for `re`; PatternError as ever."""
+    compiled = compile_re(pattern)
+    try:
+        return compiled.fullmatch(text, partial=True, timeout=seconds) is not None
+    except TimeoutError:
+        raise _too_slow(pattern, seconds) from None
 
 
 def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
@@ -51,7 +98,7 @@ def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECO
                 if len(spans) > MAX_SPANS:
                     raise PatternError(pattern, f"it matches more than {MAX_SPANS:,} times; write a narrower one")
     except TimeoutError:
-        raise PatternError(pattern, f"it ran for more than {seconds:g} s; avoid a repeat inside a repeat") from None
+        raise _too_slow(pattern, seconds) from None
     # A pattern may ask to be searched from the end.
     return tuple(sorted(spans))
 
@@ -63,4 +110,8 @@ def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -
         look = compiled.fullmatch if whole else compiled.search
         return look(text, timeout=seconds) is not None
     except TimeoutError:
-        raise PatternError(pattern, f"it ran for more than {seconds:g} s; avoid a repeat inside a repeat") from None
+        raise _too_slow(pattern, seconds) from None
+
+
+def _too_slow(pattern: str, seconds: float) -> PatternError:
+    return PatternError(pattern, f"it ran for more than {seconds:g} s; avoid a repeat inside a repeat")

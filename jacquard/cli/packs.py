@@ -64,7 +64,7 @@ def validate(
         faults: list[str] = []
         counts: dict[str, object] = {}
         try:
-            world = load_world(folder)
+            world = load_world(folder, try_patterns=True)
         except WorldPackError as error:
             faults += error.faults
         else:

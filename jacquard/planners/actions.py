@@ -1,7 +1,7 @@
 """Numerical actions (spec 2.1, T1): a declared input changes numbers and is answered without any model.
 
-Pure. An action matches the whole input or not at all, so that nothing that tells a story is ever taken for a button press.
-It must not import a store, a stream or a model.
+Pure, but that patterns run under limits of time. An action matches the whole input or not at all, so that nothing that tells
+a story is ever taken for a button press. It must not import a store, a stream or a model.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache
+from time import thread_time
 from typing import Any
 
 from jacquard.errors import TemplateError
 from jacquard.templating import check_reply, render_reply
-from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor
-from mnemosyne.errors import StateOpError
+from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
+from mnemosyne.errors import PatternError, StateOpError
+from mnemosyne.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
-_END = re.compile(r"[\s。．.!！?？~～…、,，;；]+$")
+INPUT_SECONDS = 0.5
+PATTERN_FAILED = "action_pattern_failed"
+_END = " 。．.!！?？~～…、,，;；"
+_SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(
     r"(?:[吧啊呀啦哦喔噢嘛哈哟]|谢谢(?:你|您)?|多谢|(?<!\w)(?:please|thanks|thank you))$", re.IGNORECASE
 )
@@ -41,21 +46,62 @@ class ActionOutcome:
     refused: Condition | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadInput:
+    """What an input means: an action with the named groups of its pattern, or none.
+
+    `faults` says in a sentence each which patterns could not be tried to their end; such a pattern does not match.
+    """
+
+    action: NumericalAction | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+
+
 def match_action(user_text: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
-    """Return the first action one of whose patterns is the whole input, with its named groups, or None.
+    """Return the first action one of whose patterns is the whole input, with its named groups, or None; as `read_input`."""
+    found = read_input(user_text, world)
+    return None if found.action is None else (found.action, found.groups)
+
+
+def read_input(user_text: str, world: WorldPack, action_id: str | None = None) -> ReadInput:
+    """Return the first action (`action_id`: of that name alone) one of whose patterns is the whole input.
 
     Compared without regard to case, after NFKC and trimming, without end punctuation; tried as it then stands, and without
-    polite particles (吧, 请, please …). An input of more than MAX_INPUT_CHARS characters is never an action.
+    polite particles (吧, 请, please …). An input of more than MAX_INPUT_CHARS characters is never an action. All patterns
+    together take at most about INPUT_SECONDS of the processor; call it off the event loop unless `is_read_at_once`.
     """
-    if len(user_text) > MAX_INPUT_CHARS:
-        return None
+    if len(user_text) > MAX_INPUT_CHARS or not world.actions:
+        return ReadInput()
     forms = tuple(dict.fromkeys(_forms(user_text)))
-    for action in world.actions:
-        for pattern in action.patterns:
-            for form in forms:
-                if (match := _compiled(pattern).fullmatch(form)) is not None:
-                    return action, {name: text or "" for name, text in match.groupdict().items()}
-    return None
+    tried = [(a, pattern) for a in world.actions if action_id in (None, a.action_id) for pattern in a.patterns]
+    faults: list[str] = []
+    spent = 0.0
+    for action, pattern in tried:
+        if spent >= INPUT_SECONDS:
+            faults.append(f"action {action.action_id} and those behind it were not tried: the time was used up")
+            break
+        groups = None
+        started = thread_time()
+        try:
+            compile_re(pattern)
+            # Compiling happens once; it is no fault of this input.
+            started = thread_time()
+            found = (match_whole(pattern, form, seconds=min(SECONDS, INPUT_SECONDS - spent)) for form in forms)
+            groups = next((each for each in found if each is not None), None)
+        except PatternError as error:
+            faults.append(f"action {action.action_id}: {error}")
+        spent += thread_time() - started
+        if groups is not None:
+            return ReadInput(action=action, groups=groups, faults=tuple(faults))
+    return ReadInput(faults=tuple(faults))
+
+
+def is_read_at_once(user_text: str, world: WorldPack) -> bool:
+    """Say whether reading an input is certain to take no time: there is nothing to try, or plain words alone."""
+    if len(user_text) > MAX_INPUT_CHARS:
+        return True
+    return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
 
 
 def apply_action(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> ActionOutcome:
@@ -78,10 +124,11 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
     The template sees `state`, `groups` (a group of a pattern that did not match is empty) and `item(anchor)`, the mapping
     that carries this `id` or `_anchor`.
     """
-    names = dict.fromkeys((name for pattern in action.patterns for name in _compiled(pattern).groupindex), "")
+    names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
+    view = cache(lambda: view_state(state))
 
     def item(anchor: str) -> Any:
-        return find_anchor(state, str(anchor))
+        return find_anchor(view(), str(anchor))
 
     variables = {"state": state, "groups": {**names, **groups}, "item": item}
     return render_reply(action.reply, variables, name=_reply_name(action)).strip()
@@ -108,15 +155,10 @@ def _reply_name(action: NumericalAction) -> str:
 
 
 def _forms(user_text: str) -> Iterator[str]:
-    text = _END.sub("", " ".join(unicodedata.normalize("NFKC", user_text).split()))
+    text = " ".join(unicodedata.normalize("NFKC", user_text).split()).rstrip(_END)
     yield text
     bare, before = text, None
     while bare != before:
         before = bare
-        bare = _END.sub("", _POLITE_END.sub("", _POLITE_START.sub("", bare).strip()))
+        bare = _POLITE_END.sub("", _POLITE_START.sub("", bare).strip()).rstrip(_END)
     yield bare
-
-
-@lru_cache(maxsize=2048)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)

@@ -1,7 +1,7 @@
 """Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always an answer.
 
-Pure: what it keeps is a dictionary of names for each world, which changes nothing of what it answers. It must not import
-a stream, a store or a model.
+Pure, but that the patterns of a pack run under limits of time: what it keeps is a dictionary of names for each world, which
+changes nothing of what it answers. It must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from jacquard.lexicon import NameDictionary, count_mentions, mentions, normalise
 from jacquard.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
-from jacquard.planners.actions import match_action
+from jacquard.planners.actions import PATTERN_FAILED, read_input
 from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from jacquard.quests import Quest, active_quests
 from mnemosyne.chains.state import view_state
@@ -76,9 +76,9 @@ class RulePlanner:
         focus = choose_focus(quests, pointing, previous_focus(window), locked=world.planner.focus_locked)
         quest_id = focus.quest.quest_id if focus.quest else None
         goal = goal_of(focus.quest, world.locale)
-        matched = match_action(user_text, world)
-        if matched is not None:
-            action, _ = matched
+        read = read_input(user_text, world)
+        flags = (PATTERN_FAILED,) if read.faults else ()
+        if read.action is not None:
             return PlanContext(
                 triage=Triage.NUMERICAL,
                 active_quest_id=quest_id,
@@ -86,8 +86,9 @@ class RulePlanner:
                 template_id=world.planner.default_template,
                 search_intent=SearchIntent(enabled=False),
                 entities=names.entities,
-                action_id=action.action_id,
-                reasons=(f"the whole input is the action {action.action_id}",),
+                action_id=read.action.action_id,
+                reasons=(f"the whole input is the action {read.action.action_id}", *read.faults),
+                flags=flags,
             )
         template_id, rule = choose_template(text, window.state, world.planner)
         temporal, word = temporal_of(text, world.planner)
@@ -106,7 +107,8 @@ class RulePlanner:
             confidence=_confidence(
                 names, focus, settled=len(quests) < 2 or world.planner.focus_locked, word=word, rule=rule
             ),
-            reasons=tuple(_reasons(names, focus, temporal, word, template_id, rule)),
+            reasons=(*_reasons(names, focus, temporal, word, template_id, rule), *read.faults),
+            flags=flags,
         )
 
     def _dictionary(self, world: WorldPack) -> NameDictionary:

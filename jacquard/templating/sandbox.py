@@ -1,4 +1,4 @@
-"""Jinja2 in a closed room (spec A1, A2): the only file that imports it.
+"""Jinja2 in a closed room (spec A1, A2): beside `counting`, the only file that imports it.
 
 A template sees plain values and can write nothing, reach nothing and go on for ever with nothing. Whatever `{{ }}` prints
 is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a block, as
@@ -10,7 +10,8 @@ a planner or a store.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
@@ -25,59 +26,47 @@ from jinja2.exceptions import (
 )
 from jinja2.filters import FILTERS
 from jinja2.loaders import BaseLoader
-from jinja2.runtime import BlockReference, Context, LoopContext, StrictUndefined, TemplateReference
+from jinja2.runtime import BlockReference, Context, LoopContext, Macro, StrictUndefined, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS
-from jinja2.utils import Cycler, Joiner, Namespace, pass_context
+from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
 from jacquard.errors import TemplateError
 from jacquard.limits import (
     CALL_STEPS,
-    INCLUDE_COST_CHARS,
     OUTPUT_LIMIT_CHARS,
     LimitError,
     bounded_range,
     check_number,
     check_power,
     check_size,
+    check_stripped,
     made,
     one_rendering,
     pay,
+    pay_arguments,
     spend,
 )
 from jacquard.printing import (
     PrintError,
-    demoting,
     finalize_prompt,
     finalize_reply,
     join_texts,
     raw,
-    replace_text,
     show_attribute,
     show_text,
     show_yaml,
-    sum_numbers,
 )
-from jacquard.quests import plain_value
 from jacquard.template_files import TemplateFile
-from jacquard.templating.language import BUILTIN_FILTERS, LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
+from jacquard.templating.counting import COUNTING_FILTERS, count_work, refusals
+from jacquard.templating.filters import filters_within_limits, tests_within_limits
+from jacquard.templating.language import LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
 from jacquard.templating.syntax import Node, Syntax, placed
 
 _OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)
-
-
-@pass_context
-def _filter_counted(_context: Context, items: Iterable[Any], weight: int) -> Iterator[Any]:
-    for item in items:
-        spend(steps=1, chars=weight)
-        yield item
-
-
-@pass_context
-def _filter_read(_context: Context, value: Any) -> Any:
-    pay(value)
-    return value
+_STRIPPING = frozenset({"lstrip", "rstrip", "strip"})
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class _PromptGenerator(CodeGenerator):
@@ -142,11 +131,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             keep_trailing_newline=False,
             auto_reload=False,
             cache_size=-1,
+            # What is constant in a template is worked out when it is rendered, where limits hold.
+            optimized=False,
         )
-        self.filters = {name: demoting(FILTERS[name]) for name in BUILTIN_FILTERS}
-        self.tests = cast("Any", {name: demoting(cast("Any", test)) for name, test in TESTS.items()})
-        self.filters |= {"sum": sum_numbers, "_read": _filter_read}
-        self.filters |= {"join": join_texts, "replace": replace_text, "value": plain_value, "_counted": _filter_counted}
+        self.filters = {**filters_within_limits(FILTERS), **COUNTING_FILTERS}
+        self.tests = cast("Any", tests_within_limits(cast("Any", TESTS)))
         if safe_output:
             self.filters |= {"yaml": show_yaml, "text": show_text, "attr": show_attribute}
         self.globals = {
@@ -159,15 +148,9 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        for node, why in _refused(tree):
+        for node, why in refusals(tree):
             raise TemplateSyntaxError(why, node.lineno, name, filename)
-        for loop in list(tree.find_all(nodes.For)):
-            weight = sum(_static_chars(part) for part in loop.body)
-            loop.iter = _filtered(loop.iter, "_counted", nodes.Const(weight))
-        for compare in list(tree.find_all(nodes.Compare)):
-            compare.expr = _filtered(compare.expr, "_read")
-            for operand in compare.ops:
-                operand.expr = _filtered(operand.expr, "_read")
+        count_work(tree)
         tree.set_environment(self)
         return tree
 
@@ -205,7 +188,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         """Call a macro, a block or one of our functions, and count it."""
         spend(steps=CALL_STEPS)
-        pay(getattr(__obj, "__self__", None))
+        owner = getattr(__obj, "__self__", None)
+        pay(owner)
+        if not isinstance(__obj, Macro):
+            pay_arguments((*args, *kwargs.values()))
+        if isinstance(owner, str) and __obj.__name__ in _STRIPPING and args:
+            check_stripped(args[0])
         return made(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -225,30 +213,10 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         elif operator == "**":
             check_power(left, right)
         result = self.binop_table[operator](left, right)
+        if isinstance(result, set | frozenset):
+            raise PrintError("`-` subtracts numbers; what is left of a mapping's keys has no order")
         check_number(result)
         return made(result)
-
-
-def _filtered(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
-
-
-def _refused(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
-    """Yield what a template may not hold: ways around the escaping, and loops that cannot be counted."""
-    for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
-        yield node, "`autoescape` is not offered: everything is escaped"
-    for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
-        if getattr(block, "filter", None) is not None:
-            yield block, "a filter over a whole block is not offered; put the filter on the values in it"
-    for loop in tree.find_all(nodes.For):
-        if loop.recursive:
-            yield loop, "a recursive loop is not offered; write a macro"
-
-
-def _static_chars(part: nodes.Node) -> int:
-    """Return what one pass through a part of a template writes without any expression."""
-    written = sum(len(data.data) for data in part.find_all(nodes.TemplateData))
-    return written + INCLUDE_COST_CHARS * (isinstance(part, nodes.Include) + len(list(part.find_all(nodes.Include))))
 
 
 class _FileLoader(BaseLoader):
@@ -368,7 +336,8 @@ def _readable(error: Exception, name: str, variables: Mapping[str, Any], source_
         file, line = _place(error.__traceback__, source_of)
         file = file or source_of(name)
     shown = file.shown if file else name
-    return TemplateError(shown, line, _reason(error, variables), file.line(line) if file else "")
+    reason = _ADDRESS.sub("", _reason(error, variables))
+    return TemplateError(shown, line, reason, file.line(line) if file else "")
 
 
 def _place(traceback: TracebackType | None, source_of: SourceOf) -> tuple[TemplateFile | None, int | None]:

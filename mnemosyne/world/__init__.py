@@ -20,8 +20,8 @@ from mnemosyne.world.stored import pack_from_json, pack_to_json
 __all__ = ["describe", "load_world", "pack_from_json", "pack_to_json"]
 
 
-def load_world(folder: Path) -> WorldPack:
-    """Read and check a world pack.
+def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
+    """Read and check a world pack; with `try_patterns` the patterns of actions are also tried on inputs that may keep them busy.
 
     Raises WorldPackError with all faults at once, each `file:line: key: what is wrong; what to do` (file relative to the
     pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written anywhere.
@@ -29,7 +29,7 @@ def load_world(folder: Path) -> WorldPack:
     faults = FaultList()
     pack = read_folder(folder, faults)
     draft = read_draft(pack, faults)
-    tree = check_links(draft, faults)
+    tree = check_links(draft, faults, try_patterns=try_patterns)
     faults.close()
     assert tree is not None, "a pack without faults has a state"
     return build_world(draft, tree, pack)

@@ -14,12 +14,15 @@ from mnemosyne.world.draft import Draft, Item, Part
 from mnemosyne.world.faults import FaultList, Place, did_you_mean
 from mnemosyne.world.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
 from mnemosyne.world.ops import check_ops
-from mnemosyne.world.patterns import pattern_fault
+from mnemosyne.world.patterns import pattern_fault, slow_fault
 from mnemosyne.world.state import QUESTS, StateTree, plain_value, quest_state, read_tree
 
 
-def check_links(draft: Draft, faults: FaultList) -> StateTree | None:
-    """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built)."""
+def check_links(draft: Draft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
+    """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built).
+
+    `try_patterns`: look also whether some input keeps a pattern busy, which takes a moment.
+    """
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)
     _check_unique(
@@ -33,7 +36,7 @@ def check_links(draft: Draft, faults: FaultList) -> StateTree | None:
     _check_events(draft, faults)
     for place, action in draft.actions:
         for where, pattern in sound(action.get("patterns"), place.at("patterns")):
-            if wrong := pattern_fault(pattern):
+            if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
                 faults.add(where, wrong)
     if tree is not None and draft.quests_known:
         for where, condition in _conditions(draft):

@@ -1,43 +1,36 @@
-"""Whether an author's regular expression is one, and whether it could run for ever.
+r"""Whether an author's regular expression is one, whether it waits for something, and whether an input can keep it busy.
 
-Patterns are matched against an input of limited length, but a repeat inside a repeat takes time that doubles with every
-character, so no limit is short enough. The search for such repeats is a scan of the pattern's text: it refuses a few
-harmless patterns rather than let a harmful one through.
+At play every pattern runs under a time limit, so a slow one does no harm but to its own action. `slow_fault` is for
+`validate`: it makes inputs out of the pattern itself and looks whether one of them takes long. It finds what people write
+by mistake; it proves nothing of a pattern that it lets through.
 """
 
 from __future__ import annotations
 
+import random
 import re
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from itertools import islice
 
-_TOKEN = re.compile(
-    r"""(?P<escape>\\.)
-      | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
-      | (?P<comment>\(\?\#[^)]*\))
-      | (?P<look>\(\?(?:=|!|<=|<!))
-      | (?P<open>\((?:\?(?:P<\w+>|[a-zA-Z-]*:|>))?)
-      | (?P<other>\(\?[^)]*\))
-      | (?P<close>\))
-      | (?P<bar>\|)
-      | (?P<repeat>(?:[*+?]|\{\d*,?\d*\})[?+]?)
-      | (?P<literal>.)""",
-    re.VERBOSE | re.DOTALL,
+from mnemosyne.errors import PatternError
+from mnemosyne.regexes import match_whole, may_begin_whole
+
+_NOT_LITERAL = re.compile(
+    r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?\#[^)]*\)|\(\?P[<=]\w+[>)]|\(\?\(\w+\)", re.DOTALL
 )
-_MANY = 16
-_MOST_WILDCARDS = 3
-_PROBES = ("", "q7 zxv 神!")
-
-
-@dataclass(slots=True)
-class _Group:
-    """A group while it is read: the first piece of each alternative, and whether its length can vary."""
-
-    starts: list[str | None] = field(default_factory=lambda: [None])
-    varies: bool = False
-    unclear: bool = False
+_NOT_A_LETTER = re.compile(r"\(\?(?:P[<=]\w+[>)]|[a-zA-Z-]+[:)]|\#[^)]*\))|\{\d*,?\d*\}|\\[a-zA-Z]|[\\()\[\]{}|*+?^$.]")
+_EVERYTHING = ("", "q7 zxv 神!")
+_PROBE_SECONDS = 0.05
+_PROBES = 4_000
+_WALKS = 4
+_WALK_CHARS = 40
+_MOST_LETTERS = 24
+_PIECES = (2, 3, 4)
+_REPEATED_CHARS = (24, 48, 190)
+_SAMPLES = "a1_ "
+_NEVER = "\0"
 
 
 def pattern_fault(pattern: str) -> str | None:
@@ -55,99 +48,65 @@ def pattern_fault(pattern: str) -> str | None:
         return f"is no usable regular expression ({error}); make it simpler"
     if compiled.flags & re.VERBOSE:
         return "switches on verbose mode, which hides spaces; write it on one line without (?x)"
-    for kind, sign, _, _ in _tokens(pattern):
-        if kind == "literal" and (meant := unicodedata.normalize("NFKC", sign)) != sign:
+    for sign in _NOT_LITERAL.sub("", pattern):
+        if (meant := unicodedata.normalize("NFKC", sign)) != sign:
             return f"waits for {sign!r}, but inputs are compared after NFKC, where it is {meant!r}; write that"
-    if piece := _runaway(pattern):
-        return (
-            f"repeats '{piece}', which can itself match the same text in several ways: some inputs would take for ever; "
-            "repeat only one of the two"
-        )
-    if _wildcards(pattern) > _MOST_WILDCARDS:
-        return f"has more than {_MOST_WILDCARDS} open wildcards such as '.*', which is slow on long inputs; use fewer"
-    if any(compiled.fullmatch(probe) for probe in _PROBES):
+    try:
+        greedy = any(match_whole(pattern, probe) is not None for probe in _EVERYTHING)
+    except PatternError as error:
+        return f"cannot be used: {error.reason}"
+    if greedy:
         return (
             "matches any input or an empty one, so that nothing would ever reach the model; name the words it waits for"
         )
     return None
 
 
-def _runaway(pattern: str) -> str | None:
-    """Return a piece of `pattern` that is repeated although its own length is unclear, or None."""
-    groups = [_Group()]
-    starts_at: list[int] = []
-    last: _Group | None = None
-    began = 0
-    for kind, text, start, end in _tokens(pattern):
-        if kind == "repeat":
-            if _most(text) > _MANY and last is not None and last.unclear:
-                return pattern[began:end]
-            groups[-1].varies = groups[-1].varies or _most(text) != _least(text)
-            groups[-1].unclear = (
-                groups[-1].unclear or _most(text) != _least(text) or (last is not None and last.unclear)
-            )
-            continue
-        if kind in ("open", "look"):
-            _note_start(groups[-1], None)
-            groups.append(_Group())
-            starts_at.append(start)
-            last = None
-        elif kind == "close" and starts_at:
-            last, began = _closed(groups.pop()), starts_at.pop()
-            groups[-1].unclear = groups[-1].unclear or last.unclear
-        elif kind == "bar":
-            groups[-1].starts.append(None)
-        elif kind not in ("comment", "other"):
-            _note_start(groups[-1], text)
-            last, began = None, start
+def slow_fault(pattern: str) -> str | None:
+    """Return what is wrong with a pattern that `pattern_fault` lets through if one of some thousand inputs keeps it busy."""
+    try:
+        for probe in islice(_probes(pattern), _PROBES):
+            match_whole(pattern, probe, seconds=_PROBE_SECONDS)
+    except PatternError:
+        return (
+            f"is too slow: some inputs keep it busy for more than {_PROBE_SECONDS:g} s; avoid a repeat inside a repeat, "
+            "and repeats in a row that match the same text"
+        )
     return None
 
 
-def _wildcards(pattern: str) -> int:
-    """Count the unlimited repeats of something that matches nearly everything."""
-    count, before = 0, ""
-    for kind, text, _, _ in _tokens(pattern):
-        broad = before in (".", r"\w", r"\S", r"\W", r"\D") or before.startswith("[^")
-        count += kind == "repeat" and broad and _most(text) > _MANY
-        before = text
-    return count
+def _probes(pattern: str) -> Iterator[str]:
+    """Yield inputs that begin as the pattern wants it, repeat a piece that may stand there, and end as it never may."""
+    letters = _letters(pattern)
+    known: set[str] = set()
+    for seed in range(_WALKS):
+        walk = _walk(pattern, letters, random.Random(seed))
+        for length in range(len(walk) + 1):
+            start, rest = walk[:length], walk[length:]
+            pieces = [*letters, *(start[-size:] for size in _PIECES if size <= length)]
+            for piece in pieces:
+                begun = start + piece * 2
+                if begun not in known and may_begin_whole(pattern, begun, seconds=_PROBE_SECONDS):
+                    for size in _REPEATED_CHARS:
+                        repeated = start + (piece * size)[:size]
+                        for end in ("", rest, "".join(letters)):
+                            yield f"{repeated}{end}{_NEVER}"
+                known.add(begun)
 
 
-def _closed(group: _Group) -> _Group:
-    """A group with alternatives is unclear unless each begins with a letter of its own."""
-    if len(group.starts) > 1:
-        firsts = [start for start in group.starts if start is not None and len(start) == 1 and start not in ".^$"]
-        group.unclear = group.unclear or len(set(firsts)) < len(group.starts)
-    return group
+def _walk(pattern: str, letters: list[str], chance: random.Random) -> str:
+    """Return a text with which an input that matches may begin, as far as that goes."""
+    walk = ""
+    while len(walk) < _WALK_CHARS:
+        tried = (walk + letter for letter in chance.sample(letters, len(letters)))
+        further = next((text for text in tried if may_begin_whole(pattern, text, seconds=_PROBE_SECONDS)), None)
+        if further is None:
+            break
+        walk = further
+    return walk
 
 
-def _note_start(group: _Group, text: str | None) -> None:
-    if group.starts[-1] is None:
-        group.starts[-1] = text or "("
-
-
-def _tokens(pattern: str) -> Iterator[tuple[str, str, int, int]]:
-    for match in _TOKEN.finditer(pattern):
-        yield match.lastgroup or "literal", match.group(), match.start(), match.end()
-
-
-def _least(repeat: str) -> int:
-    if repeat[0] in "*?":
-        return 0
-    if repeat[0] == "+":
-        return 1
-    first = re.match(r"\{(\d*)", repeat)
-    return int(first[1] or 0) if first else 1
-
-
-def _most(repeat: str) -> int:
-    if repeat[0] == "?":
-        return 1
-    if repeat[0] in "*+":
-        return 10**9
-    bounds = re.fullmatch(r"\{(\d*)(,?)(\d*)\}[?+]?", repeat)
-    if bounds is None or not (bounds[1] or bounds[3]):
-        return 1
-    if not bounds[2]:
-        return int(bounds[1])
-    return int(bounds[3]) if bounds[3] else 10**9
+def _letters(pattern: str) -> list[str]:
+    """Return the letters that a pattern names, and one of each common class."""
+    escaped = re.findall(r"\\([^\w\s])", pattern)
+    return list(dict.fromkeys([*_SAMPLES, *_NOT_A_LETTER.sub("", pattern.lower()), *escaped]))[:_MOST_LETTERS]

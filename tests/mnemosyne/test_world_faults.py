@@ -38,7 +38,7 @@ def write_pack(folder: Path, changes: Mapping[str, bytes | str | None] | None = 
 
 def faults_of(folder: Path) -> tuple[str, ...]:
     with pytest.raises(WorldPackError) as caught:
-        load_world(folder)
+        load_world(folder, try_patterns=True)
     return caught.value.faults
 
 
@@ -288,7 +288,7 @@ CASES = {
         A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is no regular expression"
     ),
     "pattern without end": case(
-        A, '"(?:light|kindle) the lamp"', '"(\\\\w+\\\\s*)+lamp"', "actions[1].patterns[0]", "for ever"
+        A, '"(?:light|kindle) the lamp"', '"(?:l|li|i)+ght the lamp"', "actions[1].patterns[0]", "is too slow"
     ),
     "pattern for all": case(A, '"(?:light|kindle) the lamp"', '".*"', "actions[1].patterns[0]", "matches any input"),
     "pattern in full width": case(

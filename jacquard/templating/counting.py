@@ -1,0 +1,105 @@
+"""What is written into a template's syntax before it is compiled, so that a rendering counts what it does.
+
+Whatever can happen often happens in a loop, a macro, a block or an included file. At the head of each stands how many parts
+of the template one pass through it takes; what runs inside it again and again has a head of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from jinja2 import nodes
+from jinja2.runtime import Context
+from jinja2.utils import pass_context
+
+from jacquard.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, counted, pay, spend
+
+COUNTED, READ, WORKED = "_counted", "_read", "_worked"
+
+
+@pass_context
+def _counted(_context: Context, items: Iterable[Any], chars: int, operations: int) -> Iterator[Any]:
+    for item in counted(items):
+        spend(steps=1, chars=chars, operations=operations)
+        yield item
+
+
+@pass_context
+def _read(_context: Context, value: Any) -> Any:
+    pay(value)
+    return value
+
+
+@pass_context
+def _worked(_context: Context, operations: int) -> str:
+    spend(operations=operations)
+    return ""
+
+
+COUNTING_FILTERS = {COUNTED: _counted, READ: _read, WORKED: _worked}
+"""Filters that only `count_work` writes; `refusals` takes their names from authors."""
+
+
+def refusals(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
+    """Yield what a template may not hold: ways around the escaping, and loops that cannot be counted."""
+    for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
+        yield node, "`autoescape` is not offered: everything is escaped"
+    for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
+        if getattr(block, "filter", None) is not None:
+            yield block, "a filter over a whole block is not offered; put the filter on the values in it"
+    for loop in tree.find_all(nodes.For):
+        if loop.recursive:
+            yield loop, "a recursive loop is not offered; write a macro"
+    for used in tree.find_all(nodes.Filter):
+        if used.name in COUNTING_FILTERS:
+            yield used, f"No filter named {used.name!r}."
+
+
+def count_work(tree: nodes.Template) -> None:
+    """Write into a template what it costs: loops, macros, blocks and the file itself by their parts, comparisons by what
+    they read. Changes the tree.
+    """
+    _charge(tree)
+    for compare in list(tree.find_all(nodes.Compare)):
+        compare.expr = _filtered(compare.expr, READ)
+        for operand in compare.ops:
+            operand.expr = _filtered(operand.expr, READ)
+
+
+def _charge(node: nodes.Node) -> int:
+    """Return how many parts one pass through a node takes, without those that are charged on their own."""
+    if isinstance(node, nodes.For):
+        chars = sum(_static_chars(part) for part in node.body)
+        parts = _sum(node.body) + (0 if node.test is None else _charge(node.test))
+        outside = _charge(node.target) + _charge(node.iter) + _sum(node.else_)
+        node.iter = _filtered(node.iter, COUNTED, nodes.Const(chars), nodes.Const(parts))
+        return 1 + outside
+    if isinstance(node, nodes.Macro | nodes.CallBlock):
+        parts = _sum([*node.body, *node.defaults])
+        _put_head(node, parts)
+        return 1 + (_charge(node.call) if isinstance(node, nodes.CallBlock) else 0)
+    if isinstance(node, nodes.Block | nodes.Template):
+        parts = _sum(node.body)
+        _put_head(node, parts + (FILE_OPERATIONS if isinstance(node, nodes.Template) else 0))
+        return 1
+    return 1 + _sum(node.iter_child_nodes())
+
+
+def _sum(parts: Iterable[nodes.Node]) -> int:
+    return sum(_charge(part) for part in parts)
+
+
+def _put_head(node: nodes.Macro | nodes.CallBlock | nodes.Block | nodes.Template, operations: int) -> None:
+    line = node.body[0].lineno if node.body else node.lineno
+    node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const(operations, lineno=line), WORKED), lineno=line))
+
+
+def _filtered(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
+
+
+def _static_chars(part: nodes.Node) -> int:
+    """Return what one pass through a part of a template writes without any expression."""
+    written = sum(len(data.data) for data in part.find_all(nodes.TemplateData))
+    return written + INCLUDE_COST_CHARS * (isinstance(part, nodes.Include) + len(list(part.find_all(nodes.Include))))

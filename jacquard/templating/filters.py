@@ -1,0 +1,103 @@
+"""The filters and tests of templates, each within limits and with one answer on every machine (spec A1).
+
+What is taken over from the template engine is named in `language`; the rest of the engine's filters are not offered: they
+format or repeat text without end (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text of its
+own (`pprint`, `tojson`, `xmlattr`), go around the escaping (`safe`, `escape`) or go by chance (`random`). It imports no template
+engine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jacquard.limits import check_digits, check_number, check_stripped
+from jacquard.printing import PrintError, demoting, join_texts, replace_text, sum_numbers
+from jacquard.quests import is_scalar, plain_value
+from jacquard.templating.language import BUILTIN_FILTERS
+
+_OF_TEXT = frozenset({"capitalize", "lower", "string", "title", "trim", "truncate", "upper"})
+_COMPARING = frozenset({"groupby", "max", "min", "sort", "unique"})
+
+Function = Callable[..., Any]
+
+
+def filters_within_limits(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return what stands behind `|` in every template, by name; `engine` are the filters of the template engine."""
+    own: dict[str, Function] = {"join": join_texts, "replace": replace_text, "sum": sum_numbers, "value": plain_value}
+    return {**{name: _filter(name, engine[name]) for name in BUILTIN_FILTERS}, **own}
+
+
+def tests_within_limits(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return what stands behind `is`, by name; `engine` are the tests of the template engine."""
+    tests = {name: demoting(test) for name, test in engine.items()}
+    tests |= {name: demoting(_of_text(engine[name])) for name in ("lower", "upper")}
+    return {**tests, "sameas": demoting(_is_same)}
+
+
+def _filter(name: str, function: Function) -> Function:
+    if name in _OF_TEXT:
+        function = _of_text(function)
+    if name in _CHECKS:
+        function = _checked(function, _CHECKS[name])
+    return demoting(function, compares=name in _COMPARING)
+
+
+def _of_text(function: Function) -> Function:
+    """Refuse what has no text but the place that it takes in memory."""
+    own = 1 if hasattr(function, "jinja_pass_arg") else 0
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        _check_plain(args[own])
+        return function(*args, **kwargs)
+
+    return run
+
+
+def _checked(function: Function, check: Function) -> Function:
+    @functools.wraps(function)
+    def run(value: Any, *args: Any, **kwargs: Any) -> Any:
+        check(*args, **kwargs)
+        result = function(value, *args, **kwargs)
+        if not isinstance(value, int):
+            check_number(result)
+        return result
+
+    return run
+
+
+def _check_nothing(*_args: Any, **_kwargs: Any) -> None:
+    """What comes of it is checked all the same."""
+
+
+def _check_round(precision: Any = 0, method: Any = "common") -> None:
+    check_digits(precision)
+
+
+def _check_trim(chars: Any = None) -> None:
+    check_stripped(chars)
+
+
+_CHECKS: Mapping[str, Function] = {"int": _check_nothing, "round": _check_round, "trim": _check_trim}
+
+
+def _check_plain(value: Any) -> None:
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Mapping):
+            stack += [*node, *node.values()]
+        elif isinstance(node, list | tuple):
+            stack += node
+        elif not (is_scalar(node) or isinstance(node, range)):
+            str(node)  # an undefined name raises here, with its name
+            raise PrintError(f"a {type(node).__name__} has no text that is the same each time; print a value of it")
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Test `sameas`: a leaf is the same as one of its kind that is equal, wherever either came from; anything else is itself."""
+    if is_scalar(value):
+        return type(value) is type(other) and bool(value == other)
+    return value is other

@@ -1,0 +1,112 @@
+r"""Patterns as text: what one of Python's `re` is called in the engine with a time limit, and how long it gets when compiled.
+
+Pure; it runs no pattern from outside. The two engines read a few things otherwise: `\w` and `\b` (here a letter or number is
+what `str.isalnum` says), a brace that counts nothing, a bracket inside a set, and the letters i, I, İ and ı, which are one
+letter to `re` when case does not count.
+"""
+
+from __future__ import annotations
+
+import re
+
+_WORD = r"\p{L}\p{N}_"
+_ESCAPES = {
+    r"\w": f"[{_WORD}]",
+    r"\W": f"[^{_WORD}]",
+    r"\b": f"(?:(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}]))",
+    r"\B": f"(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}]))",
+}
+_DOTLESS = "i\u0130\u0131"
+_OTHER_IN_RE = re.compile(
+    r"""(?P<keep>\\N\{[^}]*\}|\(\?(?:P[<=]\w+[>)]|\(\w+\)|[a-zA-Z-]+[:)]|\#[^)]*\)))
+      | (?P<escape>\\.)
+      | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
+      | (?P<brace>\{(?!\d*,?\d*\})|\{(?=\}))
+      | (?P<dotless>[iI\u0130\u0131])""",
+    re.VERBOSE | re.DOTALL,
+)
+_MEMBER = re.compile(r"\\.|.", re.DOTALL)
+_ASCII_FLAG = re.compile(r"\(\?[a-zA-Z]*a")
+_VERBOSE_FLAG = re.compile(r"\(\?[a-zA-Z0-9]*x")
+_SCOPED_VERBOSE_FLAG = re.compile(r"\(\?[a-zA-Z0-9]*x[a-zA-Z0-9-]*:")
+_REMARK = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\#[^\n]*", re.DOTALL)
+_SIZED = re.compile(
+    r"""(?P<one>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?\#[^)]*\))
+      | (?P<open>\()
+      | (?P<close>\))
+      | \{(?P<least>\d*)(?:,\d*)?\}
+      | .""",
+    re.VERBOSE | re.DOTALL,
+)
+_COUNTED = re.compile(r"\{(\d+)")
+
+
+def in_timed_syntax(pattern: str) -> str:
+    """Return what matches in the `regex` package, without regard to case, exactly what `pattern` matches so in `re`.
+
+    Not exact, for letters beyond ASCII, where a flag asks for ASCII in one group alone: `(?a:…)`.
+    """
+    # Under that flag the engines agree on words, and an i is only an I.
+    words = _ASCII_FLAG.search(pattern) is None
+
+    def translated(found: re.Match[str]) -> str:
+        if found["set"]:
+            return _set(found["set"], words=words)
+        if found["brace"]:
+            return r"\{"
+        if not words:
+            return found[0]
+        return f"[{_DOTLESS}]" if found["dotless"] else _ESCAPES.get(found[0], found[0])
+
+    return _OTHER_IN_RE.sub(translated, pattern)
+
+
+def _set(text: str, *, words: bool) -> str:
+    r"""A set that holds `\W` becomes a group, for no set of the other engine can hold the complement of several classes."""
+    negated = text.startswith("[^")
+    members = [f"\\{each}" if each in "[]^" else each for each in _MEMBER.findall(text[2 if negated else 1 : -1])]
+    if not words:
+        return f"[{'^' if negated else ''}{''.join(members)}]"
+    kept = [each for each in members if each != r"\W"]
+    if kept and re.match(f"[{''.join(kept)}]", "\u0131", re.IGNORECASE):
+        kept.append(_DOTLESS)
+    inner = "".join(_WORD if each == r"\w" else each for each in kept)
+    if r"\W" not in members:
+        return f"[^{inner}]" if negated else f"[{inner}]"
+    if negated:
+        return f"(?:(?![{inner}])[{_WORD}])" if inner else f"[{_WORD}]"
+    return f"(?:[^{_WORD}]|[{inner}])" if inner else f"[^{_WORD}]"
+
+
+def unrolled_size(pattern: str) -> int:
+    """Return about how many parts a pattern has once compiled: the `regex` package writes out the least count of a repeat."""
+    if _SCOPED_VERBOSE_FLAG.search(pattern):
+        size = len(pattern)
+        for least in _COUNTED.findall(pattern):
+            size *= max(1, _number(least))
+        return size
+    sizes = [_unrolled(pattern)]
+    if _VERBOSE_FLAG.search(pattern):
+        sizes.append(_unrolled(_REMARK.sub(lambda found: found[1] or "", pattern)))
+    return max(sizes)
+
+
+def _unrolled(pattern: str) -> int:
+    # Of each open group: what is before the last part, and the last part, to which a count would belong.
+    groups = [(0, 0)]
+    for found in _SIZED.finditer(pattern):
+        before, last = groups[-1]
+        if found["least"] is not None:
+            groups[-1] = (before, last * max(1, _number(found["least"])))
+        elif found["open"]:
+            groups.append((1, 0))
+        elif found["close"] and len(groups) > 1:
+            inner = sum(groups.pop())
+            groups[-1] = (sum(groups[-1]), inner)
+        else:
+            groups[-1] = (before + last, 1)
+    return sum(before + last for before, last in groups)
+
+
+def _number(digits: str) -> int:
+    return int(digits[:12] or 0)
