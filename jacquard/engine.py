@@ -64,7 +64,7 @@ class ContextEngine:
         self._teller = Teller(parts.events, parts.clock).tagged(
             self._config.tags, enabled=self._config.observability.emit_events
         )
-        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks)
+        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks, self._config.limits)
         self._tasks: TaskGroup
         self._race: CurationRace
         self._roller: SummaryRoller

@@ -154,7 +154,7 @@ class TurnPreparer:
         found = match_action(draft.message.content, draft.world)
         if found is None:
             raise ConfigError(f"The plan names action {draft.plan.action_id!r}, but no action of the world matches.")
-        outcome = apply_action(*found, draft.window.state)
+        outcome = apply_action(*found, draft.window.state, state_chars=draft.config.limits.state_chars)
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._drafter.draft(changed, watch)
