@@ -40,8 +40,29 @@ class BudgetExceededError(JacquardError):
         biggest = ", ".join(f"{name} {tokens}" for name, tokens in blocks[:5])
         super().__init__(
             f"What must be kept needs {needed_tokens} tokens, the budget is {limit_tokens} (biggest: {biggest}). "
-            "Raise the budget, lower the reply reserve, or shorten these blocks."
+            f"Raise the budget, lower the reply reserve, or shorten these blocks.{_remedy(blocks)}"
         )
+
+
+_REMEDIES = {
+    "user_input": "it is the user's message: shorten it",
+    "axioms": "they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
+    "instruction": "it is the pack's instruction and the format of replies: shorten `instruction` in world.yaml",
+    "persona": "it is `persona` in world.yaml: shorten it, or give its block another priority than must",
+    "guidance": "it holds the goal: shorten the step of the quest that it comes from",
+    "todo": "it is the session's to-do list: close tasks, or give its block another priority than must",
+    "status": "it is the state, shortened as far as it goes",
+    "active_quests": "they are the state's quests, shortened as far as it goes",
+    "tail": "it is the host's own tool calls and results: shorten them, or raise budget.reserved_tail_tokens",
+}
+
+
+def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
+    """Return what can be done about the biggest block, as a sentence; empty where nothing is known of it."""
+    name = blocks[0][0] if blocks else ""
+    if name.startswith("instruction:"):
+        return f" Of {name}: it is one of the host's `instructions` in the settings; shorten it."
+    return f" Of {name}: {_REMEDIES[name]}." if name in _REMEDIES else ""
 
 
 class InputTooLargeError(JacquardError):

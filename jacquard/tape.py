@@ -19,8 +19,9 @@ from typing import Any
 
 from jacquard.config import RuntimeConfig
 from jacquard.finish import Ingredients, layer_attributes
+from jacquard.quests import without_quests
 from jacquard.skein import PromptBlock, SkeinTemplate
-from jacquard.streams.automation import SkeletonSource, without_quests
+from jacquard.streams.automation import SkeletonSource
 from mnemosyne import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord

@@ -88,10 +88,9 @@ def _within(
     total = len(numbered) + len(lost)
     if limits.reply_ops is None or total <= limits.reply_ops:
         return numbered, lost, []
-    lines = [(verdict.number, verdict.op) for verdict in lost] + [
-        (number, str(op) if isinstance(op, Op) else raw_text(op)) for number, op in numbered
-    ]
-    first, text = sorted(lines, key=lambda line: line[0])[limits.reply_ops]
+    everything: list[tuple[int, Any]] = [*((verdict.number, verdict) for verdict in lost), *numbered]
+    first, op = sorted(everything, key=lambda pair: pair[0])[limits.reply_ops]
+    text = op.op if isinstance(op, OpVerdict) else str(op) if isinstance(op, Op) else raw_text(op)
     reason = (
         f"the reply has {total:,} ops, and at most {limits.reply_ops:,} of one reply are judged (limits.reply_ops); "
         "this one and those after it were not"
