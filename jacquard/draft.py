@@ -30,7 +30,7 @@ from jacquard.report import CurationPath, Degradation, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import PromptBlock, SkeinTemplate
-from jacquard.state_origin import growth_of, shortened
+from jacquard.state_origin import state_notes
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
@@ -45,7 +45,7 @@ from jacquard.streams.prefetch import (
     prefetched_curation,
     scene_matches,
 )
-from jacquard.streams.state_fit import less_state
+from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.turn import PreparedTurn
 from mnemosyne.errors import ContextEngineError
@@ -192,6 +192,7 @@ class TurnDrafter:
     ) -> tuple[_Frame, PreparedTurn]:
         """Finish the prompt; where what must stay does not fit, with less of the state, as long as there is some."""
         tries, decided = 0, ahead
+        first: BudgetExceededError | None = None
         while True:
             try:
                 if decided is None:
@@ -199,21 +200,15 @@ class TurnDrafter:
                     decided = await to_thread.run_sync(_decided, made)
                 return frame, await self._finish(decided, watch)
             except BudgetExceededError as error:
+                first = first or error
                 tokens = less_state(frame.skeleton.state_tokens, error, tries)
                 if tokens is None:
-                    raise
+                    raise not_even_without_state(first, error) from error
             tries, decided = tries + 1, None
             less = replace(request, state_tokens=tokens)
             skeleton = await to_thread.run_sync(self._parts.automation.render, less)
-            frame = replace(frame, skeleton=skeleton, told=await self._told(draft, skeleton))
-
-    async def _told(self, draft: Draft, skeleton: Skeleton) -> tuple[Degradation, ...]:
-        """Return what the receipt says of a state that is not shown whole."""
-        cut, head = skeleton.state_cut, draft.window.head
-        if cut is None:
-            return ()
-        growth = await growth_of(self._parts.store, head.session_id, head.branch_id, cut.biggest)
-        return (shortened(head.session_id, cut, growth),)
+            told = await state_notes(self._parts.store, draft.window.head, skeleton.state_cut)
+            frame = replace(frame, skeleton=skeleton, told=told)
 
     def _ingredients(
         self, draft: Draft, frame: _Frame, curation: Curation, entries: tuple[MemoryEntry, ...]
@@ -308,7 +303,7 @@ class TurnDrafter:
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
                 results = await evidence_flesh(parts.store, parts.clock, session, shown, parts.estimator.estimate)
-                told = await self._told(draft, skeleton)
+                told = await state_notes(parts.store, draft.window.head, skeleton.state_cut)
                 frame = _Frame(skeleton=skeleton, layout=layout, results=results, told=told)
                 ahead = await self._made_ahead(draft, frame, waiting)
             except ContextEngineError as error:

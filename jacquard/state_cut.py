@@ -22,8 +22,10 @@ SHOWN_LEVELS = 100
 KEY_CHARS = 200
 """Fields with longer names, and longer ids, are not shown in a state that is cut."""
 LEAST_TEXT_CHARS = 40
-_PARTS = (160, 60)
-"""How much each entry of a list or mapping gets at least, before fewer entries are shown."""
+_FIELD_CHARS = (160, 60)
+"""How much each field of a mapping, and each entry of a list of a few, gets at least, before fewer of them are shown."""
+_FEW = 8
+"""An entry of a long list stands whole up to one of so many parts of what the list may take."""
 _LINE_CHARS = 8
 _NOTE_CHARS = 60
 _IDENTITY = ("id", "_anchor")
@@ -65,11 +67,11 @@ def words_of(locale: str) -> CutWords:
     return CHINESE if locale.lower().startswith("zh") else ENGLISH
 
 
-def shown_chars(node: Any, most: int, depth: int = 0) -> int:
+def shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
     """Return about how many characters a part of a state takes in a prompt, `most` + 1 for all that take more than `most`.
 
-    `depth` is how many levels stand above it. What is nested too deeply to be shown takes too much. Reads no further than it
-    must.
+    `depth` is how many levels stand above it. What is nested too deeply to be shown takes too much. Rules (`$meta`) are not
+    shown and take nothing, unless they are asked for too. Reads no further than it must.
     """
     if isinstance(node, str):
         return min(_text_chars(node, most, depth), most + 1)
@@ -80,9 +82,11 @@ def shown_chars(node: Any, most: int, depth: int = 0) -> int:
     total = 4
     pairs = node.items() if isinstance(node, Mapping) else (("", each) for each in node)
     for key, value in pairs:
+        if key == META and not with_rules:
+            continue
         total += 2 * depth + _LINE_CHARS + (_text_chars(key, most) if key else 0)
         if total <= most:
-            total += shown_chars(value, most - total, depth + 1)
+            total += shown_chars(value, most - total, depth + 1, with_rules=with_rules)
         if total > most:
             return most + 1
     return total
@@ -124,7 +128,7 @@ def shares(wanted: Sequence[int], chars: int) -> list[int]:
 
 
 class StateCutter:
-    """Cuts parts of a state; `cuts` tells of all that it did, in reading order."""
+    """Cuts parts of a state; `cuts` tells of all that it did, in reading order. Rules (`$meta`) stay: see `lean`."""
 
     def __init__(self, words: CutWords) -> None:
         self._words = words
@@ -173,24 +177,24 @@ class StateCutter:
     def _mapping(self, node: Mapping[str, Any], chars: int, path: Tokens, depth: int) -> tuple[dict[str, Any], str]:
         fields = [key for key in node if key != META]
         usable = [key for key in fields if len(key) <= KEY_CHARS and not _is_long_id(key, node[key])]
-        order = sorted(
-            usable, key=lambda key: key not in _IDENTITY
-        )  # the sort is stable: ids first, then the stored order
+        order = sorted(usable, key=lambda key: key not in _IDENTITY)  # ids first, else in the stored order
         frame = [2 * depth + _LINE_CHARS + _text_chars(key, KEY_CHARS) for key in order]
-        kept, given = _allotted([node[key] for key in order], frame, chars, depth, whole=len(usable) == len(fields))
+        kept, given = _allotted(
+            [node[key] for key in order], frame, chars, depth, has_fields=True, whole=len(usable) == len(fields)
+        )
         shown = {key: given[at] for at, key in enumerate(order[:kept])}
         result: dict[str, Any] = {}
-        if META in node and (lists := [name for name in node[META].get(_LISTS, ()) if name in shown]):
-            result[META] = {_LISTS: lists}
+        if META in node:
+            result[META] = node[META]
         for key in fields:
             if key in shown:
                 result[key], note = self.cut_apart(node[key], shown[key], (*path, key), depth + 1)
                 if note:
-                    result[beside(key, node)] = note
+                    result[_fresh(f"… {key}", node)] = note
         return result, self._rest(node, path, kept, len(fields))
 
     def _list(self, node: Sequence[Any], chars: int, path: Tokens, depth: int) -> tuple[list[Any], str]:
-        kept, given = _allotted(node, 2 * depth + _LINE_CHARS, chars, depth, whole=True)
+        kept, given = _allotted(node, [2 * depth + _LINE_CHARS] * len(node), chars, depth, has_fields=False)
         if kept == 2 and _is_pair(node[:2]):
             kept = 1  # Two entries of a longer list would be read as a value with its description.
         result = [self.cut(node[at], given[at], (*path, str(at)), depth + 1) for at in range(kept)]
@@ -224,12 +228,12 @@ def moved(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPar
 
 
 def _allotted(
-    values: Sequence[Any], frame: Sequence[int] | int, chars: int, depth: int, *, whole: bool
+    values: Sequence[Any], frame: Sequence[int], chars: int, depth: int, *, has_fields: bool, whole: bool = True
 ) -> tuple[int, list[int]]:
     """Return how many of the values are shown, from the first on, and what each of them gets. `frame` is what each costs beside
-    itself; `whole`: no note is needed if all of them are shown.
+    itself; `has_fields`: they are those of a mapping, of which as many as possible are shown, each a little; `whole`: no note
+    is needed if all of them are shown.
     """
-    frames = [frame] * len(values) if isinstance(frame, int) else frame
     costs: list[int] = []
 
     def first(least: int, most: int) -> int:
@@ -238,19 +242,21 @@ def _allotted(
         for place, value in enumerate(values):
             if place == len(costs):
                 costs.append(shown_chars(value, chars, depth + 1))
-            used += frames[place] + min(costs[place], least)
+            used += frame[place] + min(costs[place], least)
             if used > most:
                 return place
         return len(values)
 
-    for least in _PARTS:
-        kept = first(least, chars)
-        if kept < len(values) or not whole:
-            kept = first(least, chars - _NOTE_CHARS)
-        if kept == len(values):
-            break
+    kept = 0
+    if has_fields or len(values) <= _FEW:
+        for least in _FIELD_CHARS:
+            kept = first(least, chars if whole else chars - _NOTE_CHARS)
+            if kept == len(values):
+                break
+    if kept < len(values):
+        kept = first(max(_FIELD_CHARS[-1], chars // _FEW), chars - _NOTE_CHARS)
     note = 0 if whole and kept == len(values) else _NOTE_CHARS
-    return kept, shares(costs[:kept], chars - sum(frames[:kept]) - note)
+    return kept, shares(costs[:kept], chars - sum(frame[:kept]) - note)
 
 
 def _is_pair(entries: Any) -> bool:
@@ -263,11 +269,6 @@ def _is_long_id(key: str, value: Any) -> bool:
 
 def _unit(node: Any) -> str:
     return "fields" if isinstance(node, Mapping) else "entries"
-
-
-def beside(key: str, node: Mapping[str, Any]) -> str:
-    """Return the key under which a mapping says what is missing of its field `key`."""
-    return _fresh(f"… {key}", node)
 
 
 def _fresh(key: str, node: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from jacquard.report import CutPart, Degradation, StateCut
 from mnemosyne.protocols import Store
+from mnemosyne.schema.session import SessionHead
 
 STATE_SHORTENED = "state_shortened"
 TURNS_READ = 200
@@ -44,6 +45,14 @@ async def growth_of(store: Store, session_id: str, branch_id: str, part: CutPart
                 path = str(op.get("path"))
                 return Growth(op=str(op["op"]), path=path, chars=chars, turn_id=turn.turn_id, parent_id=turn.parent_id)
     return None
+
+
+async def state_notes(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
+    """Return what the receipt says of a state that is not shown whole; nothing of one that is (`cut` is None)."""
+    if cut is None:
+        return ()
+    growth = await growth_of(store, head.session_id, head.branch_id, cut.biggest)
+    return (shortened(head.session_id, cut, growth),)
 
 
 def shortened(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:

@@ -21,7 +21,7 @@ from jacquard.prompt import Prompt, complete, lay_out
 from jacquard.skein import SkeinTemplate
 from jacquard.streams.automation import AutomationStream, Skeleton
 from jacquard.streams.flesh import flesh_blocks
-from jacquard.streams.state_fit import less_state
+from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.templating import open_templates
 from mnemosyne.protocols import TokenEstimator
 
@@ -103,6 +103,7 @@ def render_turn(
         state_tokens=int(turn.limit_tokens * turn.config.budget.state_share),
     )
     tries = 0
+    first: BudgetExceededError | None = None
     while True:
         stream = AutomationStream(estimator, target.roots[-1])
         skeleton = stream.render_with(open_templates(target.roots), request)
@@ -110,9 +111,10 @@ def render_turn(
             prompt = _woven(turn, skeleton, chosen, estimator)
             break
         except BudgetExceededError as error:
+            first = first or error
             tokens = less_state(skeleton.state_tokens, error, tries)
             if tokens is None:
-                raise
+                raise not_even_without_state(first, error) from error
         request, tries = replace(request, state_tokens=tokens), tries + 1
     return Rendering(
         label=turn.label,

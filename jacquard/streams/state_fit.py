@@ -14,7 +14,7 @@ from typing import Any
 from jacquard.errors import BudgetExceededError
 from jacquard.quests import QUESTS_KEY, Quest, without_quests
 from jacquard.report import CutPart, StateCut
-from jacquard.state_cut import CutWords, StateCutter, beside, lean, moved, pointer, shares, shown_chars, words_of
+from jacquard.state_cut import CutWords, StateCutter, lean, moved, pointer, shares, shown_chars, words_of
 
 MOST_CHARS = 150_000
 """What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.limits` by it."""
@@ -33,7 +33,7 @@ TokensOf = Callable[[Variables], int]
 def is_too_large(variables: Variables) -> bool:
     """Say whether the parts that templates read of a state are more than they may be given."""
     parts = [variables["status"], variables["quests"], variables["goal"]]
-    return shown_chars(parts, MOST_CHARS) > MOST_CHARS
+    return shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
 
 
 def goal_tokens(goal: str, count: Callable[[str], int]) -> int:
@@ -74,6 +74,13 @@ def less_state(state_tokens: int, error: BudgetExceededError, tries: int) -> int
     return max(0, left - left // 20) if tries < _TRIES else 0
 
 
+def not_even_without_state(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
+    """Return the error of a prompt that does not fit: `first` with the whole state, `last` with the least of it."""
+    if first is last:
+        return first
+    return BudgetExceededError(first.limit_tokens, first.needed_tokens, first.blocks, last)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Made:
     """Variables as cut; `rows` are the quests that are shown, by key."""
@@ -85,7 +92,7 @@ class _Made:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """What templates read of a state, without rules; `rows` are the active quests by key, `all_quests` all of them or None."""
+    """What templates read of a state; `rows` are the active quests by key, `all_quests` all of them or None."""
 
     variables: Variables
     status: Mapping[str, Any]
@@ -97,12 +104,11 @@ class _Parts:
 
     @classmethod
     def of(cls, variables: Variables, quests: Sequence[Quest]) -> _Parts:
-        state = lean(variables["state"])
         return cls(
             variables=variables,
-            status=without_quests(state),
-            all_quests=state.get(QUESTS_KEY),
-            rows={quest.key: lean(row) for quest, row in zip(quests, variables["quests"], strict=True)},
+            status=variables["status"],
+            all_quests=variables["state"].get(QUESTS_KEY),
+            rows={quest.key: row for quest, row in zip(quests, variables["quests"], strict=True)},
             goal=str(variables["goal"]),
             words=words_of(str(variables["locale"])),
             quests=tuple(quests),
@@ -136,7 +142,9 @@ def _fitted(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Mad
 
 
 def _made(parts: _Parts, chars: int) -> _Made:
-    """Return the variables with a state of about `chars` characters, shared so that what takes little stays whole."""
+    """Return the variables with a state of about `chars` characters, shared so that what takes little stays whole. Of rules
+    nothing is left but which fields are lists.
+    """
     goal_wants = shown_chars(parts.goal, chars) if len(parts.goal) > GOAL_CHARS else 0
     wanted = [shown_chars(parts.status, chars), shown_chars(parts.rows, chars), goal_wants]
     for_status, for_rows, for_goal = shares(wanted, chars)
@@ -149,6 +157,8 @@ def _made(parts: _Parts, chars: int) -> _Made:
         state[QUESTS_KEY] = cutter.cut(parts.all_quests, MOST_CHARS, (QUESTS_KEY,), 1)
         known = {cut.path for cut in quest_cuts}
         quest_cuts = (*quest_cuts, *(cut for cut in cutter.cuts if cut.path not in known))
+    state = lean(state)
+    rows = {key: lean(row) for key, row in rows.items()}
     variables = {
         **parts.variables,
         "state": state,
@@ -177,26 +187,22 @@ def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any
     if shown_chars(parts.rows, chars) <= chars:
         return dict(parts.rows), [], ()
     cutter = StateCutter(parts.words)
-    ordered = dict(sorted(parts.rows.items(), key=lambda item: item[1].get("focus") is not True))
-    kept, _ = cutter.cut_apart(ordered, chars, (QUESTS_KEY,))
-    rows = {key: _with_note(kept[key], kept.get(beside(key, ordered))) for key in ordered if key in kept}
-    missing = len(ordered) - len(rows)
+    quests = sorted(parts.quests, key=lambda quest: parts.rows[quest.key].get("focus") is not True)
+    kept, _ = cutter.cut_apart([parts.rows[quest.key] for quest in quests], chars, (QUESTS_KEY,))
+    missing = len(quests) - len(kept)
     told = parts.words.quests.format(missing=f"{missing:,}")
     more = [{"id": "…", "status": "…", "title": told}] if missing else []
-    return rows, more, tuple(moved(cutter.cuts, dict(_places(parts.quests))))
-
-
-def _with_note(row: Any, note: str | None) -> Any:
-    return row if note is None else {**row, "…": note}
+    rows = {quest.key: row for quest, row in zip(quests, kept, strict=False)}
+    return rows, more, tuple(moved(cutter.cuts, dict(_places(quests[: len(kept)]))))
 
 
 def _places(quests: Sequence[Quest]) -> Iterator[tuple[str, str]]:
-    """Yield where the open steps stand among those shown, and where in the state."""
-    for quest in quests:
+    """Yield where quests and their open steps stand among those shown, and where in the state."""
+    for place, quest in enumerate(quests):
+        row, home = (QUESTS_KEY, str(place)), (QUESTS_KEY, quest.key)
+        yield pointer(row), pointer(home)
         for at, step in enumerate(quest.open_objectives):
-            if at != step.index:
-                here = (QUESTS_KEY, quest.key, "objectives")
-                yield pointer((*here, str(at))), pointer((*here, str(step.index)))
+            yield pointer((*row, "objectives", str(at))), pointer((*home, "objectives", str(step.index)))
 
 
 def _goal(parts: _Parts, chars: int | None) -> tuple[str, tuple[CutPart, ...]]:
