@@ -30,6 +30,7 @@ from filament.state.display import display, with_own_lists
 from filament.state.judge import AppliedOps, JudgedOps, apply_ops, judge_ops, resolve
 from filament.state.ops import Op, Verb, parse_op
 from filament.state.patch import apply_patch
+from filament.state.sizes import OpLimits
 from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Note",
     "Op",
     "OpError",
+    "OpLimits",
     "OpVerdict",
     "Outcome",
     "ParseEvent",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from filament import Correction, OpVerdict, parse_reply
+from filament import Correction, OpLimits, OpVerdict, parse_reply
+from jacquard.config import LimitsConfig
 from jacquard.recorded import reading
 from jacquard.schedule import event_words
 from mnemosyne import codec
@@ -41,12 +42,23 @@ class CommitResult:
 
 
 def commit_of(
-    record: TurnRecord, state: Mapping[str, Any], reply: Message, *, agent: str, at: datetime, refs: tuple[Ref, ...]
+    record: TurnRecord,
+    state: Mapping[str, Any],
+    reply: Message,
+    *,
+    agent: str,
+    at: datetime,
+    refs: tuple[Ref, ...],
+    limits: LimitsConfig,
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed."""
+    """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed.
+
+    Ops that are beyond `limits` are refused, and with them all others of the reply.
+    """
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
     parsed = parse_reply(reply.content, user_text=said)
-    judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost)
+    bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
+    judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost, limits=bounds)
     patch = judged.patch
     after: Mapping[str, Any] | None = judged.tree if patch else None
     bad = judged.refused

@@ -27,12 +27,15 @@ class BudgetConfig:
     """Tokens: the model's input limit and what is kept free for the reply. `reserved_tail_tokens` is kept
     free for the tool calls and results of a tool loop (`assemble`). `tier_tokens` bounds what the blocks of a
     priority (`high`, `medium`, `low`) may take together (seed 002 section 8.1); without a bound they take what is left.
+    `state_share` (0..1) of a prompt is the most that the state (status and active quests) may take; a larger one is shown
+    shortened, and so is one that does not fit beside what else must be in the prompt.
     """
 
     max_input_tokens: int = bounded(8192, 1)
     reserved_reply_tokens: int = bounded(1024, 0)
     reserved_tail_tokens: int = bounded(0, 0)
     tier_tokens: Mapping[str, int] = by_word(Priority, 0)
+    state_share: float = bounded(0.75, 0, 1)
 
     def __post_init__(self) -> None:
         check(self)
@@ -42,6 +45,10 @@ class BudgetConfig:
                 f"BudgetConfig: max_input_tokens {self.max_input_tokens} leaves nothing for the prompt, as "
                 f"{self.reserved_reply_tokens} are kept free for the reply and {self.reserved_tail_tokens} for tails"
             )
+
+    def prompt_tokens(self, correction: float = 1.0) -> int:
+        """Return what a prompt may take by our own count; `correction` is the factor from it to what providers report."""
+        return int((self.max_input_tokens - self.reserved_reply_tokens - self.reserved_tail_tokens) / correction)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

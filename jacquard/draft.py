@@ -13,7 +13,7 @@ from anyio import to_thread
 from jacquard.calibration import correction_of
 from jacquard.config import HistoryConfig, RuntimeConfig
 from jacquard.degrade import carry_out
-from jacquard.errors import JacquardError
+from jacquard.errors import BudgetExceededError, JacquardError
 from jacquard.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.instructions import instruction_blocks
@@ -26,10 +26,11 @@ from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
 from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, QueryAhead, Selection, Shortener, Summarizer
 from jacquard.race import CurationRace, Near
-from jacquard.report import CurationPath, degradation
+from jacquard.report import CurationPath, Degradation, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import PromptBlock, SkeinTemplate
+from jacquard.state_origin import state_notes
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
@@ -44,6 +45,7 @@ from jacquard.streams.prefetch import (
     prefetched_curation,
     scene_matches,
 )
+from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.tape import tape_of, tape_to_json
 from jacquard.template_files import template_roots as template_roots
 from jacquard.turn import PreparedTurn
@@ -121,11 +123,15 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Frame:
-    """What Stream A gave: the skeleton, the layout to weave it into, and what tools answered."""
+    """What Stream A gave: the skeleton, the layout to weave it into, and what tools answered.
+
+    `told` is the line of the receipt on a state that is not shown whole.
+    """
 
     skeleton: Skeleton
     layout: SkeinTemplate
     results: EvidenceFlesh
+    told: tuple[Degradation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,19 +179,48 @@ class TurnDrafter:
         watch.lap("streams")
         watch.note(curation.timings_ms)
         with parts.tracing.span("jacquard.weave") as span:
-            decided = ahead
-            if decided is None:
+            entries: tuple[MemoryEntry, ...] = ()
+            ids: Mapping[str, str] = EMPTY
+            if ahead is None:
                 entries = await self._fetch(curation, scene)
                 ids = await evidence_ids_of(parts.store, draft.window.head.session_id, entries)
-                decided = await to_thread.run_sync(
-                    _decided, partial(self._ingredients, draft, frame, curation, entries, ids)
-                )
-            turn = await self._finish(decided, watch)
+            made = partial(self._ingredients, draft, curation=curation, entries=entries, evidence_ids=ids)
+            frame, turn = await self._fitted(draft, skeleton_input, frame, made, ahead, watch)
             span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
         report = replace(turn.report, timings_ms=watch.timings_ms())
         return replace(turn, report=report, usages=(*spent, *turn.usages)), frame.skeleton.anchors
+
+    async def _fitted(
+        self,
+        draft: Draft,
+        request: SkeletonInput,
+        frame: _Frame,
+        made: Callable[[_Frame], Ingredients],
+        ahead: _Decided | None,
+        watch: Stopwatch,
+    ) -> tuple[_Frame, PreparedTurn]:
+        """Finish the prompt that `made` gives the parts of; where what must stay does not fit, with less of the state, as long
+        as there is some.
+        """
+        tries, decided = 0, ahead
+        first: BudgetExceededError | None = None
+        while True:
+            try:
+                if decided is None:
+                    decided = await to_thread.run_sync(_decided, partial(made, frame))
+                return frame, await self._finish(decided, watch)
+            except BudgetExceededError as error:
+                first = first or error
+                tokens = less_state(frame.skeleton.state_tokens, error, tries)
+                if tokens is None:
+                    raise not_even_without_state(first, error) from error
+            tries, decided = tries + 1, None
+            less = replace(request, state_tokens=tokens)
+            skeleton = await to_thread.run_sync(self._parts.automation.render, less)
+            told = await state_notes(self._parts.store, draft.window.head, skeleton.state_cut)
+            frame = replace(frame, skeleton=skeleton, told=told)
 
     def _ingredients(
         self,
@@ -222,10 +257,10 @@ class TurnDrafter:
             pruner=choose_pruner(config, parts.pruner),
             count=count,
             counter=parts.estimator.name,
-            degradations=tuple(degradation(code) for code in (*done_without, *cut_notes(flesh, entries))),
+            degradations=(*frame.told, *(degradation(code) for code in (*done_without, *cut_notes(flesh, entries)))),
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
-            correction=correction_of(window.usages, config.model_hint),
+            correction=_correction(draft),
         )
 
     async def _set(self, draft: Draft) -> tuple[Scene, SkeletonInput]:
@@ -252,6 +287,7 @@ class TurnDrafter:
             config=draft.config,
             hidden=scene.hidden,
             history=shown,
+            state_tokens=int(draft.config.budget.prompt_tokens(_correction(draft)) * draft.config.budget.state_share),
         )
 
     async def _streams(
@@ -289,7 +325,8 @@ class TurnDrafter:
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
                 results = await evidence_flesh(parts.store, parts.clock, session, shown, parts.estimator.estimate)
-                frame = _Frame(skeleton=skeleton, layout=layout, results=results)
+                told = await state_notes(parts.store, draft.window.head, skeleton.state_cut)
+                frame = _Frame(skeleton=skeleton, layout=layout, results=results, told=told)
                 ahead = await self._made_ahead(draft, frame, waiting)
             except ContextEngineError as error:
                 fault = error
@@ -402,6 +439,10 @@ class TurnDrafter:
             fetched = await self._parts.store.entries(scope, ids)
             found.update({place_of(e): e for e in fetched if scene.query.knows is None or scene.query.knows(e)})
         return tuple(found[c.place] for c in curation.chosen if c.place in found)
+
+
+def _correction(draft: Draft) -> float:
+    return correction_of(draft.window.usages, draft.config.model_hint)
 
 
 def _late(draft: Draft, scene: Scene) -> tuple[Curation | None, str]:

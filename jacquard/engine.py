@@ -66,7 +66,7 @@ class ContextEngine:
             self._config.tags, enabled=self._config.observability.emit_events
         )
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
-        self._replies = ReplyCommitter(parts, self._teller, self._config.chunks, self._worlds)
+        self._replies = ReplyCommitter(parts, self._teller, self._config, self._worlds)
         self._tasks: TaskGroup
         self._race: CurationRace
         self._roller: SummaryRoller

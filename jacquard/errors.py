@@ -34,15 +34,46 @@ class ConfigError(JacquardError):
 
 
 class BudgetExceededError(JacquardError):
-    """What must be kept does not fit; `blocks` are (block id, tokens) of all must blocks, biggest first."""
+    """What must be kept does not fit; `blocks` are (block id, tokens) of all must blocks, biggest first.
 
-    def __init__(self, limit_tokens: int, needed_tokens: int, blocks: tuple[tuple[str, int], ...]) -> None:
+    `without_state` is the same error with nothing of the state shown, where that was tried.
+    """
+
+    def __init__(
+        self,
+        limit_tokens: int,
+        needed_tokens: int,
+        blocks: tuple[tuple[str, int], ...],
+        without_state: BudgetExceededError | None = None,
+    ) -> None:
         self.limit_tokens, self.needed_tokens, self.blocks = limit_tokens, needed_tokens, blocks
+        self.without_state = without_state
         biggest = ", ".join(f"{name} {tokens}" for name, tokens in blocks[:5])
+        rest = without_state or self
+        least = f" With nothing of the state shown it still needs {rest.needed_tokens}." if without_state else ""
         super().__init__(
-            f"What must be kept needs {needed_tokens} tokens, the budget is {limit_tokens} (biggest: {biggest}). "
-            "Raise the budget, lower the reply reserve, or shorten these blocks."
+            f"What must be kept needs {needed_tokens} tokens, the budget is {limit_tokens} (biggest: {biggest}).{least} "
+            f"Raise the budget, lower the reply reserve, or shorten these blocks.{_remedy(rest.blocks)}"
         )
+
+
+_REMEDIES = {
+    "user_input": "it is the user's message: shorten it",
+    "axioms": "they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
+    "instruction": "it is the pack's `instruction` in world.yaml with the format of replies: shorten it",
+    "persona": "it is `persona` in world.yaml: shorten it",
+    "guidance": "it holds the goal: shorten the step of the quest that it comes from",
+    "todo": "it is the session's to-do list: close tasks",
+    "tail": "it is the host's own tool calls and results: shorten them, or raise budget.reserved_tail_tokens",
+}
+
+
+def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
+    """Return what can be done about the biggest block, as a sentence; empty where nothing is known of it."""
+    name = blocks[0][0] if blocks else ""
+    if name.startswith("host:"):
+        return f" The biggest is {name}: it is one of the host's `instructions` in the settings; shorten it."
+    return f" The biggest is {name}: {_REMEDIES[name]}." if name in _REMEDIES else ""
 
 
 class InputTooLargeError(JacquardError):

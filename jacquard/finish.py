@@ -61,9 +61,7 @@ class Ingredients:
     @property
     def limit_tokens(self) -> int:
         """What the prompt may take by our own count: less reserves, and less again where the count is known to be low."""
-        budget = self.config.budget
-        free = budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
-        return int(free / self.correction)
+        return self.config.budget.prompt_tokens(self.correction)
 
 
 def lay_out_turn(parts: Ingredients) -> LaidOut:
@@ -111,6 +109,7 @@ def finish_turn(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptB
         tags=dict(parts.config.tags),
         plan=plan_to_json(parts.plan),
         errors=parts.errors,
+        state_cut=parts.skeleton.state_cut,
     )
     return _prepared(parts, prompt, report)
 

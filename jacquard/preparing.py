@@ -178,4 +178,5 @@ def _acted(draft: Draft) -> ActionOutcome:
     if found.action is None:
         said = f"The plan names action {draft.plan.action_id!r}, but the input does not match it."
         raise ConfigError(" ".join((said, *found.faults)))
-    return apply_action(found.action, found.groups, draft.window.state)
+    chars = draft.config.limits.state_chars
+    return apply_action(found.action, found.groups, draft.window.state, state_chars=chars)

@@ -12,6 +12,7 @@ from typing import Any
 
 ACTIVE = "active"
 META = "$meta"
+QUESTS_KEY = "quests"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +61,7 @@ def is_scalar(value: object) -> bool:
 
 def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     """Return all quests of a state, in its order."""
-    quests = state.get("quests")
+    quests = state.get(QUESTS_KEY)
     if not isinstance(quests, Mapping):
         return ()
     return tuple(_quest(str(key), raw) for key, raw in quests.items() if key != META and isinstance(raw, Mapping))
@@ -69,6 +70,12 @@ def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
 def active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     """Return the quests whose status is active, in the state's order."""
     return tuple(quest for quest in read_quests(state) if quest.status == ACTIVE)
+
+
+def without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state as the status shows it; empty when nothing but marks is left."""
+    rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
+    return rest if any(key != META for key in rest) else {}
 
 
 def _quest(key: str, raw: Mapping[str, Any]) -> Quest:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from jacquard.chunks import ChunkDesk, Key
 from jacquard.commit import CommitResult, commit_of, committed_result
-from jacquard.config import ChunkConfig
+from jacquard.config import RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.errors import MissingChunksError
 from jacquard.observe.bus import Teller
@@ -39,8 +39,9 @@ async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
 class ReplyCommitter:
     """Commits replies, and joins those that come in chunks."""
 
-    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig, worlds: WorldSource) -> None:
+    def __init__(self, parts: EngineParts, teller: Teller, config: RuntimeConfig, worlds: WorldSource) -> None:
         self._parts, self._teller, self._worlds = parts, teller, worlds
+        self._limits, chunks = config.limits, config.chunks
         self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
@@ -105,7 +106,8 @@ class ReplyCommitter:
         await require_refs(store, session_id, refs or reply.refs)
         world = await self._worlds.world(window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
-        commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)
+        now = self._parts.clock.now()
+        commit, result = commit_of(record, window.state, reply, agent=agent, at=now, refs=refs, limits=self._limits)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
         await self._teller.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await self._teller.tell(

@@ -152,6 +152,40 @@ class Degradation:
     detail: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CutPart:
+    """One part of the state that is not shown whole: `shown` of `total` of its `unit` (`characters`, `entries`, `fields`).
+
+    `path` is its JSON Pointer in the state, or `goal` for the goal of the turn; `chars` its size as JSON text.
+    """
+
+    path: str
+    unit: str
+    shown: int
+    total: int
+    chars: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateCut:
+    """What a prompt does not show of the state; whatever `parts` does not name stands as it is stored.
+
+    The state takes `before_tokens` whole (`is_estimated`: too many to be counted) and `after_tokens` as shown; it had
+    `limit_tokens` of the prompt.
+    """
+
+    limit_tokens: int
+    before_tokens: int
+    after_tokens: int
+    parts: tuple[CutPart, ...]
+    is_estimated: bool = False
+
+    @property
+    def biggest(self) -> CutPart:
+        """The largest part that is not shown whole."""
+        return max(self.parts, key=lambda part: part.chars)
+
+
 _DEGRADATIONS = {
     "version_conflict": "Another writer came first: the turn was decided again on what it wrote.",
     "action_pattern_failed": "A pattern of an action took too long or cannot be used, so it matched nothing; the plan says which.",
@@ -199,3 +233,4 @@ class Report:
     new_block_ids: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
+    state_cut: StateCut | None = None

@@ -19,9 +19,10 @@ from typing import Any
 
 from jacquard.config import RuntimeConfig, plain_without_secrets
 from jacquard.finish import Ingredients, layer_attributes
+from jacquard.quests import without_quests
 from jacquard.recorded import reading
 from jacquard.skein import PromptBlock, SkeinTemplate
-from jacquard.streams.automation import SkeletonSource, without_quests
+from jacquard.streams.automation import SkeletonSource
 from mnemosyne import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord

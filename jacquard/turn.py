@@ -10,6 +10,7 @@ from typing import Any
 from jacquard.assemble import PromptMessage
 from jacquard.calibration import COUNTED, REPORTED
 from jacquard.config import (
+    BudgetConfig,
     ChunkConfig,
     ConsolidationConfig,
     LimitsConfig,
@@ -123,6 +124,8 @@ def fingerprint_of(user_text: str, config: RuntimeConfig, world_digest: str) -> 
     plain = codec.to_plain(bare)
     if bare.limits == LimitsConfig():
         del plain["limits"]  # A request that was answered before there were limits is still the same request.
+    if bare.budget.state_share == BudgetConfig().state_share:
+        del plain["budget"]["state_share"]
     payload = codec.encode([RECORD_VERSION, user_text, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
 

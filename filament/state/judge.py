@@ -18,6 +18,15 @@ from filament.state.ops import CREATING, Op, checked_value, parse_op, raw_text
 from filament.state.patch import patch_once
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up, split_pointer
+from filament.state.sizes import (
+    NO_LIMITS,
+    OpLimits,
+    change_chars,
+    check_depth,
+    check_state_size,
+    check_value_size,
+    json_chars,
+)
 from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
 
 PatchOp = Mapping[str, Any]
@@ -43,7 +52,12 @@ class JudgedOps:
 
 
 def judge_ops(
-    tree: Any, ops: Sequence[Any], anchors: Mapping[str, str] | None = None, *, lost: Sequence[OpVerdict] = ()
+    tree: Any,
+    ops: Sequence[Any],
+    anchors: Mapping[str, str] | None = None,
+    *,
+    lost: Sequence[OpVerdict] = (),
+    limits: OpLimits = NO_LIMITS,
 ) -> JudgedOps:
     """Return what becomes of ops, typed or in either spelling; the given tree stays as it was.
 
@@ -51,17 +65,42 @@ def judge_ops(
     takes effect: those without a fault of their own get the code `turn_refused`. `anchors` are those that the prompt
     showed. `lost` are verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts
     are then numbered by the places in the reply (`Op.number`). Things in containers that have no id yet are given theirs
-    (as `with_anchors` shows them) by the same patch.
+    (as `with_anchors` shows them) by the same patch. `limits` bound the ops, their values and the state after each; of more
+    than `limits.reply_ops` ops the first so many are judged, and one verdict more (`too_many_ops`) tells of the rest.
     """
-    run = _Run(tree, anchors)
-    judged = [run.take(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
-    verdicts = sorted([*lost, *judged], key=lambda verdict: verdict.number)
+    numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
+    numbered, lost, beyond = _within(numbered, lost, limits)
+    run = _Run(tree, anchors, limits)
+    judged = [run.take(number, op) for number, op in numbered]
+    verdicts = sorted([*lost, *judged, *beyond], key=lambda verdict: verdict.number)
     first = first_refused(verdicts)
     if first is None:
         return JudgedOps(tree=run.tree if run.patch else tree, patch=tuple(run.patch), verdicts=tuple(verdicts))
     reason = f"nothing is wrong with it, but op {first.number} was refused, and a turn's ops are applied all or none"
     bound = (refused(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
     return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
+
+
+def _within(
+    numbered: list[tuple[int, Any]], lost: Sequence[OpVerdict], limits: OpLimits
+) -> tuple[list[tuple[int, Any]], Sequence[OpVerdict], list[OpVerdict]]:
+    """Return the ops and lost ops that are within the limit of a reply, and the verdict on those beyond it, if there are."""
+    total = len(numbered) + len(lost)
+    if limits.reply_ops is None or total <= limits.reply_ops:
+        return numbered, lost, []
+    everything: list[tuple[int, Any]] = [*((verdict.number, verdict) for verdict in lost), *numbered]
+    first, op = sorted(everything, key=lambda pair: pair[0])[limits.reply_ops]
+    text = op.op if isinstance(op, OpVerdict) else str(op) if isinstance(op, Op) else raw_text(op)
+    reason = (
+        f"the reply has {total:,} ops, and at most {limits.reply_ops:,} of one reply are judged (limits.reply_ops); "
+        "this one and those after it were not"
+    )
+    beyond = refused(first, text, Refusal.TOO_MANY_OPS, reason)
+    return (
+        [(number, op) for number, op in numbered if number < first],
+        [verdict for verdict in lost if verdict.number < first],
+        [beyond],
+    )
 
 
 def first_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
@@ -106,11 +145,13 @@ def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = 
 class _Run:
     """A tree on which ops are tried one after the other."""
 
-    def __init__(self, tree: Any, anchors: Mapping[str, str] | None) -> None:
+    def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits) -> None:
         self.patch: list[PatchOp] = []
+        self._limits = limits
         self.tree = with_anchors(tree)
         self._naming = list(_naming(tree, self.tree, ()))
         self._index = AnchorIndex(self.tree, anchors)
+        self._chars = 0 if limits.state_chars is None else json_chars(self.tree)
 
     def take(self, number: int, raw: Any) -> OpVerdict:
         """Carry out one op and tell of it; one that is refused changes nothing."""
@@ -134,10 +175,13 @@ class _Run:
         )
 
     def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
+        check_value_size(op, self._limits)
         sound = replace(op, value=checked_value(op.value))
         tokens = locate(op.target, self._index, self.tree, may_create=op.verb in CREATING)
+        check_depth(sound, tokens, self.tree)
         bench = Bench(tree=self.tree, index=self._index)
         changes = propose(sound, tokens, bench)
+        check_state_size(sound, changes, self.tree, self._chars, self._limits)
         before, places = self.tree, dict(self._index.places)
         if self._naming:
             self.patch, self._naming = [*self._naming], []
@@ -155,6 +199,8 @@ class _Run:
         return changes, bench.notes
 
     def _play(self, change: PatchOp) -> None:
+        if self._limits.state_chars is not None:
+            self._chars += change_chars(self.tree, change)
         self.tree = patch_once(self.tree, change)
         self.patch.append(change)
 

@@ -40,6 +40,10 @@ class Refusal(StrEnum):
     OUT_OF_RANGE = "out_of_range"
     RULED_DESCRIPTION = "ruled_description"
     BROKEN_RULES = "broken_rules"
+    TOO_MANY_OPS = "too_many_ops"
+    VALUE_TOO_LARGE = "value_too_large"
+    STATE_TOO_LARGE = "state_too_large"
+    TOO_DEEP = "too_deep"
     TURN_REFUSED = "turn_refused"
 
 

@@ -13,12 +13,15 @@ from typing import Any
 from jacquard.assemble import FRAME
 from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
+from jacquard.errors import BudgetExceededError
 from jacquard.layers import share
 from jacquard.layouts import load_layout
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import Prompt, complete, lay_out
-from jacquard.streams.automation import AutomationStream, named_apart
+from jacquard.skein import SkeinTemplate
+from jacquard.streams.automation import AutomationStream, Skeleton, named_apart
 from jacquard.streams.flesh import flesh_blocks
+from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.templating import open_templates
 from mnemosyne.protocols import TokenEstimator
 
@@ -93,29 +96,26 @@ def render_turn(
     TemplateError names file and line of what cannot be rendered, LayoutError a layout that is not there.
     """
     template_id = target.template_id or turn.template_id
-    request = replace(turn.request, config=replace(turn.request.config, template_id=template_id))
-    stream = AutomationStream(estimator, target.roots[-1])
-    skeleton = stream.render_with(open_templates(target.roots), request)
-    flesh = turn.fixed
-    if flesh is None:
-        flesh = flesh_blocks(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
-    skeleton, flesh = named_apart(skeleton, flesh)
     chosen = load_layout(layout or turn.layout, target.roots)
-    blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
-    laid = lay_out(
-        blocks,
-        history,
-        skeleton.user_input,
-        layout=chosen,
-        pruner=choose_pruner(turn.config),
-        limit_tokens=turn.limit_tokens,
-        count=estimator.estimate,
-        tier_tokens=tier_tokens_of(turn.config),
-        rules=rules_of(turn.config, turn.at),
-        layer_attributes={"probabilistic": {"model": turn.model}},
-        left_out=left_out,
+    request = replace(
+        turn.request,
+        config=replace(turn.request.config, template_id=template_id),
+        state_tokens=int(turn.limit_tokens * turn.config.budget.state_share),
     )
-    prompt = complete(laid, turn.carried)
+    tries = 0
+    first: BudgetExceededError | None = None
+    while True:
+        stream = AutomationStream(estimator, target.roots[-1])
+        skeleton = stream.render_with(open_templates(target.roots), request)
+        try:
+            prompt = _woven(turn, skeleton, chosen, estimator)
+            break
+        except BudgetExceededError as error:
+            first = first or error
+            tokens = less_state(skeleton.state_tokens, error, tries)
+            if tokens is None:
+                raise not_even_without_state(first, error) from error
+        request, tries = replace(request, state_tokens=tokens), tries + 1
     return Rendering(
         label=turn.label,
         template_id=template_id,
@@ -124,6 +124,28 @@ def render_turn(
         rows=_rows(prompt),
         frame_tokens=sum(span.tokens for span in prompt.assembled.spans if span.block_id == FRAME),
     )
+
+
+def _woven(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, estimator: TokenEstimator) -> Prompt:
+    flesh = turn.fixed
+    if flesh is None:
+        flesh = flesh_blocks(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
+    skeleton, flesh = named_apart(skeleton, flesh)
+    blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
+    laid = lay_out(
+        blocks,
+        history,
+        skeleton.user_input,
+        layout=layout,
+        pruner=choose_pruner(turn.config),
+        limit_tokens=turn.limit_tokens,
+        count=estimator.estimate,
+        tier_tokens=tier_tokens_of(turn.config),
+        rules=rules_of(turn.config, turn.at),
+        layer_attributes={"probabilistic": {"model": turn.model}},
+        left_out=left_out,
+    )
+    return complete(laid, turn.carried)
 
 
 def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:

@@ -104,16 +104,19 @@ def is_read_at_once(user_text: str, world: WorldPack) -> bool:
     return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
 
 
-def apply_action(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> ActionOutcome:
+def apply_action(
+    action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any], *, state_chars: int | None = None
+) -> ActionOutcome:
     """Return what the action does to the state; `state` itself stays as it is.
 
     The first guard that does not hold answers with its message and changes nothing. Raises StateOpError when an op is
-    refused (then nothing is changed either) and TemplateError when the reply's template has a fault.
+    refused (then nothing is changed either; one that makes the state larger than `state_chars` is) and TemplateError when
+    the reply's template has a fault.
     """
     for guard in action.guards:
         if not condition_holds(guard, state):
             return ActionOutcome(reply=guard.message, state=state, refused=guard)
-    applied = apply_action_ops(state, action.ops)
+    applied = apply_action_ops(state, action.ops, state_chars=state_chars)
     reply = reply_of(action, groups, applied.tree)
     return ActionOutcome(reply=reply, state=applied.tree, patch=tuple(applied.patch))
 

@@ -6,7 +6,7 @@ store, an index, a model or Stream B.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -18,10 +18,12 @@ from jacquard.lexicon import mentions, normalise
 from jacquard.manifest import BlockSpec
 from jacquard.naming import name_apart
 from jacquard.plan import PlanContext
-from jacquard.quests import META, Quest, active_quests
+from jacquard.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
+from jacquard.report import StateCut
 from jacquard.schedule import INJECTION, injected_entries
 from jacquard.skein import BlockKind, Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
+from jacquard.streams.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
 from jacquard.streams.talk import history_blocks, input_block
 from jacquard.template_files import TemplateRoot, template_roots
 from jacquard.template_set import TemplateSet
@@ -29,13 +31,13 @@ from jacquard.templating import open_templates
 from jacquard.todo import open_todo
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.uris import entry_uri
 
-QUESTS_KEY = "quests"
 COUNTS_KEPT = 2048
 
 
@@ -43,7 +45,8 @@ COUNTS_KEPT = 2048
 class SkeletonInput:
     """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see; `history` is the talk
     to show, trimmed already (None: the window's, trimmed by the configuration). `todo` is what is told of the to-do list (None:
-    what the window's tasks say).
+    what the window's tasks say). `state_tokens` is what the state may take (None: all that templates
+    can take).
     """
 
     plan: PlanContext
@@ -54,6 +57,7 @@ class SkeletonInput:
     hidden: frozenset[str] = frozenset()
     history: tuple[WindowMessage, ...] | None = None
     todo: Mapping[str, Any] | None = None
+    state_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +80,7 @@ class Skeleton:
     `blocks` are the template blocks in their order, `history` the talk, oldest first. `anchors` maps each anchor that this
     prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
     back with the next turn (`prompt.history_start` of its record) it keeps the window's start. `source` is what the blocks
-    were rendered from.
+    were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not shown of it.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -85,6 +89,31 @@ class Skeleton:
     anchors: Mapping[str, str]
     history_start: str | None
     source: SkeletonSource
+    state_tokens: int = 0
+    state_cut: StateCut | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownState:
+    """What a prompt shows of a state that was cut: the status, and the active quests by key."""
+
+    status: Mapping[str, Any]
+    quests: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """Template blocks with what they were rendered from; `shown` is None where the state stands whole."""
+
+    blocks: tuple[PromptBlock, ...]
+    source: SkeletonSource
+    state_tokens: int
+    cut: StateCut | None = None
+    shown: ShownState | None = None
+
+
+def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
+    return sum(block.tokens for block in blocks if block.block_type is BlockType.STATE)
 
 
 class AutomationStream:
@@ -118,30 +147,66 @@ class AutomationStream:
             ),
             digests=templates.digests,
         )
+        made = self._made(templates, source, quests, request.state_tokens)
         start = previous_history_start(request.window)
         shown = request.history
         if shown is None:
             shown = trim_history(request.window.messages, start, request.config.history, self._count)
         return Skeleton(
-            blocks=render_blocks(templates, source, self._count),
+            blocks=made.blocks,
             history=history_blocks(shown, request.world, self._count, request.window.head.session_id),
             user_input=input_block(request.user_text, self._count),
-            anchors=shown_anchors(state, quests),
+            anchors=shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
+            source=made.source,
+            state_tokens=made.state_tokens,
+            state_cut=made.cut,
+        )
+
+    def _made(
+        self, templates: TemplateSet, source: SkeletonSource, quests: tuple[Quest, ...], limit_tokens: int | None
+    ) -> _Made:
+        """Render the template blocks; a state that takes more than `limit_tokens` is cut first."""
+        goal = str(source.variables["goal"])
+        whole_tokens: int | None = None
+        if not is_too_large(source.variables):
+            blocks = render_blocks(templates, source, self._count)
+            whole_tokens = _state_tokens(blocks) + goal_tokens(goal, self._count)
+            if limit_tokens is None or whole_tokens <= limit_tokens:
+                return _Made(blocks=blocks, source=source, state_tokens=whole_tokens)
+
+        def tokens_of(variables: Mapping[str, Any]) -> int:
+            """Return what the state takes over some variables; what is left of a long goal still counts."""
+            shown = replace(source, variables=variables)
+            blocks = render_blocks(templates, shown, self._count, only=BlockType.STATE)
+            left = self._count(str(variables["goal"])) if goal_tokens(goal, len) else 0
+            return _state_tokens(blocks) + left
+
+        limit = MOST_TOKENS if limit_tokens is None else limit_tokens
+        variables, cut, rows = fit_state(source.variables, quests, limit, tokens_of, whole_tokens)
+        source = replace(source, variables=variables)
+        return _Made(
+            blocks=render_blocks(templates, source, self._count),
             source=source,
+            state_tokens=tokens_of(variables),
+            cut=cut,
+            shown=None if cut is None else ShownState(status=variables["status"], quests=rows),
         )
 
 
 def render_blocks(
-    templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int]
+    templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
 ) -> tuple[PromptBlock, ...]:
-    """Return the template blocks that these templates make of a source, in their order; TemplateError. Pure.
+    """Return the template blocks (`only`: those of one type) that these templates make of a source, in their order;
+    TemplateError. Pure.
 
     A directive whose id is that of a block of the template is named `directive:ID`, whether that block is there or not.
     """
     blocks: list[PromptBlock] = []
     specs = templates.blocks(source.template_id)
     for spec in specs:
+        if only is not None and spec.type is not only:
+            continue
         if spec.each is None:
             blocks += _rendered(templates, spec, source, count)
             continue
@@ -261,24 +326,37 @@ def called_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) 
     )
 
 
-def shown_anchors(state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, str]:
-    """Return anchor -> JSON Pointer for what the prompt shows (A4): the status, active quests and their open steps."""
+def shown_anchors(
+    state: Mapping[str, Any], quests: tuple[Quest, ...], shown: ShownState | None = None
+) -> dict[str, str]:
+    """Return anchor -> JSON Pointer for what the prompt shows (A4): the status, active quests and their open steps.
+
+    Pointers are those of the whole state. Of a state that was cut to `shown`, the anchors that are not shown are left out.
+    """
     try:
         anchors = collect_anchors(state)
     except FilamentError as error:
         raise JacquardError(f"The state has ambiguous anchors. {error}") from error
-    visible = set()
+    visible = set(_quest_places(quests, shown))
+    if shown is None:
+        return {
+            anchor: pointer
+            for anchor, pointer in anchors.items()
+            if pointer in visible or not f"{pointer}/".startswith(f"/{QUESTS_KEY}/")
+        }
+    told = collect_anchors(shown.status)
+    return {anchor: pointer for anchor, pointer in anchors.items() if pointer in visible or told.get(anchor) == pointer}
+
+
+def _quest_places(quests: tuple[Quest, ...], shown: ShownState | None) -> Iterator[str]:
+    """Yield the JSON Pointers of the active quests and their open steps, those that are shown."""
     for quest in quests:
+        row = quest.raw if shown is None else shown.quests.get(quest.key)
+        if row is None:
+            continue
         place = f"/{QUESTS_KEY}/{quest.key.replace('~', '~0').replace('/', '~1')}"
-        visible |= {place, *(f"{place}/objectives/{step.index}" for step in quest.open_objectives)}
-    return {
-        anchor: pointer
-        for anchor, pointer in anchors.items()
-        if pointer in visible or not f"{pointer}/".startswith(f"/{QUESTS_KEY}/")
-    }
-
-
-def without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state as the status shows it; empty when nothing but marks is left."""
-    rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
-    return rest if any(key != META for key in rest) else {}
+        yield place
+        steps = quest.open_objectives
+        if shown is not None:
+            steps = steps[: len(row.get("objectives", ()))]
+        yield from (f"{place}/objectives/{step.index}" for step in steps)

@@ -14,6 +14,7 @@ from filament.state.conventions import ANCHOR, META, is_pair
 from filament.state.judge import AppliedOps, JudgedOps, judge_ops
 from filament.state.places import AnchorIndex, locate, spot_at
 from filament.state.pointer import look_up
+from filament.state.sizes import NO_LIMITS, OpLimits
 from filament.state.verdicts import OpVerdict
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
@@ -26,32 +27,41 @@ def judge_reply_ops(
     ops: Sequence[Any],
     anchors: Mapping[str, str] | None = None,
     lost: Sequence[OpVerdict] = (),
+    *,
+    limits: OpLimits = NO_LIMITS,
 ) -> JudgedOps:
     """Return what becomes of the ops of a reply: a verdict on each, and the state after them; `state` stays as it is.
 
     Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those that
     the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is refused,
-    none takes effect. Never raises for an op.
+    none takes effect. `limits` bound the ops, their values and the state. Never raises for an op.
     """
-    return judge_ops(state, ops, anchors, lost=lost)
+    return judge_ops(state, ops, anchors, lost=lost, limits=limits)
 
 
 def apply_reply_ops(
-    state: Mapping[str, Any], ops: Sequence[Any], anchors: Mapping[str, str] | None = None
+    state: Mapping[str, Any],
+    ops: Sequence[Any],
+    anchors: Mapping[str, str] | None = None,
+    *,
+    limits: OpLimits = NO_LIMITS,
 ) -> AppliedOps:
     """Return the tree after the ops and the JSON Patch that leads to it; as `judge_reply_ops`, for whom all must hold.
 
     StateOpError with the first op that was refused, its place, reason and code.
     """
-    judged = judge_reply_ops(state, ops, anchors)
+    judged = judge_reply_ops(state, ops, anchors, limits=limits)
     if (bad := judged.refused) is not None:
         raise StateOpError(bad.number, bad.op, bad.reason, bad.code)
     return AppliedOps(tree=judged.tree, patch=judged.patch)
 
 
-def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any]) -> AppliedOps:
-    """Return the tree after the ops of a numerical action; as `apply_reply_ops`, but no prompt has shown anchors."""
-    return apply_reply_ops(state, ops)
+def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_chars: int | None = None) -> AppliedOps:
+    """Return the tree after the ops of a numerical action; as `apply_reply_ops`, but no prompt has shown anchors.
+
+    `state_chars` bounds the state after each op (None: no limit); its ops and their values are the author's.
+    """
+    return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,128 @@
+"""How large the ops of a reply, their values and the state may become. Pure.
+
+The size of a state is told once, by writing it as JSON, and then from change to change: each op costs what it adds and takes
+away, never the whole state again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from filament.payload import MAX_DEPTH
+from filament.state.conventions import is_pair, is_scalar
+from filament.state.ops import ARITHMETIC, Op, Verb
+from filament.state.pointer import Tokens, look_up, split_pointer
+from filament.state.verdicts import Refusal, RefusedError
+
+SMALL_VALUE_CHARS = 100
+"""A value of at most this size may replace a number, text or flag in a state that is too large already."""
+_SHRINKING = frozenset((Verb.DELETE, Verb.POP))
+_STORING = frozenset((Verb.SET, Verb.INSERT, Verb.PUSH))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpLimits:
+    """What one reply may do to a state; None is no limit. Sizes are in characters of JSON text (`json_chars`).
+
+    At most `reply_ops` ops of a reply are judged. The value of one op takes at most `op_value_chars`. An op that makes the
+    whole state larger than `state_chars` is refused, unless it takes away (DELETE, POP), calculates, or puts a value of at
+    most 100 characters in the place of a number, text or flag: a state that is too large already can be used and made smaller.
+    """
+
+    reply_ops: int | None = None
+    op_value_chars: int | None = None
+    state_chars: int | None = None
+
+
+NO_LIMITS = OpLimits()
+
+
+def json_chars(value: Any) -> int:
+    """Return how many characters a value takes as JSON text without blanks, characters beyond ASCII written as they are."""
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def change_chars(tree: Any, change: Mapping[str, Any]) -> int:
+    """Return by how many characters one JSON Patch op changes the size of a tree that it has not been applied to yet."""
+    tokens = split_pointer(change["path"])
+    new = json_chars(change["value"]) if "value" in change else 0
+    if not tokens:
+        return new - json_chars(tree)
+    owner, key = look_up(tree, tokens[:-1])[1], tokens[-1]
+    name = json_chars(key) + 1 if isinstance(owner, Mapping) else 0
+    if change["op"] == "remove":
+        return -(json_chars(look_up(owner, (key,))[1]) + name + (len(owner) > 1))
+    if change["op"] == "replace" or (isinstance(owner, Mapping) and key in owner):
+        return new - json_chars(look_up(owner, (key,))[1])
+    return new + name + (len(owner) > 0)
+
+
+def check_value_size(op: Op, limits: OpLimits) -> None:
+    """Refuse an op whose value is larger than one may be."""
+    if limits.op_value_chars is None:
+        return
+    size = json_chars(op.value)
+    if size > limits.op_value_chars:
+        reason = (
+            f"its value takes {size:,} characters of JSON, and one op may take {limits.op_value_chars:,} "
+            "(limits.op_value_chars); say it shorter, or in several ops"
+        )
+        raise RefusedError(Refusal.VALUE_TOO_LARGE, reason)
+
+
+def check_state_size(op: Op, changes: Sequence[Mapping[str, Any]], tree: Any, chars: int, limits: OpLimits) -> None:
+    """Refuse changes after which the state is too large; `chars` is the size of `tree`, the state before them."""
+    if limits.state_chars is None:
+        return
+    grown = sum(change_chars(tree, change) for change in changes)
+    if grown <= 0 or chars + grown <= limits.state_chars or _is_always_allowed(op, changes, tree):
+        return
+    reason = (
+        f"with it the state takes {chars + grown:,} characters of JSON, and the limit is {limits.state_chars:,} "
+        "(limits.state_chars); DELETE, POP or shorten what is no longer needed first"
+    )
+    raise RefusedError(Refusal.STATE_TOO_LARGE, reason)
+
+
+def _is_always_allowed(op: Op, changes: Sequence[Mapping[str, Any]], tree: Any) -> bool:
+    if op.verb in _SHRINKING or op.verb in ARITHMETIC:
+        return True
+    return all(change["op"] == "replace" and _is_small_change(change, tree) for change in changes)
+
+
+def _is_small_change(change: Mapping[str, Any], tree: Any) -> bool:
+    value, old = change["value"], look_up(tree, split_pointer(change["path"]))[1]
+    is_leaf = all(is_scalar(each) or is_pair(each) for each in (value, old))
+    return is_leaf and json_chars(value) <= SMALL_VALUE_CHARS
+
+
+def check_depth(op: Op, tokens: Tokens, tree: Any) -> None:
+    """Refuse a value at `tokens` that would be nested deeper than a prompt can show, and deeper than what stood there."""
+    if op.verb not in _STORING:
+        return
+    within = 2 if op.verb is Verb.PUSH else 0  # the list of a container, and the place in it
+    deep = len(tokens) + within + depth_of(op.value)
+    if deep <= MAX_DEPTH:
+        return
+    found, old = look_up(tree, tokens)
+    if within or not found or deep > len(tokens) + depth_of(old):
+        reason = f"it would be nested {deep} levels deep, and the limit is {MAX_DEPTH}; keep the state flatter"
+        raise RefusedError(Refusal.TOO_DEEP, reason)
+
+
+def depth_of(value: Any) -> int:
+    """Return how many levels of mappings and lists a value has: 0 for a scalar, 1 for a list of scalars."""
+    deepest, stack = 0, [(value, 0)]
+    while stack:
+        node, depth = stack.pop()
+        deepest = max(deepest, depth)
+        inner = node.values() if isinstance(node, Mapping) else node if isinstance(node, list | tuple) else ()
+        stack.extend((each, depth + 1) for each in inner)
+    return deepest

@@ -1,0 +1,281 @@
+"""A state that is too large for its place in the prompt, cut to a size: the biggest parts first, the rest untouched. Pure.
+
+A long text shows its beginning and says how much is missing, a long list or mapping its first entries and how many there are
+more. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
+same state and size give the same result. It must not import a template, a stream or a store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from filament import dump_yaml, escape_text, with_own_lists
+from jacquard.quests import META, is_scalar, plain_value
+from jacquard.report import CutPart
+
+SHOWN_LEVELS = 100
+"""What is nested deeper cannot be written as YAML (`filament.dump_yaml`)."""
+KEY_CHARS = 200
+"""Fields with longer names, and longer ids, are not shown in a state that is cut."""
+LEAST_TEXT_CHARS = 40
+_FIELD_CHARS = (160, 60)
+"""How much each field of a mapping, and each entry of a list of a few, gets at least, before fewer of them are shown."""
+_FEW = 8
+"""An entry of a long list stands whole up to one of so many parts of what the list may take."""
+_LINE_CHARS = 8
+_NOTE_CHARS = 60
+_IDENTITY = ("id", "_anchor")
+_LISTS = "lists"
+_COSTLY = re.compile(
+    "[^ !#-%'-;=?-\\[\\]-~\u00a1-\u1fff\u2010-\u2027\u202a-\ud7ff\ue000-\ufdcf\ufdf0-\ufefe\uff00-\ufffd]"
+)
+"""Characters that may take more than one when they are written as YAML inside XML."""
+
+Tokens = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CutWords:
+    """How what is missing is told in the prompt; `{missing}` and `{total}` are numbers."""
+
+    text: str
+    entries: str
+    fields: str
+    quests: str
+
+
+ENGLISH = CutWords(
+    text=" … [{missing} of {total} characters not shown]",
+    entries="{missing} more entries not shown",
+    fields="{missing} more fields not shown",
+    quests="{missing} more active quests not shown",
+)
+CHINESE = CutWords(
+    text=" ……［共 {total} 字，其后 {missing} 字未显示］",
+    entries="还有 {missing} 项未显示",
+    fields="还有 {missing} 个字段未显示",
+    quests="还有 {missing} 个进行中的任务未显示",
+)
+
+
+def words_of(locale: str) -> CutWords:
+    """Return the words of a world's language."""
+    return CHINESE if locale.lower().startswith("zh") else ENGLISH
+
+
+def shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
+    """Return about how many characters a part of a state takes in a prompt, `most` + 1 for all that take more than `most`.
+
+    `depth` is how many levels stand above it. What is nested too deeply to be shown takes too much. Rules (`$meta`) are not
+    shown and take nothing, unless they are asked for too. Reads no further than it must.
+    """
+    if isinstance(node, str):
+        return min(_text_chars(node, most, depth), most + 1)
+    if is_scalar(node):
+        return min(len(str(node)) + 4, most + 1)
+    if depth >= SHOWN_LEVELS and node:
+        return most + 1
+    total = 4
+    pairs = node.items() if isinstance(node, Mapping) else (("", each) for each in node)
+    for key, value in pairs:
+        if key == META and not with_rules:
+            continue
+        total += 2 * depth + _LINE_CHARS + (_text_chars(key, most) if key else 0)
+        if total <= most:
+            total += shown_chars(value, most - total, depth + 1, with_rules=with_rules)
+        if total > most:
+            return most + 1
+    return total
+
+
+def _text_chars(text: str, most: int, depth: int = 0) -> int:
+    if len(text) > most or _COSTLY.search(text) is None:
+        return len(text) + 2
+    return len(escape_text(dump_yaml(text))) + 2 + 2 * depth * text.count("\n")
+
+
+def lean(tree: Any) -> Any:
+    """Return a tree of which every `$meta` says nothing but which fields are lists: all that its shown form depends on."""
+    return _lean(with_own_lists(tree))
+
+
+def _lean(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        kept: dict[str, Any] = {key: _lean(value) for key, value in node.items() if key != META}
+        meta = node.get(META)
+        lists = meta.get(_LISTS) if isinstance(meta, Mapping) else None
+        if isinstance(lists, list | tuple) and (own := [name for name in lists if name in kept]):
+            return {META: {_LISTS: own}, **kept}
+        return kept
+    return [_lean(each) for each in node] if isinstance(node, list | tuple) else node
+
+
+def shares(wanted: Sequence[int], chars: int) -> list[int]:
+    """Return what each part gets of `chars`: what it wants where that is no more than an equal share of what is left, else
+    that share.
+    """
+    given = [0] * len(wanted)
+    left = max(0, chars)
+    order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
+    for rank, place in enumerate(order):
+        given[place] = min(wanted[place], left // (len(order) - rank))
+        left -= given[place]
+    return given
+
+
+class StateCutter:
+    """Cuts parts of a state; `cuts` tells of all that it did, in reading order. Rules (`$meta`) stay: see `lean`."""
+
+    def __init__(self, words: CutWords) -> None:
+        self._words = words
+        self.cuts: list[CutPart] = []
+
+    def cut(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> Any:
+        """Return a node that takes about `chars` characters at most, itself where it takes no more; a note of what is
+        missing of a list or mapping stands in it.
+        """
+        kept, note = self.cut_apart(node, chars, path, depth)
+        if not note:
+            return kept
+        if isinstance(kept, Mapping):
+            return {**kept, _fresh("…", kept): note}
+        return [*kept, {"…": note}]
+
+    def cut_apart(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
+        """Return the node as `cut` does, and the note beside it (empty if nothing of a list or mapping is missing)."""
+        if shown_chars(node, chars, depth) <= chars:
+            return node, ""
+        if isinstance(node, str):
+            return self._text(node, chars, path, depth), ""
+        if is_scalar(node):
+            return node, ""
+        if depth >= SHOWN_LEVELS:
+            self._note(node, path, _unit(node), 0, len(node))
+            return f"… {self._missing(node, len(node))}", ""
+        if _is_pair(node):
+            given = shares([shown_chars(each, chars, depth) for each in node], chars - _LINE_CHARS)
+            return [self.cut(each, given[at], (*path, str(at)), depth) for at, each in enumerate(node)], ""
+        if isinstance(node, Mapping):
+            return self._mapping(node, chars, path, depth)
+        return self._list(node, chars, path, depth)
+
+    def _text(self, text: str, chars: int, path: Tokens, depth: int) -> str:
+        mark = self._words.text.format(missing=f"{len(text):,}", total=f"{len(text):,}")
+        keep = max(LEAST_TEXT_CHARS, chars - len(mark) - 2)
+        if (cost := _text_chars(text[:keep], keep, depth)) > keep + 2:
+            keep = max(LEAST_TEXT_CHARS, keep * keep // cost)
+        if keep + len(mark) >= len(text):
+            return text
+        head = text[:keep].rstrip()
+        self._note(text, path, "characters", len(head), len(text))
+        return head + self._words.text.format(missing=f"{len(text) - len(head):,}", total=f"{len(text):,}")
+
+    def _mapping(self, node: Mapping[str, Any], chars: int, path: Tokens, depth: int) -> tuple[dict[str, Any], str]:
+        fields = [key for key in node if key != META]
+        usable = [key for key in fields if len(key) <= KEY_CHARS and not _is_long_id(key, node[key])]
+        order = sorted(usable, key=lambda key: key not in _IDENTITY)  # ids first, else in the stored order
+        frame = [2 * depth + _LINE_CHARS + _text_chars(key, KEY_CHARS) for key in order]
+        kept, given = _allotted(
+            [node[key] for key in order], frame, chars, depth, has_fields=True, whole=len(usable) == len(fields)
+        )
+        shown = {key: given[at] for at, key in enumerate(order[:kept])}
+        result: dict[str, Any] = {}
+        if META in node:
+            result[META] = node[META]
+        for key in fields:
+            if key in shown:
+                result[key], note = self.cut_apart(node[key], shown[key], (*path, key), depth + 1)
+                if note:
+                    result[_fresh(f"… {key}", node)] = note
+        return result, self._rest(node, path, kept, len(fields))
+
+    def _list(self, node: Sequence[Any], chars: int, path: Tokens, depth: int) -> tuple[list[Any], str]:
+        kept, given = _allotted(node, [2 * depth + _LINE_CHARS] * len(node), chars, depth, has_fields=False)
+        if kept == 2 and _is_pair(node[:2]):
+            kept = 1  # Two entries of a longer list would be read as a value with its description.
+        result = [self.cut(node[at], given[at], (*path, str(at)), depth + 1) for at in range(kept)]
+        return result, self._rest(node, path, kept, len(node))
+
+    def _rest(self, node: Any, path: Tokens, kept: int, total: int) -> str:
+        if kept == total:
+            return ""
+        self._note(node, path, _unit(node), kept, total)
+        return self._missing(node, total - kept)
+
+    def _missing(self, node: Any, missing: int) -> str:
+        words = self._words.fields if isinstance(node, Mapping) else self._words.entries
+        return words.format(missing=f"{missing:,}")
+
+    def _note(self, node: Any, path: Tokens, unit: str, shown: int, total: int) -> None:
+        self.cuts.append(CutPart(path=pointer(path), unit=unit, shown=shown, total=total, chars=_json_chars(node)))
+
+
+def pointer(path: Tokens) -> str:
+    """Return the JSON Pointer of a path."""
+    return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path)
+
+
+def moved(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
+    """Yield the parts with their paths as they are in the state: `places` maps beginnings of paths to others."""
+    for cut in cuts:
+        steps = cut.path.split("/")
+        longest = next((n for n in range(len(steps), 0, -1) if "/".join(steps[:n]) in places), 0)
+        yield replace(cut, path="/".join([places["/".join(steps[:longest])], *steps[longest:]])) if longest else cut
+
+
+def _allotted(
+    values: Sequence[Any], frame: Sequence[int], chars: int, depth: int, *, has_fields: bool, whole: bool = True
+) -> tuple[int, list[int]]:
+    """Return how many of the values are shown, from the first on, and what each of them gets. `frame` is what each costs beside
+    itself; `has_fields`: they are those of a mapping, of which as many as possible are shown, each a little; `whole`: no note
+    is needed if all of them are shown.
+    """
+    costs: list[int] = []
+
+    def first(least: int, most: int) -> int:
+        """Return how many values have a place if each gets at least what it takes, or `least`."""
+        used = 0
+        for place, value in enumerate(values):
+            if place == len(costs):
+                costs.append(shown_chars(value, chars, depth + 1))
+            used += frame[place] + min(costs[place], least)
+            if used > most:
+                return place
+        return len(values)
+
+    kept = 0
+    if has_fields or len(values) <= _FEW:
+        for least in _FIELD_CHARS:
+            kept = first(least, chars if whole else chars - _NOTE_CHARS)
+            if kept == len(values):
+                break
+    if kept < len(values):
+        kept = first(max(_FIELD_CHARS[-1], chars // _FEW), chars - _NOTE_CHARS)
+    note = 0 if whole and kept == len(values) else _NOTE_CHARS
+    return kept, shares(costs[:kept], chars - sum(frame[:kept]) - note)
+
+
+def _is_pair(entries: Any) -> bool:
+    return plain_value(entries) is not entries
+
+
+def _is_long_id(key: str, value: Any) -> bool:
+    return key in _IDENTITY and isinstance(value, str) and len(value) > KEY_CHARS
+
+
+def _unit(node: Any) -> str:
+    return "fields" if isinstance(node, Mapping) else "entries"
+
+
+def _fresh(key: str, node: Mapping[str, Any]) -> str:
+    while key in node:
+        key = f"…{key}"
+    return key
+
+
+def _json_chars(node: Any) -> int:
+    return len(json.dumps(node, ensure_ascii=False, separators=(",", ":"), default=str))

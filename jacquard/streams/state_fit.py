@@ -1,0 +1,233 @@
+"""How much of the state one prompt shows: the parts that templates read of it, cut until their blocks take no more tokens than
+the state may have. Pure: same variables, same limit, same result.
+
+It must not import a template, a store or a model; whoever calls tells what the blocks take.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jacquard.errors import BudgetExceededError
+from jacquard.quests import QUESTS_KEY, Quest, without_quests
+from jacquard.report import CutPart, StateCut
+from jacquard.state_cut import CutWords, StateCutter, lean, moved, pointer, shares, shown_chars, words_of
+
+MOST_CHARS = 150_000
+"""What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.limits` by it."""
+MOST_TOKENS = 4 * MOST_CHARS
+"""More than so many characters can take: no limit."""
+GOAL_CHARS = 400
+"""A goal is taken from a quest; a longer one counts as state and is cut like it."""
+_ROUNDS = 8
+_ENOUGH = 0.9
+_TRIES = 4
+
+Variables = Mapping[str, Any]
+TokensOf = Callable[[Variables], int]
+
+
+def is_too_large(variables: Variables) -> bool:
+    """Say whether the parts that templates read of a state are more than they may be given."""
+    parts = [variables["status"], variables["quests"], variables["goal"]]
+    return shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
+
+
+def goal_tokens(goal: str, count: Callable[[str], int]) -> int:
+    """Return what a goal counts as a part of the state: nothing, unless it is long."""
+    return count(goal) if len(goal) > GOAL_CHARS else 0
+
+
+def fit_state(
+    variables: Variables, quests: Sequence[Quest], limit_tokens: int, tokens_of: TokensOf, whole_tokens: int | None
+) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
+    """Return template variables whose state takes at most `limit_tokens`, what was cut, and the quests that are shown.
+
+    `tokens_of` tells what the blocks of the state take over some variables; `whole_tokens` what they take whole (None: too
+    much to be rendered). `quests` are the active ones, in the order of `variables["quests"]`; of those that are shown the
+    third result has the row by key. With a limit of 0 nothing of the state is shown.
+    """
+    parts = _Parts.of(variables, quests)
+    made, tokens = _fitted(parts, limit_tokens, tokens_of)
+    cut = None
+    if made.cuts:
+        cut = StateCut(
+            limit_tokens=max(0, limit_tokens),
+            before_tokens=_estimated(parts, made, tokens) if whole_tokens is None else whole_tokens,
+            after_tokens=tokens,
+            parts=made.cuts,
+            is_estimated=whole_tokens is None,
+        )
+    return made.variables, cut, made.rows
+
+
+def less_state(state_tokens: int, error: BudgetExceededError, tries: int) -> int | None:
+    """Return how many tokens of state to try next when what must stay did not fit with `state_tokens` of them; None when there
+    is nothing left to try. `tries` have been made before.
+    """
+    if state_tokens <= 0 or tries > _TRIES:
+        return None
+    left = state_tokens - max(1, error.needed_tokens - error.limit_tokens)
+    return max(0, left - left // 20) if tries < _TRIES else 0
+
+
+def not_even_without_state(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
+    """Return the error of a prompt that does not fit: `first` with the whole state, `last` with the least of it."""
+    if first is last:
+        return first
+    return BudgetExceededError(first.limit_tokens, first.needed_tokens, first.blocks, last)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Made:
+    """Variables as cut; `rows` are the quests that are shown, by key."""
+
+    variables: dict[str, Any]
+    rows: dict[str, Any]
+    cuts: tuple[CutPart, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    """What templates read of a state; `rows` are the active quests by key, `all_quests` all of them or None."""
+
+    variables: Variables
+    status: Mapping[str, Any]
+    all_quests: Any
+    rows: Mapping[str, Any]
+    goal: str
+    words: CutWords
+    quests: tuple[Quest, ...]
+
+    @classmethod
+    def of(cls, variables: Variables, quests: Sequence[Quest]) -> _Parts:
+        return cls(
+            variables=variables,
+            status=variables["status"],
+            all_quests=variables["state"].get(QUESTS_KEY),
+            rows={quest.key: row for quest, row in zip(quests, variables["quests"], strict=True)},
+            goal=str(variables["goal"]),
+            words=words_of(str(variables["locale"])),
+            quests=tuple(quests),
+        )
+
+
+def _fitted(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Made, int]:
+    """Return the most of the state that fits, and its tokens."""
+    best: tuple[_Made, int] | None = None
+    low, high = 0, MOST_CHARS + 1
+    chars = min(MOST_CHARS, 4 * limit_tokens)
+    for _ in range(_ROUNDS if limit_tokens > 0 else 0):
+        made = _made(parts, chars)
+        tokens = tokens_of(made.variables)
+        if tokens > limit_tokens:
+            high = chars
+        else:
+            best, low = (made, tokens), chars
+            if not made.cuts or tokens >= _ENOUGH * limit_tokens:
+                break
+        # Tokens follow characters nearly in proportion; where that leads out of what is known, the middle is taken.
+        chars = int(chars * 0.97 * limit_tokens / max(1, tokens))
+        if not low < chars < high:
+            chars = (low + high) // 2
+        if chars - low < max(8, low // 50):
+            break
+    if best is None:
+        nothing = _made(parts, 0)
+        best = nothing, tokens_of(nothing.variables)
+    return best
+
+
+def _made(parts: _Parts, chars: int) -> _Made:
+    """Return the variables with a state of about `chars` characters, shared so that what takes little stays whole. Of rules
+    nothing is left but which fields are lists.
+    """
+    goal_wants = shown_chars(parts.goal, chars) if len(parts.goal) > GOAL_CHARS else 0
+    wanted = [shown_chars(parts.status, chars), shown_chars(parts.rows, chars), goal_wants]
+    for_status, for_rows, for_goal = shares(wanted, chars)
+    status, cuts = _status(parts, for_status)
+    rows, more, quest_cuts = _rows(parts, for_rows)
+    goal, goal_cuts = _goal(parts, for_goal if goal_wants else None)
+    state = dict(status)
+    if parts.all_quests is not None:
+        cutter = StateCutter(parts.words)
+        state[QUESTS_KEY] = cutter.cut(parts.all_quests, MOST_CHARS, (QUESTS_KEY,), 1)
+        known = {cut.path for cut in quest_cuts}
+        quest_cuts = (*quest_cuts, *(cut for cut in cutter.cuts if cut.path not in known))
+    state = lean(state)
+    rows = {key: lean(row) for key, row in rows.items()}
+    variables = {
+        **parts.variables,
+        "state": state,
+        "status": without_quests(state),
+        "quests": [*rows.values(), *more],
+        "goal": goal,
+    }
+    return _Made(variables=variables, rows=rows, cuts=(*cuts, *quest_cuts, *goal_cuts))
+
+
+def _status(parts: _Parts, chars: int) -> tuple[Mapping[str, Any], tuple[CutPart, ...]]:
+    if not parts.status:
+        return {}, ()
+    if chars <= 0:
+        return {}, (_gone(parts.status, ""),)
+    cutter = StateCutter(parts.words)
+    return cutter.cut(parts.status, chars, ()), tuple(cutter.cuts)
+
+
+def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any]], tuple[CutPart, ...]]:
+    """Return the quests that are shown by key, the row that tells of the others, and what was cut."""
+    if not parts.rows:
+        return {}, [], ()
+    if chars <= 0:
+        return {}, [], (_gone(parts.rows, f"/{QUESTS_KEY}"),)
+    if shown_chars(parts.rows, chars) <= chars:
+        return dict(parts.rows), [], ()
+    cutter = StateCutter(parts.words)
+    quests = sorted(parts.quests, key=lambda quest: parts.rows[quest.key].get("focus") is not True)
+    kept, _ = cutter.cut_apart([parts.rows[quest.key] for quest in quests], chars, (QUESTS_KEY,))
+    missing = len(quests) - len(kept)
+    told = parts.words.quests.format(missing=f"{missing:,}")
+    more = [{"id": "…", "status": "…", "title": told}] if missing else []
+    rows = {quest.key: row for quest, row in zip(quests, kept, strict=False)}
+    return rows, more, tuple(moved(cutter.cuts, dict(_places(quests[: len(kept)]))))
+
+
+def _places(quests: Sequence[Quest]) -> Iterator[tuple[str, str]]:
+    """Yield where quests and their open steps stand among those shown, and where in the state."""
+    for place, quest in enumerate(quests):
+        row, home = (QUESTS_KEY, str(place)), (QUESTS_KEY, quest.key)
+        yield pointer(row), pointer(home)
+        for at, step in enumerate(quest.open_objectives):
+            yield pointer((*row, "objectives", str(at))), pointer((*home, "objectives", str(step.index)))
+
+
+def _goal(parts: _Parts, chars: int | None) -> tuple[str, tuple[CutPart, ...]]:
+    if chars is None:
+        return parts.goal, ()
+    if chars <= 0:
+        size = len(parts.goal)
+        return "", (CutPart(path="goal", unit="characters", shown=0, total=size, chars=size),)
+    cutter = StateCutter(parts.words)
+    goal = cutter.cut(parts.goal, chars, ("goal",))
+    return goal, tuple(
+        CutPart(path="goal", unit=c.unit, shown=c.shown, total=c.total, chars=c.chars) for c in cutter.cuts
+    )
+
+
+def _gone(node: Mapping[str, Any], path: str) -> CutPart:
+    return CutPart(path=path, unit="fields", shown=0, total=len(node), chars=_chars(node))
+
+
+def _estimated(parts: _Parts, made: _Made, after: int) -> int:
+    """Return what the whole state would take, by how many tokens a character of what is shown takes."""
+    whole = _chars([parts.status, parts.rows, parts.goal])
+    shown = _chars([made.variables["status"], made.variables["quests"], made.variables["goal"]])
+    return whole * after // shown if after else whole // 4
+
+
+def _chars(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, default=str))
