@@ -16,6 +16,7 @@ from jacquard.protocols import LlmResponse
 from mnemosyne.codec import decode, encode
 from mnemosyne.stores.file import FileStore
 from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.world import load_world, pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 
@@ -114,6 +115,14 @@ async def test_a_session_without_a_world_stays_bare():
     assert "helpful agent" in told.text
     assert (await woven(store, "hello")).text == told.text
     assert await store.worlds() == {"bare": "bare"}
+
+
+async def test_a_workshop_opens_a_session_that_an_engine_began_without_a_world(tmp_path):
+    store = SqliteStore(tmp_path / "store" / "store.db")
+    told = await woven(store, "hello")
+    await store.close()
+    async with open_workshop(tmp_path / "store", embedder="none") as workshop:
+        assert (await workshop.engine.prepare_turn("s", "hello", turn_id="mine")).text == told.text
 
 
 async def test_a_pack_of_the_hosts_own_making_is_kept_with_the_templates_of_its_folder(tmp_path):
