@@ -5,7 +5,7 @@ memories of consolidation. An export writes these into one more field of the doc
 keeps as an unknown field; an import builds the tree again through the Store's own methods. It knows the Store by its
 protocol only.
 
-Not in a document, and said in the docs: lore (it is the world pack's), late results of Stream B (a cache), audit records
+Not in a document, and said in the docs: the world pack and its lore, late results of Stream B (a cache), audit records
 (they tell of the store).
 """
 

@@ -19,7 +19,7 @@ from mnemosyne.errors import IndexUnavailableError
 from mnemosyne.index.words import tokens
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import ERASED, PACK_PLACE, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.session import AuthorKind, Message
@@ -133,7 +133,7 @@ async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
         messages=messages,
         evidences=evidences,
         texts=sought,
-        places=await store.occurrences([text for text in _some(sought) if is_telling(text)]),
+        places=await _places(store, [text for text in _some(sought) if is_telling(text)]),
     )
     if place.vault is None:
         return plan
@@ -176,10 +176,10 @@ async def prove(
     store = place.store
     sought = _some([text for text in dict.fromkeys(texts) if is_telling(text)])
     must = sought if common is None else [text for text in sought if text in set(common)]
-    found = list(await store.occurrences([*must, *sessions]))
+    found = list(await _places(store, [*must, *sessions]))
     gone = await _gone(store, sought)
     if len(gone) < len(sought):
-        others = await store.occurrences([text for text in sought if text not in gone])
+        others = await _places(store, [text for text in sought if text not in gone])
         found += [each for each in others if any(f"/{name}/" in f"{each}/" for name in sessions)]
     ends = await _gone(store, [end for text in sought if text in gone for end in _ends(text)])
     needles = [form for text in sought if text in gone for form in forms_on_disk(text)]
@@ -192,6 +192,11 @@ async def prove(
         places=tuple(sorted(set(found))),
         found_files=hits,
     )
+
+
+async def _places(store: Store, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return where texts stand, but for world packs: what an author wrote there stays."""
+    return tuple(place for place in await store.occurrences(texts) if not place.startswith(PACK_PLACE))
 
 
 async def _gone(store: Store, texts: Sequence[str]) -> frozenset[str]:

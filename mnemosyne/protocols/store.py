@@ -312,5 +312,7 @@ class Store(Protocol):
         ...
 
     async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`) where any of these texts stands, by a search through everything that is kept."""
+        """Return the places (`table/key`, `packs/…` in a world pack) where any of these texts stands, by a search through
+        everything that is kept.
+        """
         ...

@@ -11,6 +11,9 @@ from mnemosyne.schema.memory import EMPTY
 ERASED = "[erased]"
 """Stands in the place of a text that was erased from something that stays (a receipt, a prompt, a later summary)."""
 
+PACK_PLACE = "packs/"
+"""How `Store.occurrences` begins a place in a world pack: that is the author's, and no erasure changes it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erasure:

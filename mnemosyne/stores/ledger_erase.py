@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from mnemosyne.codec import JsonText, time_text, to_plain, unwritten
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
@@ -225,6 +225,8 @@ def _standing(shelf: Shelf, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         for change in shelf.ledgers[scope].rows():
             tree = [name, change.key, *_trees(change)]
             place = "/".join(part for part in (change.table, name, change.key) if part)
+            if change.table == PACK:
+                place = f"{PACK_PLACE}{name}"
             yield from ((place, text) for text in sought if stands_in_tree((text,), tree))
     for record in shelf.audits:
         yield from ((f"audit/{record.audit_id}", text) for text in sought if stands_in_tree((text,), to_plain(record)))

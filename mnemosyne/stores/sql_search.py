@@ -13,7 +13,8 @@ from typing import Any
 
 from mnemosyne.codec import decode, encode, text_time
 from mnemosyne.plain import text_fault
-from mnemosyne.schema.erasure import AuditRecord
+from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
+from mnemosyne.schema.memory import world_scope
 from mnemosyne.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
@@ -138,7 +139,7 @@ def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
         trees = [decode(body, object)] if any(needle in body for needle in needles) else []
         for text in texts:
             if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):
-                yield f"{OF_A_WORLD.table}/{world_id}", text
+                yield f"{PACK_PLACE}{world_scope(world_id)}", text
 
 
 def _written_forms(text: str) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.erasure import PACK_PLACE, Erasure
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind
@@ -70,8 +70,8 @@ class StoreWorlds(StoreTests):
             assert await store.pack("w1", "d1") == PACK
             assert await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 9) == seen
 
-    async def test_a_digest_that_says_another_thing_is_believed_the_pack(self, tmp_path: Path) -> None:
-        """A host may give packs of its own making one digest for all: the last pack counts, with its lore."""
+    async def test_one_digest_for_two_packs(self, tmp_path: Path) -> None:
+        """A host may give all packs of its own making one digest: the last one counts, with its lore."""
         async with self.opened(tmp_path) as store:
             await store.replace_world("w1", "d", (lore("a"),), PACK)
             assert await store.replace_world("w1", "d", (lore("b"),), {"other": 1}) == 2
@@ -122,12 +122,12 @@ class StoreWorlds(StoreTests):
         async with self.opened(tmp_path, said, imported("p002")) as store:
             await store.replace_world("w1", "d1", (), PACK)
             places = await store.occurrences((LINE,))
-            assert any(place.startswith("pack") and "w1" in place for place in places)
+            assert any(place.startswith(PACK_PLACE) and "w1" in place for place in places)
             assert any("p001" in place for place in places)
             done = await store.erase(Erasure(at=datetime(2026, 1, 31, tzinfo=UTC), user_id="lin"))
             assert done.texts == (own,)
             assert await store.pack("w1", "d1") == PACK
             (left,) = await store.occurrences((LINE, own))
-            assert left.startswith("pack")
+            assert left.startswith(PACK_PLACE)
             await store.erase(Erasure(at=datetime(2026, 1, 31, tzinfo=UTC), session_id=SESSION))
             assert await store.worlds() == {"w1": "d1"}

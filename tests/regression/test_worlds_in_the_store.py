@@ -381,3 +381,13 @@ def test_erasing_what_a_player_said_leaves_the_prologue_of_the_pack(store):
     fresh = weave(ASKED, session="s", store=store)
     assert line not in fresh["text"]
     assert "Bread is holy" in fresh["text"]
+
+
+def test_an_erased_session_may_be_called_like_a_word_of_the_pack(store):
+    write_pack(Path("pack"), files={"lore/all.yaml": "[]\n"})
+    weave(ASKED, "--world", "pack", session="patient", store=store)
+    commit(session="patient", store=store)
+    planned = json.loads(call("erase", "--session", "patient", "--store", store, "--dry-run", "--json").stdout)
+    assert planned["erasures"][0]["whole"] == ["patient"]
+    done = json.loads(call("erase", "--session", "patient", "--store", store, "--embedder", "none", "--json").stdout)
+    assert done["proved"], done
