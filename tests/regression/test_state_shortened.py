@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -96,8 +96,8 @@ async def test_a_session_whose_state_is_too_large_goes_on(large):
 @pytest.mark.parametrize("name", ["30 kB in one text", "2 MB in one text", "50,000 entries of a list"])
 async def test_fifty_further_turns_go_on(name):
     large = LARGE[name]
-    # The figures of the list are made smaller: what is proved is that each turn follows, not how fast.
-    large = {"log": large["log"][:5_000]} if "log" in large else large
+    # The list is shorter here: what is proved is that each turn follows, not how fast.
+    large = {"log": large["log"][:1_500]} if "log" in large else large
     async with engine_of({**SMALL, "notes": large}) as (engine, store):
         for number in range(50):
             turn = await engine.prepare_turn("s", f"And then, {number}?")
@@ -230,33 +230,27 @@ def test_the_receipt_names_the_op_and_a_command_that_takes_it_back(tmp_path, mon
         args = ["weave", "--world", FOREST, "--session", "my demo", "--input", text, "--embedder", "none", "--json"]
         return json.loads(call(*args))
 
+    def lines(turn):
+        return [each["detail"] for each in turn["report"]["degradations"] if each["code"] == "state_shortened"]
+
     def commit(ops):
         reply = f"<content>Ok.</content><state_update>{json.dumps(ops)}</state_update>"
         (tmp_path / "reply.txt").write_text(reply, encoding="utf-8")
-        args = [
-            "--session",
-            "my demo",
-            "--file",
-            tmp_path / "reply.txt",
-            "--config",
-            tmp_path / "engine.yaml",
-            "--json",
-        ]
-        done = json.loads(call("commit", *args))
+        given = ["--session", "my demo", "--file", tmp_path / "reply.txt", "--config", tmp_path / "engine.yaml"]
+        done = json.loads(call("commit", *given, "--json"))
         assert done["refused"] is None
         return done["turn_id"]
 
     weave("Hello")
     before = commit([["SUB", "hero.gold", 1]])
-    assert weave("Write it down")["report"]["degradations"] == []
+    assert lines(weave("Write it down")) == []
     culprit = commit([["SET", "hero.diary", DIARY * 1_000]])
     weave("Go on")
     commit([["SUB", "hero.gold", 1]])
 
-    report = weave("And then?")["report"]
-    (line,) = [each for each in report["degradations"] if each["code"] == "state_shortened"]
-    assert f"add /hero/diary ({len(DIARY) * 1_000 + 2:,} characters), turn {culprit}" in line["detail"]
-    command = re.search("To take that turn back: (jacquard fork .*?)[.] To go on", line["detail"])[1]
+    (line,) = lines(weave("And then?"))
+    assert f"add /hero/diary ({len(DIARY) * 1_000 + 2:,} characters), turn {culprit}" in line
+    command = re.search("To take that turn back: (jacquard fork .*?)[.] To go on", line)[1]
     words = shlex.split(command)
     assert words[:4] == ["jacquard", "fork", "--session", "my demo"]
     assert words[words.index("--at") + 1] == before
@@ -266,8 +260,7 @@ def test_the_receipt_names_the_op_and_a_command_that_takes_it_back(tmp_path, mon
     assert "differs" not in json.dumps(played)
 
     call(*words[1:])
-    again = weave("Go on")
-    assert again["report"]["degradations"] == []
+    assert lines(weave("Go on")) == []
     assert "diary" not in json.loads(call("state", "--session", "my demo", "--json"))["hero"]
 
 
@@ -291,7 +284,7 @@ LEAVES = st.one_of(
     st.booleans(),
     st.integers(-(10**6), 10**6),
     WORDS,
-    st.builds(lambda text, n: text * n, WORDS, st.integers(1, 3_000)),
+    st.builds(lambda text, n: text * n, WORDS, st.integers(1, 800)),
     st.tuples(st.integers(0, 100), st.text(max_size=4).map(lambda text: text * 500)).map(list),
 )
 KEYS = st.sampled_from(["gold", "name", "log", "diary", "a", "…", "… a", "x/y", "~"]) | WORDS
@@ -300,25 +293,38 @@ TREES = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=5),
         st.dictionaries(KEYS, inner, max_size=6),
-        st.builds(lambda item, n: [item] * n, inner, st.integers(1, 400)),
-        st.builds(lambda item, n: {f"f{k}": item for k in range(n)}, inner, st.integers(1, 200)),
+        st.builds(lambda item, n: [item] * n, inner, st.integers(1, 60)),
+        st.builds(lambda item, n: {f"f{k}": item for k in range(n)}, inner, st.integers(1, 40)),
     ),
-    max_leaves=12,
+    max_leaves=8,
 )
 STATES = st.dictionaries(KEYS.filter(lambda key: key != "quests"), TREES, max_size=5)
 
 
-async def prepared(state, budget):
-    async with engine_of(state, budget=budget) as (engine, _):
-        return await engine.prepare_turn("s", "Hello there")
+class Sessions:
+    """One engine for many sessions, each over a state of its own."""
+
+    def __init__(self, portal, engine):
+        self._portal, self._engine, self._count = portal, engine, 0
+        self.rest = self.prepared({}, BudgetConfig()).report.budget.used_tokens
+
+    def prepared(self, state, budget):
+        self._count += 1
+        name, world = f"s{self._count}", replace(WORLD, state=state, actions=(), lore=(), narratives=(), prologue=())
+        self._portal.call(self._engine.start_session, name, world)
+        return self._portal.call(
+            self._engine.prepare_turn, name, "Hello there", RuntimeConfig(curation=QUIET, budget=budget)
+        )
 
 
-REST = anyio.run(prepared, {}, BudgetConfig()).report.budget.used_tokens
-
-
-def as_shown(value):
-    """What a reader of YAML gets of a stored value: lines end alike, and what cannot be in XML is gone."""
-    return load_yaml(unescape(value)) if isinstance(value, str) else value
+@pytest.fixture(scope="module")
+def sessions():
+    with start_blocking_portal() as portal:
+        engine = create_context_engine(
+            MemoryStore(), world=replace(WORLD, lore=()), config=RuntimeConfig(curation=QUIET)
+        )
+        with portal.wrap_async_context_manager(engine):
+            yield Sessions(portal, engine)
 
 
 def check_untouched(stored, shown, path, named):
@@ -349,27 +355,24 @@ def check_rest_of_a_cut(stored, shown, path, named):
 
 @given(STATES, st.integers(0, 3_000), st.sampled_from([0.1, 0.5, 0.75, 1.0]))
 @settings(
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-def test_any_state_fits_any_budget_that_holds_the_rest(state, more, share):
-    budget = BudgetConfig(max_input_tokens=REST + more + 100, reserved_reply_tokens=100, state_share=share)
-    turn = anyio.run(prepared, state, budget)
-    again = anyio.run(prepared, state, budget)
-    assert turn.text == again.text
-    report = turn.report
+def test_any_state_fits_any_budget_that_holds_the_rest(sessions, state, more, share):
+    budget = BudgetConfig(max_input_tokens=sessions.rest + more + 100, reserved_reply_tokens=100, state_share=share)
+    turn = sessions.prepared(state, budget)
+    assert turn.text == sessions.prepared(state, budget).text
+    report, cut = turn.report, turn.report.state_cut
     assert report.budget.used_tokens <= report.budget.limit_tokens
-    cut = report.state_cut
-    tokens = sum(d.tokens for d in report.decisions if d.block_id == "status")
-    assert tokens <= max(report.budget.limit_tokens, 1)
+    tokens = sum(decision.tokens for decision in report.decisions if decision.block_id == "status")
     if cut is None:
         assert report.degradations == ()
     else:
-        assert tokens <= cut.limit_tokens
+        assert tokens <= cut.after_tokens <= cut.limit_tokens
         assert [each.code for each in report.degradations] == ["state_shortened"]
     shown = body(turn, "status")
     named = set() if cut is None else {part.path for part in cut.parts}
-    if shown is not None:
-        check_untouched(display(state), shown, "", named)
-    else:
+    if shown is None:
         assert "" in named or not state
+    else:
+        check_untouched(display(state), shown, "", named)
