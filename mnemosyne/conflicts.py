@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
 
@@ -255,7 +255,7 @@ def _same(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normal_form("NFKC", text).casefold().split())
 
 
 def _text(value: Any) -> str:

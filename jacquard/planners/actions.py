@@ -7,7 +7,6 @@ It must not import a store, a stream or a model.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +16,7 @@ from jacquard.errors import TemplateError
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor
 from mnemosyne.errors import StateOpError
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import NumericalAction, WorldPack
 
@@ -108,7 +108,7 @@ def _reply_name(action: NumericalAction) -> str:
 
 
 def _forms(user_text: str) -> Iterator[str]:
-    text = _END.sub("", " ".join(unicodedata.normalize("NFKC", user_text).split()))
+    text = _END.sub("", " ".join(normal_form("NFKC", user_text).split()))
     yield text
     bare, before = text, None
     while bare != before:
