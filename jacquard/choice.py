@@ -16,6 +16,7 @@ import json_repair
 
 from filament import escape_attribute
 from jacquard.errors import SelectorError
+from jacquard.model_answers import in_fence, without_thoughts
 from jacquard.protocols import Selection
 
 ANSWER_CHARS = 8000
@@ -28,8 +29,6 @@ _LIST_KEYS = ("selected", "selected_ids", "ids", "selection", "items", "results"
 _ID_KEYS = ("id", "entry_id")
 _WHY_KEYS = ("why", "reason")
 _RATIONALE_KEYS = ("rationale", "reason", "reasoning")
-_THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
-_FENCE = re.compile(r"\A```[a-zA-Z]*\s*(.*?)\s*```\Z", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DECODER = json.JSONDecoder()
 
@@ -55,7 +54,7 @@ def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selectio
     """
     known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
     known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
-    listings = list(_listings(_THINKING.sub("", text[-ANSWER_CHARS:]).strip()))
+    listings = list(_listings(without_thoughts(text[-ANSWER_CHARS:]).strip()))
     if not listings:
         raise SelectorError("unreadable", f"the answer holds no list of ids: {_shown(text)}")
     listing = max(listings, key=lambda one: _worth(one, known))
@@ -99,8 +98,8 @@ def _worth(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool
 
 
 def _listings(body: str) -> Iterator[_Listing]:
-    fenced = _FENCE.match(body)
-    whole = fenced.group(1) if fenced else body
+    fenced = in_fence(body)
+    whole = body if fenced is None else fenced
     value = _decode(whole)
     if isinstance(value, str):
         value = _decode(value)

@@ -17,7 +17,8 @@ from filament import escape_text, unescape
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.errors import SummarizerError
 from jacquard.leading import lead
-from jacquard.packing import MASKED
+from jacquard.off_loop import calculate, size_of
+from jacquard.packing import MASKED, split_tags
 from jacquard.protocols import Shortener
 from jacquard.report import BlockDecision, Degradation
 from jacquard.skein import PromptBlock
@@ -25,7 +26,6 @@ from mnemosyne.errors import RedactionError
 from mnemosyne.protocols import Redactor
 
 WITHHELD = "[withheld]"
-_TAG = re.compile(r"(<[^>]*>)")
 _FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
 _ATTRIBUTE = re.compile(r'\s(?!id=|type=|shortened=)[\w.-]+="[^"]*"')
 
@@ -50,7 +50,7 @@ class LeadShortener:
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
         """Return the beginning of the text; SummarizerError where not even a sign fits."""
-        return lead(text, limit_tokens, self._count)
+        return await calculate(lead, text, limit_tokens, self._count, size=size_of(text))
 
 
 async def carry_out(
@@ -66,9 +66,10 @@ async def carry_out(
     All at once. A shortener has `within_seconds` for all of them; what it has not told by then is cut by sentences.
     """
     blocks: dict[str, PromptBlock] = {}
-    failures: list[Degradation] = []
+    failed: dict[str, list[Degradation]] = {block.block_id: [] for block, _ in orders}
 
     async def one(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
+        failures = failed[block.block_id]
         if decision.code == MASKED:
             blocks[block.block_id] = await _masked(block, redactor, failures)
         elif (short := await _shortened(block, decision.tokens, count, by, failures)) is not None:
@@ -78,12 +79,15 @@ async def carry_out(
         async with anyio.create_task_group() as group:
             for block, decision in orders:
                 group.start_soon(one, block, decision, shortener)
+    failures = [failure for each in failed.values() for failure in each]
     if limit.cancelled_caught:
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
         detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
         failures.append(Degradation(code="shorten_late", detail=detail))
         for block, decision in late:
+            failed[block.block_id] = []
             await one(block, decision, None)
+            failures += failed[block.block_id]
     order = [block.block_id for block, _ in orders]
     ordered = {name: blocks[name] for name in order if name in blocks}
     return Carried(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
@@ -97,19 +101,20 @@ async def _shortened(
     failures: list[Degradation],
 ) -> PromptBlock | None:
     """Return the block with its longest text shortened, so that the whole counts at most `limit_tokens`."""
-    parts = _TAG.split(_marked(block.content))
-    place = _longest_text(parts)
-    around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
-    room = limit_tokens - around - 1
+    size = size_of(block.content)
+    parts, place, room = await calculate(_taken_apart, block, limit_tokens, count, size=size)
     text = unescape(parts[place]).strip()
     try:
-        short = lead(text, room, count) if shortener is None else await shortener.shorten(text, room)
+        if shortener is None:
+            short = await calculate(lead, text, room, count, size=size)
+        else:
+            short = await shortener.shorten(text, room)
     except SummarizerError as error:
         failures.append(Degradation(code="shorten_failed", detail=str(error)))
         short = ""
     if not short.strip() or count(escape_text(short)) > room:
         try:
-            short = lead(text, room, lambda each: count(escape_text(each)))
+            short = await calculate(lead, text, room, lambda each: count(escape_text(each)), size=size)
         except SummarizerError:
             return None
     parts[place] = escape_text(short.strip())
@@ -117,9 +122,17 @@ async def _shortened(
     return replace(block, content=content, tokens=count(content) + _overhead(block, count), shortened=True)
 
 
+def _taken_apart(block: PromptBlock, limit_tokens: int, count: Callable[[str], int]) -> tuple[list[str], int, int]:
+    """Return texts and tags of a block, the place of its longest text, and how many tokens that may take."""
+    parts = split_tags(_marked(block.content))
+    place = _longest_text(parts)
+    around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
+    return parts, place, limit_tokens - around - 1
+
+
 async def _masked(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
     """Return the block in its redacted form; withheld whole where there is none, or where nothing was found to redact."""
-    parts = _TAG.split(_marked(block.content))
+    parts = split_tags(_marked(block.content))
     longest, changed = _longest_text(parts), False
     for place in range(1, len(parts), 2):
         parts[place] = _ATTRIBUTE.sub("", parts[place])

@@ -21,9 +21,9 @@ def lead(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
     if count(whole) <= limit_tokens:
         return whole
     ends = [match.start() for match in _SENTENCE.finditer(whole) if match.start() > 0]
-    best = _longest([whole[:end].rstrip() for end in ends], limit_tokens, count)
+    best = _longest(whole, ends, limit_tokens, count)
     if not best:
-        best = _longest([whole[: place + 1].rstrip() for place in range(len(whole))], limit_tokens, count)
+        best = _longest(whole, range(1, len(whole) + 1), limit_tokens, count)
         blank = best.rfind(" ")
         best = best[:blank] if blank > len(best) // 2 else best
     if not best:
@@ -31,16 +31,18 @@ def lead(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
     return best + MARK
 
 
-def _longest(beginnings: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> str:
-    """Return the longest beginning that fits with the mark of the cut, or an empty text; they grow from first to last."""
-    low, high = 0, len(beginnings)
+def _longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[[str], int]) -> str:
+    """Return the longest beginning of a text that ends at one of `ends` (rising) and fits with the mark of the cut, or an
+    empty text.
+    """
+    low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2
-        if count(beginnings[middle] + MARK) <= limit_tokens:
+        if count(text[: ends[middle]].rstrip() + MARK) <= limit_tokens:
             low = middle + 1
         else:
             high = middle
-    return beginnings[low - 1] if low else ""
+    return text[: ends[low - 1]].rstrip() if low else ""
 
 
 def opening(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:

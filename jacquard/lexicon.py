@@ -8,11 +8,11 @@ and Thai text is found as a substring.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
 
 _UNSPACED = (
@@ -30,7 +30,7 @@ _UNSPACED = (
 
 def normalise(text: str) -> str:
     """Return `text` in the form in which texts are compared."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normal_form("NFKC", text).casefold().split())
 
 
 _normalised_phrase = lru_cache(maxsize=8192)(normalise)

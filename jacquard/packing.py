@@ -24,7 +24,7 @@ SHORTENED = "shortened"
 MASKED = "masked"
 _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"(<[^>]*>)")
 _MARK_TOKENS = 8
 """What the mark of a shortened element costs."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
@@ -202,10 +202,19 @@ def short_tokens(block: PromptBlock, rules: PruneRules) -> int:
     """
     if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):
         return block.tokens
-    tags = sum(len(tag) for tag in _TAG.findall(block.content))
+    tags = sum(len(tag) for tag in split_tags(block.content)[1::2])
     frame = ceil(block.tokens * tags / len(block.content)) + _MARK_TOKENS if tags else 0
     words = max(0, block.tokens - frame)
     return min(block.tokens, frame + max(rules.shorten_least_tokens, ceil(words * rules.shorten_to)))
+
+
+def split_tags(content: str) -> list[str]:
+    """Return the texts of a content (at even places) and the tags between them (at odd places), in order."""
+    # Behind the last `>` no tag ends; without that border each `<` would be followed to the end of the text.
+    end = content.rfind(">") + 1
+    parts = _TAG.split(content[:end])
+    parts[-1] += content[end:]
+    return parts
 
 
 def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:

@@ -15,20 +15,24 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
 
 _TIMES = ("effective_at", "as_of", "updated_at", "at", "timestamp", "date", "time", "更新时间", "时间")
-_LINE = re.compile(r"[ \t>*-]*([^\s:：|{}\[\]][^:：\n]{0,40}?)[ \t]*[:：][ \t]*(\S[^\n]{0,200}?)[ \t]*$", re.MULTILINE)
+_COLON = re.compile(r"[:：][ \t]*")
+_NAME = re.compile(r"[ \t>*-]*([^\s:：|{}\[\]].*)", re.DOTALL)
+_NAME_CHARS, _VALUE_CHARS = 41, 201
 _TOOLS = frozenset((SourceKind.TOOL, SourceKind.SKILL))
 _MAX_CLAIMS = 200
 _MAX_DEPTH = 6
+_MAX_NOTICES = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +119,9 @@ def _claims(evidence: Evidence) -> Iterator[Claim]:
                 for path, value in _leaves(item, (), 0):
                     yield Claim(evidence=evidence, subject=about, field_path=path, value=value, at=when)
     elif subject:
-        for line in _LINE.finditer(evidence.content):
-            if not _is_time_or_id(line[1]):
-                yield Claim(evidence=evidence, subject=subject, field_path=line[1].strip(), value=line[2], at=at)
+        for name, value in _named_lines(evidence.content):
+            if not _is_time_or_id(name):
+                yield Claim(evidence=evidence, subject=subject, field_path=name.strip(), value=value, at=at)
     noted = evidence.metadata.get("claims")
     for each in noted if isinstance(noted, Sequence) and not isinstance(noted, str) else ():
         if isinstance(each, Mapping) and (about := _text(each.get("subject")) or subject) and each.get("field"):
@@ -129,6 +133,22 @@ def _claims(evidence: Evidence) -> Iterator[Claim]:
                 at=_time_of(each) or at,
                 is_own=False,
             )
+
+
+def _named_lines(content: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each line `name: value`, by its first colon around which both are short enough."""
+    for line in content.split("\n"):
+        line = line.rstrip(" \t")
+        before = 0
+        for colon in _COLON.finditer(line):
+            begin, before = before, colon.start() + 1
+            value = line[colon.end() : colon.end() + _VALUE_CHARS + 1]
+            if not value or value[0].isspace() or len(value) > _VALUE_CHARS:
+                continue
+            name = _NAME.search(line[begin : colon.start()].rstrip(" \t")[-_NAME_CHARS:])
+            if name is not None:
+                yield name[1], value
+                break
 
 
 Settled = tuple[ConflictRecord, Claim | None, Sequence[Claim]]
@@ -184,11 +204,18 @@ def _record(*, claims: Sequence[Claim], policy: ConflictPolicy, detail: str, win
 
 
 def _warn_all(claims: Sequence[Claim], notices: dict[str, list[str]]) -> None:
-    for claim in claims:
-        for other in claims:
-            if _same(other.value) != _same(claim.value):
-                line = f"conflict: {other.field_path} is {_shown(other.value)} by {other.evidence.evidence_id}"
-                notices.setdefault(claim.evidence.evidence_id, []).append(line)
+    """Note beside each claim the first _MAX_NOTICES others that say otherwise."""
+    values = [_same(claim.value) for claim in claims]
+    lines: dict[Any, list[str]] = {}
+    for value in values:
+        if value not in lines:
+            others = (other for other, said in zip(claims, values, strict=True) if said != value)
+            lines[value] = [
+                f"conflict: {other.field_path} is {_shown(other.value)} by {other.evidence.evidence_id}"
+                for other in islice(others, _MAX_NOTICES)
+            ]
+    for claim, value in zip(claims, values, strict=True):
+        notices.setdefault(claim.evidence.evidence_id, []).extend(lines[value])
 
 
 def _others(claims: Sequence[Claim]) -> str:
@@ -255,7 +282,7 @@ def _same(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normal_form("NFKC", text).casefold().split())
 
 
 def _text(value: Any) -> str:

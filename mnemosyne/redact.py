@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -29,7 +30,7 @@ FIELD = "field"
 SECRET = "secret"
 _PASSES = 8
 _SEAMS = re.compile(r"\[redacted:[a-z_]{1,40}\]")
-_LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_LITERAL = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)')
 _UNSEEN = dict.fromkeys(
     map(ord, "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\ufeff")
 )
@@ -54,7 +55,7 @@ class RegexRedactor:
         if self._detector is not None:
             redacted, more = await self._detected(redacted, self._detector)
             applied = (*applied, *(name for name in more if name not in applied))
-        return result_of(redacted, applied)
+        return await to_thread.run_sync(result_of, redacted, applied) if applied else result_of(redacted, applied)
 
     async def _detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
         applied: dict[str, None] = {}
@@ -66,12 +67,17 @@ class RegexRedactor:
             except Exception as error:
                 # Whatever a foreign detector raises, the text has not been looked through.
                 raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
-            merged = _merged(_apart(found, _placeholders(text)))
-            if not merged:
+            text, rules = await to_thread.run_sync(_without, text, found)
+            if not rules:
                 return text, tuple(applied)
-            applied.update(dict.fromkeys(span.rule for span in merged))
-            text = _replaced(text, merged)
+            applied.update(dict.fromkeys(rules))
         raise RedactionError(f"The detector {detector.name!r} finds more after each redaction; leave it out.")
+
+
+def _without(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
+    """Return a text without the spans that were found in it, and the rules of those that were not taken out before."""
+    merged = _merged(_apart(found, _placeholders(text)))
+    return _replaced(text, merged), tuple(span.rule for span in merged)
 
 
 def check_rules(rules: RedactionRules) -> None:
@@ -186,15 +192,17 @@ def _found(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[
 
 def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     lower = plain.lower()
-    found: dict[str, list[tuple[int, int]]] = {}
+    found: dict[str, list[SensitiveSpan]] = {}
     for rule in _wanted(rules.dictionaries):
         if rule.hints and not any(hint in lower for hint in rule.hints):
             continue
+        others = [(other.begin, other.end) for other in _merged(found.get(rule.unless, ()))]
         for span in find_spans(rule.pattern, plain, group=rule.group, seconds=SECONDS_A_RULE):
             holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
-            if holds and not _touches(span, found.get(rule.unless, ())):
-                found.setdefault(rule.name, []).append(span)
-                yield SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
+            if holds and not _touches(span, others):
+                told = SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
+                found.setdefault(rule.name, []).append(told)
+                yield told
     for pattern in rules.patterns:
         for begin, end in find_spans(pattern, plain):
             yield SensitiveSpan(rule=CUSTOM, begin=begin, end=end)
@@ -227,9 +235,10 @@ def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
     if "\\" not in text:
         return
     without_fields = RedactionRules(patterns=rules.patterns, dictionaries=rules.dictionaries)
+    # A text that is not closed is passed over as a whole: what begins inside it is closed no sooner.
     for found in _LITERAL.finditer(text):
         raw = found.group()
-        if "\\" not in raw:
+        if "\\" not in raw or not found[1]:
             continue
         try:
             said = json.loads(raw)
@@ -281,16 +290,15 @@ def _is_detected(seam: str) -> bool:
 
 
 def _apart(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:
-    """Return spans without what placeholders cover: a redacted text must not be redacted again."""
+    """Return spans without what placeholders (in order, apart) cover: a redacted text must not be redacted again."""
     apart: list[SensitiveSpan] = []
     for span in spans:
-        begin = span.begin
-        for low, high in protected:
-            if high <= begin or low >= span.end:
-                continue
+        begin, place = span.begin, _first_behind(protected, span.begin)
+        while place < len(protected) and protected[place][0] < span.end:
+            low, high = protected[place]
             if begin < low:
                 apart.append(SensitiveSpan(rule=span.rule, begin=begin, end=low))
-            begin = high
+            begin, place = high, place + 1
         if begin < span.end:
             apart.append(SensitiveSpan(rule=span.rule, begin=begin, end=span.end))
     return apart
@@ -309,7 +317,14 @@ def _merged(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
 
 
 def _touches(span: tuple[int, int], covered: Sequence[tuple[int, int]]) -> bool:
-    return any(low < span[1] and high > span[0] for low, high in covered)
+    """Say whether a span overlaps one of `covered`, which are in order and apart."""
+    place = _first_behind(covered, span[0])
+    return place < len(covered) and covered[place][0] < span[1]
+
+
+def _first_behind(spans: Sequence[tuple[int, int]], begin: int) -> int:
+    """Return the place of the first span that ends behind `begin`; the spans are in order and apart."""
+    return bisect_right(spans, begin, key=lambda span: span[1])
 
 
 def _replaced(text: str, spans: Sequence[SensitiveSpan], literals: Mapping[tuple[int, int], str] | None = None) -> str:

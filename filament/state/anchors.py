@@ -50,10 +50,14 @@ def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
         stack.extend(reversed(inner))
 
 
-def next_item_id(taken: Any) -> Iterator[str]:
+def item_number(names: Iterable[str]) -> int:
+    """Return the highest number of the names `item_<n>` among these, 0 if there is none."""
+    return max((int(match[1]) for match in map(_MADE_ID.fullmatch, names) if match), default=0)
+
+
+def next_item_id(taken: Iterable[str]) -> Iterator[str]:
     """Yield `item_<n>` for rising n, from one above the highest such name in `taken`."""
-    made = (_MADE_ID.fullmatch(name) for name in taken)
-    number = max((int(match.group(1)) for match in made if match), default=0)
+    number = item_number(taken)
     while True:
         number += 1
         yield f"item_{number}"

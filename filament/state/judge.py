@@ -15,7 +15,7 @@ from filament.state.anchors import departures, walk_anchors, with_anchors
 from filament.state.conventions import label_of
 from filament.state.moves import Bench, propose
 from filament.state.ops import CREATING, Op, checked_value, parse_op, raw_text
-from filament.state.patch import patch_once
+from filament.state.patch import ChangingTree
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up, split_pointer
 from filament.state.sizes import (
@@ -148,7 +148,7 @@ class _Run:
     def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits) -> None:
         self.patch: list[PatchOp] = []
         self._limits = limits
-        self.tree = with_anchors(tree)
+        self._changing = ChangingTree(with_anchors(tree))
         self._naming = list(_naming(tree, self.tree, ()))
         self._index = AnchorIndex(self.tree, anchors)
         self._chars = 0 if limits.state_chars is None else json_chars(self.tree)
@@ -177,31 +177,36 @@ class _Run:
     def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
         check_value_size(op, self._limits)
         sound = replace(op, value=checked_value(op.value))
-        tokens = locate(op.target, self._index, self.tree, may_create=op.verb in CREATING)
+        index = self._index
+        tokens = locate(op.target, index, self.tree, may_create=op.verb in CREATING)
         check_depth(sound, tokens, self.tree)
-        bench = Bench(tree=self.tree, index=self._index)
+        bench = Bench(tree=self.tree, index=index)
         changes = propose(sound, tokens, bench)
         check_state_size(sound, changes, self.tree, self._chars, self._limits)
-        before, places = self.tree, dict(self._index.places)
         if self._naming:
             self.patch, self._naming = [*self._naming], []
+        left: dict[str, str] = {}
         for change in changes:
-            _reindex(self._index, self.tree, change)
+            left |= _reindex(index, self.tree, change)
             self._play(change)
-        here = {*self._index.places, *self._index.ambiguous}
-        left = {name: label_of(look_up(before, at)[1]) for name, at in places.items() if name not in here}
-        back = [name for name in self._index.gone if name in here]
+        left = {name: label for name, label in left.items() if name not in index.places and name not in index.ambiguous}
+        back = index.come_back()
         for change in departures(self.tree, left, back):
             self._play(change)
-        self._index.gone.update(left)
+        index.gone.update(left)
         for name in back:
-            del self._index.gone[name]
+            del index.gone[name]
         return changes, bench.notes
+
+    @property
+    def tree(self) -> Any:
+        """The state as it is by now."""
+        return self._changing.tree
 
     def _play(self, change: PatchOp) -> None:
         if self._limits.state_chars is not None:
             self._chars += change_chars(self.tree, change)
-        self.tree = patch_once(self.tree, change)
+        self._changing.play(change)
         self.patch.append(change)
 
 
@@ -217,22 +222,25 @@ def _naming(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
         yield from _naming(value, named[key], (*at, str(key)))
 
 
-def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> None:
-    """Keep the anchors right through one change, of which `tree` is the state before."""
+def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> dict[str, str]:
+    """Keep the anchors right through one change, of which `tree` is the state before; return those that go, with their labels."""
+    left: dict[str, str] = {}
     tokens = split_pointer(change["path"])
     above, key = tokens[:-1], tokens[-1]
     owner = look_up(tree, above)[1]
     in_list = isinstance(owner, list | tuple)
     if change["op"] == "add" and in_list:
         place = len(owner) if key == "-" else int(key)
-        index.shift(above, place, 1)
+        index.shift(above, owner, place, 1)
         tokens = (*above, str(place))
     else:
-        index.drop(tokens)
+        dropped = index.drop(tokens, look_up(tree, tokens)[1])
+        left = {name: label_of(look_up(tree, at)[1]) for name, at in dropped.items()}
         if change["op"] == "remove" and in_list:
-            index.shift(above, int(key) + 1, -1)
+            index.shift(above, owner, int(key) + 1, -1)
     if change["op"] != "remove" and "$meta" not in tokens:
         index.add(walk_anchors(change["value"], tokens))
+    return left
 
 
 def _told(change: PatchOp) -> str:

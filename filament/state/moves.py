@@ -5,16 +5,16 @@ Nothing is changed here. `judge` applies what this room proposes, so a patch is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
 from filament.state.anchors import next_item_id, walk_anchors
 from filament.state.conventions import (
+    ANCHOR,
     ID,
     META,
-    anchors_of,
     is_container,
     is_number,
     is_pair,
@@ -45,7 +45,7 @@ class Bench:
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
         """Return ids that name nothing in the tree, never did, and are not in `value`."""
-        return next_item_id({*self.index.taken(), *(anchor for anchor, _ in walk_anchors(value))})
+        return next_item_id((self.index.last_made, *(anchor for anchor, _ in walk_anchors(value))))
 
 
 def propose(op: Op, tokens: Tokens, bench: Bench) -> Patch:
@@ -63,7 +63,7 @@ def propose(op: Op, tokens: Tokens, bench: Bench) -> Patch:
     listed = _list_spot(spot, bench.tree)
     if op.verb is Verb.PUSH:
         return _grow(listed, len(listed.old), op.value, bench)
-    return _pop(listed, op.value)
+    return _pop(listed, op.value, bench)
 
 
 def _one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _set(op: Op, spot: Spot, bench: Bench, *, may_create: bool) -> Patch:
     if spot.described:
         return [_described_change(spot, settled)]
     settled = name_new(settled, bench.fresh_ids(settled), in_container=spot.rules.container and not spot.in_list)
-    _check_anchors(settled, bench.index, spot.tokens)
+    _check_anchors(settled, bench.index, bench.index.under(spot.tokens, spot.old))
     declared = _declare(spot, settled) if isinstance(spot.old, list | tuple) else []
     return [_one("replace", spot.tokens, settled), *declared]
 
@@ -98,7 +98,7 @@ def _new_field(spot: Spot, value: Any, bench: Bench, *, may_create: bool) -> Any
     made = make(spot.rules, spot.key, value, bench.notes)
     listed = spot.rules.container and spot.rules.is_list(spot.key, made)
     made = name_new(made, bench.fresh_ids(made), in_container=listed)
-    _check_anchors(made, bench.index, spot.tokens)
+    _check_anchors(made, bench.index)
     return made
 
 
@@ -213,29 +213,36 @@ def _grow(spot: Spot, place: int, value: Any, bench: Bench) -> Patch:
         value = name_new(made, bench.fresh_ids(made), in_container=True)
     elif isinstance(value, list):
         value = make(spot.rules, spot.field, value, bench.notes, entry=True)
-    _check_anchors(value, bench.index, None)
+    _check_anchors(value, bench.index)
     last = place == len(spot.old)
-    grown = [*spot.old[:place], value, *spot.old[place:]]
+    # Of another length it cannot have the shape of a VWD.
+    grown = [*spot.old[:place], value, *spot.old[place:]] if len(spot.old) == 1 else []
     return [_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare(spot, grown)]
 
 
-def _pop(spot: Spot, wanted: Any) -> Patch:
+def _pop(spot: Spot, wanted: Any, bench: Bench) -> Patch:
     if not spot.old:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
-    place = len(spot.old) - 1 if wanted is None else _find(spot.old, wanted)
+    place = len(spot.old) - 1 if wanted is None else _find(spot, wanted, bench.index)
     if place is None:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
     check_removal(spot.rules, spot.field, spot.old[place], entry=True)
-    left = [*spot.old[:place], *spot.old[place + 1 :]]
-    return [_one("remove", (*spot.tokens, str(place))), *_declare(spot, left)]
+    return [_one("remove", (*spot.tokens, str(place))), *_declare(spot, _without(spot.old, place))]
 
 
-def _find(entries: Any, wanted: Any) -> int | None:
+def _without(entries: Sequence[Any], place: int) -> Sequence[Any]:
+    """Return what a list may be once an entry is gone, as far as that could have the shape of a VWD."""
+    return [*entries[:place], *entries[place + 1 :]] if len(entries) == 3 else []
+
+
+def _find(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
     """Return the place of the entry with this id (or anchor), else of the first that equals `wanted`."""
+    entries = spot.old
     name = wanted.get(ID) if isinstance(wanted, Mapping) else wanted
-    for place, entry in enumerate(entries):
-        if isinstance(name, str) and isinstance(entry, Mapping) and name in anchors_of(entry):
-            return place
+    if isinstance(name, str) and (name in index.places or name in index.ambiguous):
+        for place, entry in enumerate(entries):
+            if isinstance(entry, Mapping) and name in (entry.get(ID), entry.get(ANCHOR)):
+                return place
     for place, entry in enumerate(entries):
         if type(entry) is type(wanted) and entry == wanted:
             return place
@@ -253,9 +260,7 @@ def _delete(spot: Spot) -> Patch:
     removal = _one("remove", spot.tokens)
     if not spot.in_list:
         return [removal]
-    place = int(spot.key)
-    left = [*spot.owner[:place], *spot.owner[place + 1 :]]
-    return [removal, *_declare(spot, left)]
+    return [removal, *_declare(spot, _without(spot.owner, int(spot.key)))]
 
 
 def _declare(spot: Spot, grown: Any) -> Patch:
@@ -270,14 +275,13 @@ def _declare(spot: Spot, grown: Any) -> Patch:
     return [_one("add", (*at, "lists"), [spot.field])]
 
 
-def _check_anchors(value: Any, index: AnchorIndex, at: Tokens | None) -> None:
+def _check_anchors(value: Any, index: AnchorIndex, free: Collection[str] = ()) -> None:
     """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
 
-    What stood at `at` goes, so its anchors are free.
+    `free` are the anchors of what goes to make room for it.
     """
     if is_scalar(value):
         return
-    free = index.under(at) if at is not None else set()
     seen: dict[str, Tokens] = {}
     for anchor, tokens in walk_anchors(value):
         taken = anchor in index.places and anchor not in free

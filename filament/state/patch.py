@@ -1,101 +1,119 @@
 """JSON Patch objects (RFC 6902: add, replace, remove) applied to a tree, unguarded.
 
 This is how a stored op log is played again: what was allowed when it was written is not asked twice. Pure: only the
-mappings and lists on the way to a change are copied.
+mappings and lists on the way to a change are copied, each once however many changes follow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from filament.errors import OpError
 from filament.state.pointer import Tokens, list_place, split_pointer
 
 PatchOp = Mapping[str, Any]
-_Change = Callable[[Any, str], Any]
+_VERBS = ("add", "replace", "remove")
 
 
 def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
-    """Return the tree after the patch; the given tree stays as it was.
+    """Return the tree after the patch; the given tree and the values in the patch stay as they were.
 
     OpError, with the place of the op in the patch, if an op is no add, replace or remove or its path leads nowhere.
     """
+    changing = ChangingTree(tree)
     for index, op in enumerate(patch):
         try:
-            tree = patch_once(tree, op)
+            changing.play(op)
         except ValueError as error:
             raise OpError(index, f"{op.get('op')} {op.get('path')}", str(error)) from error
-    return tree
+    return changing.tree
 
 
-def patch_once(tree: Any, op: PatchOp) -> Any:
-    """Return the tree after one op; ValueError says what is wrong with it."""
-    verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
-    if verb not in _CHANGES:
-        raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")
-    if verb != "remove" and "value" not in op:
-        raise ValueError("there is no value. Give one")
-    if not tokens:
-        if verb == "remove":
+class ChangingTree:
+    """A tree to which ops are applied one after the other; `tree` is what it is by now.
+
+    Neither the first tree nor a value that came with an op is ever changed: what they share with `tree` is copied before
+    its first change, and only copies made here are changed in place. So an op costs the way to its place, and not the
+    breadth of what lies beside it.
+    """
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+        self._copies: dict[int, Any] = {}
+
+    def play(self, op: PatchOp) -> None:
+        """Apply one op; ValueError says what is wrong with it, and then nothing was changed."""
+        verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
+        if verb not in _VERBS:
+            raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")
+        if verb != "remove" and "value" not in op:
+            raise ValueError("there is no value. Give one")
+        value = op.get("value")
+        self._let_go(value)
+        if tokens:
+            self.tree = self._along(self.tree, tokens, verb, value)
+        elif verb == "remove":
             raise ValueError("the root cannot be removed")
-        return op["value"]
-    return _along(tree, tokens, _CHANGES[verb](op.get("value")))
+        else:
+            self.tree = value
 
-
-def _along(node: Any, tokens: Tokens, change: _Change) -> Any:
-    """Return a copy of the node in which the end of the path is changed; all the rest is shared."""
-    token = tokens[0]
-    if len(tokens) == 1:
-        return change(node, token)
-    if isinstance(node, Mapping) and token in node:
-        return {**node, token: _along(node[token], tokens[1:], change)}
-    place = list_place(token, len(node)) if isinstance(node, list | tuple) else None
-    if place is None:
-        raise _nowhere(token)
-    return [*node[:place], _along(node[place], tokens[1:], change), *node[place + 1 :]]
-
-
-def _add(value: Any) -> _Change:
-    def change(node: Any, token: str) -> Any:
+    def _along(self, node: Any, tokens: Tokens, verb: str, value: Any) -> Any:
+        """Return the node in which the end of the path is changed; all the rest is shared."""
+        token = tokens[0]
         if isinstance(node, Mapping):
-            return {**node, token: value}
-        if not isinstance(node, list | tuple):
-            raise _nowhere(token)
-        place = len(node) if token == "-" else list_place(token, len(node) + 1)
+            if len(tokens) == 1 and verb == "add":
+                return self._with(node, token, value)
+            if token not in node:
+                raise _nowhere(token)
+            if len(tokens) > 1:
+                return self._with(node, token, self._along(node[token], tokens[1:], verb, value))
+            return self._without(node, token) if verb == "remove" else self._with(node, token, value)
+        grows = len(tokens) == 1 and verb == "add"
+        place = None
+        if isinstance(node, list | tuple):
+            place = len(node) if grows and token == "-" else list_place(token, len(node) + grows)
         if place is None:
             raise _nowhere(token)
-        return [*node[:place], value, *node[place:]]
+        if len(tokens) > 1:
+            return self._with(node, place, self._along(node[place], tokens[1:], verb, value))
+        if verb == "replace":
+            return self._with(node, place, value)
+        own = self._own(node)
+        if verb == "remove":
+            del own[place]
+        else:
+            own.insert(place, value)
+        return own
 
-    return change
+    def _with(self, node: Any, key: str | int, value: Any) -> Any:
+        own = self._own(node)
+        own[key] = value
+        return own
 
+    def _without(self, node: Any, key: str) -> Any:
+        own = self._own(node)
+        del own[key]
+        return own
 
-def _replace(value: Any) -> _Change:
-    def change(node: Any, token: str) -> Any:
-        if isinstance(node, Mapping) and token in node:
-            return {**node, token: value}
-        place = list_place(token, len(node)) if isinstance(node, list | tuple) else None
-        if place is None:
-            raise _nowhere(token)
-        return [*node[:place], value, *node[place + 1 :]]
+    def _own(self, node: Any) -> Any:
+        """Return a node that may be changed in place: the node itself if it was made here, else a copy."""
+        if id(node) in self._copies:
+            return node
+        copy = dict(node) if isinstance(node, Mapping) else list(node)
+        # Kept, so that no other node is ever taken for it by its identity.
+        self._copies[id(copy)] = copy
+        return copy
 
-    return change
-
-
-def _remove(_: Any) -> _Change:
-    def change(node: Any, token: str) -> Any:
-        if isinstance(node, Mapping) and token in node:
-            return {key: value for key, value in node.items() if key != token}
-        place = list_place(token, len(node)) if isinstance(node, list | tuple) else None
-        if place is None:
-            raise _nowhere(token)
-        return [*node[:place], *node[place + 1 :]]
-
-    return change
+    def _let_go(self, value: Any) -> None:
+        """Take note that somebody else holds (parts of) a value now, so that they are not changed in place any more."""
+        parts = [value] if self._copies else []
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Mapping | list | tuple):
+                self._copies.pop(id(part), None)
+                parts.extend(part.values() if isinstance(part, Mapping) else part)
 
 
 def _nowhere(token: str) -> ValueError:
     return ValueError(f"there is nothing at {token!r} on this path. Look at the tree as it is now")
-
-
-_CHANGES: dict[Any, Callable[[Any], _Change]] = {"add": _add, "replace": _replace, "remove": _remove}

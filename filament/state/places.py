@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from filament.state.anchors import departed, walk_anchors
+from filament.state.anchors import departed, item_number, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
 from filament.state.rules import Rules, rules_at_root
 from filament.state.verdicts import Refusal, RefusedError
+
+_MOST_COMPARED = 20_000
+"""So many names are compared for the hints of one turn: each costs as much as judging an op."""
+
+_WALK_COST = 10
+"""To find an anchor in the tree costs about so many times what a look at one that is known costs."""
 
 
 class AnchorIndex:
@@ -26,6 +32,12 @@ class AnchorIndex:
         self.places: dict[str, Tokens] = {}
         self.ambiguous: set[str] = set()
         self.gone: dict[str, str] = dict(departed(tree))
+        self._entered = 0
+        self._order: dict[str, int] = {}
+        self._shown: set[str] = set()
+        self._back: set[str] = set()
+        self._made = item_number(self.gone)
+        self._compared = 0
         self.add(walk_anchors(tree))
         for anchor, pointer in (shown or {}).items():
             if anchor in self.places:
@@ -36,33 +48,69 @@ class AnchorIndex:
                 continue
             found, node = look_up(tree, tokens)
             if found and isinstance(node, Mapping) and not anchors_of(node):
-                self.places[anchor] = tokens
+                self._shown.add(anchor)
+                self._enter(anchor, tokens)
 
     def add(self, found: Iterable[tuple[str, Tokens]]) -> None:
         """Take in anchors; one that is there already becomes ambiguous, and can no longer be addressed."""
         for anchor, tokens in found:
-            if self.places.setdefault(anchor, tokens) != tokens:
+            if anchor not in self.places:
+                self._enter(anchor, tokens)
+            elif self.places[anchor] != tokens:
                 self.ambiguous.add(anchor)
 
-    def drop(self, at: Tokens) -> None:
-        """Forget all anchors at and below a place."""
-        size = len(at)
-        self.places = {name: tokens for name, tokens in self.places.items() if tokens[:size] != at}
+    def _enter(self, anchor: str, tokens: Tokens) -> None:
+        self.places[anchor] = tokens
+        self._entered += 1
+        self._order[anchor] = self._entered
+        self._made = max(self._made, item_number((anchor,)))
+        if anchor in self.gone:
+            self._back.add(anchor)
 
-    def shift(self, at: Tokens, place: int, by: int) -> None:
-        """Renumber anchors in the list at `at`, from `place` on."""
+    def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
+        """Forget all anchors at and below a place, where `node` stands; return them with their places, in order of entry."""
+        dropped = {name: self.places[name] for name in sorted(self.under(at, node), key=self._order.__getitem__)}
+        for name in dropped:
+            del self.places[name]
+        self._shown.difference_update(dropped)
+        return dropped
+
+    def shift(self, at: Tokens, items: Sequence[Any], place: int, by: int) -> None:
+        """Renumber the anchors in the list at `at`, which holds `items`, from `place` on, by 1 or by -1."""
         size = len(at)
-        for name, tokens in self.places.items():
+        if (len(items) - place) * _WALK_COST < len(self.places):
+            below = ((*at, str(each)) for each in range(place, len(items)))
+            found = [each for step in below for each in walk_anchors(items[int(step[-1])], step)]
+            moved = [(name, tokens) for name, tokens in found if self.places.get(name) == tokens]
+            moved += [(name, self.places[name]) for name in self._shown]
+        else:
+            moved = list(self.places.items())
+        for name, tokens in moved:
             if len(tokens) > size and tokens[:size] == at and int(tokens[size]) >= place:
                 self.places[name] = (*at, str(int(tokens[size]) + by), *tokens[size + 1 :])
 
-    def taken(self) -> set[str]:
-        """Return every id that names something, or has named something."""
-        return {*self.places, *self.gone}
+    @property
+    def last_made(self) -> str:
+        """The highest id of the kind `item_<n>` that names something, or has named something; `item_0` if none does."""
+        return f"item_{self._made}"
 
-    def under(self, at: Tokens) -> set[str]:
-        """Return the anchors at and below a place."""
-        return {name for name, tokens in self.places.items() if tokens[: len(at)] == at}
+    def under(self, at: Tokens, node: Any) -> set[str]:
+        """Return the anchors at and below a place, where `node` stands."""
+        names = {name for name, tokens in walk_anchors(node, at) if self.places.get(name, ())[: len(at)] == at}
+        return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
+
+    def come_back(self) -> list[str]:
+        """Return the ids of `gone` that name something again since this was asked last, in the order of `gone`."""
+        waiting, self._back = self._back, set()
+        back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
+        return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
+
+    def near(self, name: str, others: Iterable[str]) -> str | None:
+        """Return the anchor or other name that is most like a name, if one is; None once many names have been compared."""
+        known = [*self.places, *others] if self._compared < _MOST_COMPARED else []
+        self._compared += len(known)
+        found = get_close_matches(name[:100], known, n=1)
+        return found[0] if found else None
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
@@ -124,9 +172,8 @@ def _unknown_path(reason: str) -> RefusedError:
 
 
 def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
-    known = [*index.places, *(key for key in tree if key != META)] if isinstance(tree, Mapping) else []
-    near = get_close_matches(name[:100], known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    near = index.near(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
+    hint = f"; did you mean {near!r}?" if near is not None else ""
     return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
 
 

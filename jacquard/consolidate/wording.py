@@ -14,6 +14,7 @@ from typing import Any
 
 from filament import escape_attribute, escape_text
 from jacquard.errors import SummarizerError
+from jacquard.model_answers import without_thoughts
 from jacquard.protocols import LlmRequest, TalkTurn
 
 SUMMARY_CHARS = 400
@@ -27,7 +28,6 @@ LINE_CHARS = 2000
 ANSWER_CHARS = 60_000
 _STARTS = 400
 _TYPE = re.compile(r"[a-z][a-z_]{0,31}")
-_THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)
 
 _TURNS_EN = """\
@@ -178,7 +178,7 @@ def _items(answer: str) -> list[Mapping[str, Any]]:
 
 def _objects(answer: str) -> list[dict[str, Any]]:
     """Return the JSON objects in a text, outermost first; those within one that was read are not looked for."""
-    text = _THINKING.sub("", answer[:ANSWER_CHARS])
+    text = without_thoughts(answer[:ANSWER_CHARS])
     found: list[dict[str, Any]] = []
     at, tries = text.find("{"), 0
     while at >= 0 and tries < _STARTS:

@@ -7,7 +7,6 @@ a story is ever taken for a button press. It must not import a store, a stream o
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +17,7 @@ from jacquard.errors import TemplateError
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
 from mnemosyne.errors import PatternError, StateOpError
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import NumericalAction, WorldPack
@@ -158,7 +158,7 @@ def _reply_name(action: NumericalAction) -> str:
 
 
 def _forms(user_text: str) -> Iterator[str]:
-    text = " ".join(unicodedata.normalize("NFKC", user_text).split()).rstrip(_END)
+    text = " ".join(normal_form("NFKC", user_text).split()).rstrip(_END)
     yield text
     bare, before = text, None
     while bare != before:

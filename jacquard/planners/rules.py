@@ -30,7 +30,7 @@ DOMAIN_WEIGHTS: Mapping[Temporal, Mapping[str, float]] = MappingProxyType(
 )
 _DICTIONARIES = 8
 _QUOTED = re.compile('「([^「」]{1,40})」|『([^『』]{1,40})』|“([^“”]{1,40})”|《([^《》]{1,40})》|"([^"\n]{1,40})"')
-_SENTENCE_START = re.compile(r"(?:^|[.!?。！？…:\n])[^\w\n]*$")
+_SENTENCE_ENDS = frozenset(".!?。！？…:\n")
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 
 
@@ -231,7 +231,18 @@ def _is_name(word: re.Match[str]) -> bool:
     plain = word[0].casefold().replace("’", "'")
     if not word[0][0].isupper() or plain.partition("'")[0] == "i":
         return False
-    return plain not in NOT_NAMES or _SENTENCE_START.search(word.string, 0, word.start()) is None
+    return plain not in NOT_NAMES or not _begins_sentence(word.string, word.start())
+
+
+def _begins_sentence(text: str, place: int) -> bool:
+    """Say whether only signs stand between a place and the end of the sentence before it, or the start of the text."""
+    while place > 0:
+        place -= 1
+        if text[place] in _SENTENCE_ENDS:
+            return True
+        if text[place].isalnum() or text[place] == "_":
+            return False
+    return True
 
 
 def _without_possessive(word: str) -> str:

@@ -24,7 +24,8 @@ ARROW = " → "
 """Between what was asked and what was told, in a line that was picked out."""
 
 _SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*[\"'”’」』）)]*")
-_SPOKEN = re.compile(r"[“「『\"].*?[”」』\"]", re.DOTALL)
+_SPOKEN = re.compile(r"[“「『\"][^”」』\"]*[”」』\"]")
+_CLOSING = '”」』"'
 
 
 class ExtractSummarizer:
@@ -74,7 +75,9 @@ def thinned(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]
 
 def _told(text: str) -> str:
     """Return the last sentence outside of speech that is no question, else the last one."""
-    bare = _SPOKEN.sub("", text)
+    # Behind the last closing mark nothing is spoken; without that border each opening mark would be followed to the end.
+    last = max(map(text.rfind, _CLOSING)) + 1
+    bare = _SPOKEN.sub("", text[:last]) + text[last:]
     sentences = [found.group().strip() for found in _SENTENCE.finditer(bare)]
     sentences = [sentence for sentence in sentences if sum(sign.isalnum() for sign in sentence) >= LEAST_SIGNS]
     telling = [sentence for sentence in sentences if not sentence.endswith(("?", "？"))]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_attribute, escape_text
 from jacquard.errors import SummarizerError
 from jacquard.leading import lead
+from jacquard.model_answers import in_fence, without_thoughts
 from jacquard.protocols import SummaryRequest, TalkTurn
 
 LINE_CHARS = 4000
@@ -25,8 +26,6 @@ KEPT_TOKENS = 60
 LONGER = 1.25
 """An answer may pass its limit by this factor before sentences are cut from it."""
 
-_THINKING = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
-_FENCE = re.compile(r"\A```[a-zA-Z]*\s*\n(.*?)\n?```\Z", re.DOTALL)
 _WRAPPED = re.compile(r"\A<(summary|new_summary|summary_so_far)>(.*?)(?:</\1>)?\Z", re.DOTALL)
 _LABEL = re.compile(
     r"\A(?:\*\*)?(?:(?:new |updated )?summary(?: so far)?|(?:新的?|更新后的?)?(?:摘要|前情提要|前情摘要))(?:\*\*)?\s*[:：]\s*",
@@ -100,10 +99,11 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
 
 def plain_answer(answer: str) -> str:
     """Return the text of a model's answer without what models put around it: thoughts, fences, labels, blank lines."""
-    text = _THINKING.sub("", answer[:ANSWER_CHARS]).strip()
-    for pattern, group in ((_FENCE, 1), (_WRAPPED, 2)):
-        if (found := pattern.match(text)) is not None:
-            text = found.group(group).strip()
+    text = without_thoughts(answer[:ANSWER_CHARS]).strip()
+    fenced = in_fence(text, own_line=True)
+    text = text if fenced is None else fenced
+    if (found := _WRAPPED.match(text)) is not None:
+        text = found.group(2).strip()
     return _BLANK.sub("\n\n", _LABEL.sub("", text, count=1)).strip()
 
 

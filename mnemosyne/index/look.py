@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -23,6 +22,7 @@ from mnemosyne.index.ask import Traits, add_talk
 from mnemosyne.index.fuse import FusionWeights
 from mnemosyne.index.lexical import K1, B, inverse_frequency
 from mnemosyne.index.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
+from mnemosyne.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
 from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -99,7 +99,7 @@ def reading_of(text: str) -> Reading:
     """Return what a text says of itself; recall brings the same texts turn after turn."""
     is_ascii = text.isascii()
     words = _words(text)
-    runs = [] if is_ascii else CJK_RUN.findall(unicodedata.normalize("NFKC", text))
+    runs = [] if is_ascii else CJK_RUN.findall(normal_form("NFKC", text))
     # About half of the words of talk are stop words; two characters of Chinese are about a word.
     size = len(text.split()) / 2 + sum(map(len, runs)) / 2
     asks = 0.0
@@ -153,7 +153,7 @@ def _words(text: str) -> list[str]:
 def _runs(text: str, size: int) -> Runs:
     if text.isascii():
         return Counter()
-    plain = unicodedata.normalize("NFKC", text)
+    plain = normal_form("NFKC", text)
     return Counter(run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1))
 
 

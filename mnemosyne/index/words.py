@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import threading
-import unicodedata
 from functools import lru_cache
 
 import snowballstemmer
+
+from mnemosyne.normal_forms import normal_form
 
 _CJK = (
     "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
@@ -56,7 +57,7 @@ def tokens(text: str) -> list[str]:
     NFKC and lower case; words stemmed by Snowball English, English stop words dropped; runs of CJK characters as
     overlapping pairs, a lone CJK character as itself. No token holds white space.
     """
-    plain = unicodedata.normalize("NFKC", text).lower().replace("\u2019", "'")
+    plain = normal_form("NFKC", text).lower().replace("\u2019", "'")
     found: list[str] = []
     for run in _TOKEN.findall(plain):
         if run[0] >= _FIRST_CJK and _is_cjk(run[0]):

@@ -1,0 +1,44 @@
+"""Calculations that leave the event loop where they are large. It knows nothing of what is calculated.
+
+A hop to a worker thread and back costs about 0.1 ms, more than most turns need for planning or for judging a reply; so what
+is small is calculated where it stands, and only what could keep other sessions waiting goes to a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from anyio import to_thread
+
+SMALL_CHARS = 4_000
+"""Up to here the scans of a turn take well under a millisecond each."""
+
+_NODE_CHARS = 8
+T = TypeVar("T")
+
+
+async def calculate(work: Callable[..., T], *args: Any, size: int) -> T:
+    """Return `work(*args)`, from a worker thread where `size` (see `size_of`) is above SMALL_CHARS."""
+    return work(*args) if size <= SMALL_CHARS else await to_thread.run_sync(work, *args)
+
+
+def size_of(*values: Any) -> int:
+    """Return how many characters texts and JSON trees hold, with 8 more for each value of a tree; it stops counting above
+    SMALL_CHARS.
+    """
+    size = 0
+    stack = list(values)
+    while stack and size <= SMALL_CHARS:
+        value = stack.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            size += _NODE_CHARS * len(value)
+            if size <= SMALL_CHARS:
+                stack.extend(value.values())
+        elif isinstance(value, list | tuple):
+            size += _NODE_CHARS * len(value)
+            if size <= SMALL_CHARS:
+                stack.extend(value)
+    return size
