@@ -22,6 +22,7 @@ from jacquard.turn import turn_from_record
 from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.derive import derive_evidence_blocks
 from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EvidenceIngestor, Store
 from mnemosyne.query import EvidenceFilter
 from mnemosyne.resolve import RefResolver, ResolvedBlock
@@ -72,13 +73,14 @@ async def evidence_flesh(
     now = clock.now()
     newest = await store.list_evidences(session_id, where)
     live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
-    settled = settle_conflicts(live, ConflictPolicy(config.conflict_policy))
+    size = sum(len(each.content) for each in live)
+    settled = await calculate(settle_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
     told = [f"conflict: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
-    derived, errors = _derived(kept, now, count)
+    derived, errors = await calculate(_derived, kept, now, count, size=size)
     for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
@@ -145,7 +147,9 @@ async def take_result(
 ) -> TakenResult:
     """Take in a call's result against what the waiting turn's prompt showed (else the last one's)."""
     window = await store.window(session_id, message_limit=1)
-    shown = shown_of(window.pending or window.previous)
+    record = window.pending or window.previous
+    size = size_of(None if record is None else record.prompt)
+    shown = await calculate(shown_of, record, size=size)
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()

@@ -22,6 +22,7 @@ from jacquard.quests import active_quests
 from jacquard.race import TooLateError, within
 from jacquard.scene import RECENT_MESSAGES, line_of
 from jacquard.schedule import due_injections
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
@@ -65,14 +66,13 @@ class TurnPlanner:
         before tier 1 is asked: what can go on meanwhile begins there.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
-            rules = self._planner.plan(user_text, window, world)
-            locked = is_locked(config.planner, window, world)
-            rules = with_focus(rules, config.planner, window)
+            size = size_of(user_text, window.state)
+            rules, locked = await calculate(self._by_rules, user_text, window, world, config.planner, size=size)
             if rules.search_intent.enabled:
                 beside(rules)
             planned = await self._refined(user_text, window, world, config.planner, rules, locked)
             plan = watched(planned.plan, window)
-            due, injected_at = due_injections(window, world)
+            due, injected_at = await calculate(due_injections, window, world, size=size)
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_before(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
@@ -82,6 +82,13 @@ class TurnPlanner:
             for usage in planned.usages
         )
         return replace(planned, plan=plan, usages=usages)
+
+    def _by_rules(
+        self, user_text: str, window: SessionWindow, world: WorldPack, settings: PlannerConfig
+    ) -> tuple[PlanContext, bool]:
+        """Return the plan of tier 0, and whether its focus may not move."""
+        rules = self._planner.plan(user_text, window, world)
+        return with_focus(rules, settings, window), is_locked(settings, window, world)
 
     async def _refined(
         self,

@@ -35,6 +35,7 @@ from jacquard.turn import (
 )
 from jacquard.worlds import world_of
 from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, TurnStatus
 
@@ -154,7 +155,7 @@ class TurnPreparer:
         found = match_action(draft.message.content, draft.world)
         if found is None:
             raise ConfigError(f"The plan names action {draft.plan.action_id!r}, but no action of the world matches.")
-        outcome = apply_action(*found, draft.window.state)
+        outcome = await calculate(apply_action, *found, draft.window.state, size=size_of(draft.window.state))
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._drafter.draft(changed, watch)

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from jacquard.chunks import ChunkDesk, Key
 from jacquard.commit import CommitResult, commit_of, committed_result
-from jacquard.config import ChunkConfig
+from jacquard.config import ChunkConfig, LimitsConfig
 from jacquard.draft import EngineParts
 from jacquard.errors import MissingChunksError
+from jacquard.input_limits import check_reply
 from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
 from jacquard.worlds import world_of
 from mnemosyne.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
@@ -39,9 +42,9 @@ async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
 class ReplyCommitter:
     """Commits replies, and joins those that come in chunks."""
 
-    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig) -> None:
-        self._parts, self._teller = parts, teller
-        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars)
+    def __init__(self, parts: EngineParts, teller: Teller, chunks: ChunkConfig, limits: LimitsConfig) -> None:
+        self._parts, self._teller, self._limits = parts, teller, limits
+        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=limits)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
         """Write a whole reply; once more if another writer came first."""
@@ -102,10 +105,13 @@ class ReplyCommitter:
             window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
         if record.status is TurnStatus.COMMITTED:
             return committed_result(record, window.head.version)
+        check_reply(reply.content, self._limits)
         await require_refs(store, session_id, refs or reply.refs)
         world = world_of(self._parts.worlds, window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
-        commit, result = commit_of(record, window.state, reply, agent=agent, at=self._parts.clock.now(), refs=refs)
+        decide = partial(commit_of, agent=agent, at=self._parts.clock.now(), refs=refs)
+        size = size_of(reply.content, window.state)
+        commit, result = await calculate(decide, record, window.state, reply, size=size)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
         await self._teller.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await self._teller.tell(
