@@ -22,10 +22,11 @@ from jacquard.build_models import open_model, open_writers
 from jacquard.build_models import open_reranker as open_reranker
 from jacquard.build_models import open_selector as open_selector
 from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model, watched_stream
-from jacquard.config import ObservabilityConfig, RuntimeConfig
+from jacquard.config import LimitsConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.errors import ConfigError, JacquardError
+from jacquard.input_limits import check_user_message
 from jacquard.planners.actions import read_input
 from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import LlmAdapter, PairScorer
@@ -92,6 +93,7 @@ class Workshop:
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
     watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
     settled: SettledProcess = field(default_factory=SettledProcess)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
 
     async def world_of(self, session_id: str) -> WorldPack:
         """Return the pack of a session's world, as the store has it; SessionNotFoundError, WorldUnavailableError."""
@@ -204,7 +206,11 @@ class Workshop:
             await to_thread.run_sync(self.settled.settle)
 
     async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
-        """Return the numerical action that an input means in this session's world, and the names of all there are."""
+        """Return the numerical action that an input means in this session's world, and the names of all there are.
+
+        InputTooLargeError for one that no turn would take.
+        """
+        check_user_message(user_text, self.limits)
         world = await self.world_of(session_id)
         found = await to_thread.run_sync(read_input, user_text, world)
         return found.action, tuple(action.action_id for action in world.actions)
@@ -248,6 +254,7 @@ async def open_workshop(
                     worlds=fit.parts.worlds,
                     watchers=fit.watchers,
                     settled=settled,
+                    limits=settings.limits,
                 )
         finally:
             settled.release()

@@ -9,7 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from jacquard.config import LimitsConfig
 from jacquard.errors import ChunkConflictError, MissingChunksError
+from jacquard.input_limits import check_reply_chars
+
+MAX_CHUNKS = 1_000_000
+"""Empty chunks add nothing to a reply, so its characters alone would not bound their number."""
 
 Key = tuple[str, str, str]
 
@@ -28,25 +33,37 @@ class ChunkDesk:
     keys of those that were.
     """
 
-    def __init__(self, *, expire_seconds: float = 600.0, max_chars: int = 2_000_000) -> None:
+    def __init__(
+        self, *, expire_seconds: float = 600.0, max_chars: int = 2_000_000, limits: LimitsConfig | None = None
+    ) -> None:
         self._lifetime = timedelta(seconds=expire_seconds)
         self._max_chars = max_chars
+        self._limits = limits or LimitsConfig()
         self._replies: dict[Key, _Reply] = {}
         self._expired: list[Key] = []
 
     def add(self, key: Key, index: int, text: str, now: datetime) -> bool:
-        """Take in a chunk (`index` from 0); return whether it was new. ChunkConflictError."""
+        """Take in a chunk (`index` from 0); return whether it was new.
+
+        ChunkConflictError; InputTooLargeError where the reply would pass `limits.reply_chars`. What came before it is kept.
+        """
         self._sweep(now)
         if index < 0:
             raise ChunkConflictError(key[0], key[1], index, "its index is negative; count from 0")
+        if index >= MAX_CHUNKS:
+            raise ChunkConflictError(
+                key[0], key[1], index, f"a reply has at most {MAX_CHUNKS:,} chunks; send longer ones"
+            )
         reply = self._replies.get(key)
         if reply is not None and index in reply.parts:
             if reply.parts[index] != text:
                 raise ChunkConflictError(key[0], key[1], index, "another text has this index already")
             reply.at = now
             return False
-        if len(text) + (reply.chars if reply else 0) > self._max_chars:
+        chars = len(text) + (reply.chars if reply else 0)
+        if chars > self._max_chars and self._max_chars < self._limits.reply_chars:
             raise ChunkConflictError(key[0], key[1], index, f"the reply would pass {self._max_chars:,} characters")
+        check_reply_chars(chars, self._limits)
         reply = self._replies.setdefault(key, _Reply(at=now))
         reply.parts[index] = text
         reply.chars += len(text)

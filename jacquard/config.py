@@ -272,7 +272,10 @@ class ObservabilityConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkConfig:
-    """A reply that comes in chunks: one that grows no more for `expire_seconds` is forgotten."""
+    """A reply that comes in chunks: one that grows no more for `expire_seconds` is forgotten.
+
+    Of `max_chars` and `limits.reply_chars` the smaller counts.
+    """
 
     expire_seconds: float = bounded(600.0, 1)
     max_chars: int = bounded(2_000_000, 1)
@@ -285,13 +288,15 @@ class ChunkConfig:
 class LimitsConfig:
     """The largest inputs that a session takes; what is larger is refused with `InputTooLargeError` and changes nothing.
 
-    `user_message_chars` and `reply_chars` bound one message of the user and one reply of the model. Of the ops of one reply at
-    most `reply_ops` are judged, the value of one may take `op_value_chars` as JSON text, and an op that would make the whole
-    state longer than `state_chars` as JSON text is refused.
+    `user_message_chars` and `reply_chars` bound one message of the user and one reply of the model, whole or in chunks;
+    `tool_result_chars` bounds what one tool call gave. Of the ops of one reply at most `reply_ops` are judged, the value of
+    one may take `op_value_chars` as JSON text, and an op that would make the whole state longer than `state_chars` as JSON
+    text is refused.
     """
 
     user_message_chars: int = bounded(100_000, 1)
     reply_chars: int = bounded(500_000, 1)
+    tool_result_chars: int = bounded(2_000_000, 1)
     reply_ops: int = bounded(500, 1)
     op_value_chars: int = bounded(8_000, 1)
     state_chars: int = bounded(400_000, 1)

@@ -17,12 +17,12 @@ from filament import escape_text, unescape
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.errors import SummarizerError
 from jacquard.leading import lead
-from jacquard.off_loop import calculate, size_of
 from jacquard.packing import MASKED, split_tags
 from jacquard.protocols import Shortener
 from jacquard.report import BlockDecision, Degradation
 from jacquard.skein import PromptBlock
 from mnemosyne.errors import RedactionError
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Redactor
 
 WITHHELD = "[withheld]"

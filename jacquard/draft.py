@@ -51,6 +51,7 @@ from jacquard.template_files import template_roots as template_roots
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import Noted
 from mnemosyne.errors import ContextEngineError
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
 from mnemosyne.query import place_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -270,8 +271,8 @@ class TurnDrafter:
             limits = history_limits(draft.config)
             shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
         scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
-        scene = scene_of(
-            draft.message.content,
+        look = partial(
+            scene_of,
             plan=draft.plan,
             window=window,
             shown=shown,
@@ -279,6 +280,7 @@ class TurnDrafter:
             restricted=await parts.store.restricted(scopes),
             config=draft.config,
         )
+        scene = await calculate(look, draft.message.content, size=size_of(window.state))
         return scene, SkeletonInput(
             plan=draft.plan,
             window=replace(window, messages=shown),
@@ -385,10 +387,11 @@ class TurnDrafter:
         if not (settings.enabled and plan.search_intent.enabled):
             code = "numerical" if draft.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        kept, refused = _late(draft, scene)
+        size = size_of(draft.message.content)
+        kept, refused = await calculate(_late, draft, scene, size=size)
         if kept is not None:
             return kept
-        lease, ended = _lease(draft)
+        lease, ended = await calculate(_lease, draft, size=size)
         more = lease.keywords if lease is not None else ()
         request = CurationRequest(
             query=replace(scene.query, keywords=(*scene.query.keywords, *more)),
@@ -403,7 +406,8 @@ class TurnDrafter:
 
         async def keep(choice: Curation, *, late: bool = True) -> None:
             text, viewer, depth = draft.message.content, draft.config.viewer, head.depth + 1
-            made = prefetch_of(choice, plan, draft.turn_id, head.branch_id, depth, text, viewer=viewer, late=late)
+            note = partial(prefetch_of, viewer=viewer, late=late)
+            made = await calculate(note, choice, plan, draft.turn_id, head.branch_id, depth, text, size=size)
             await self._parts.store.save_prefetch(head.session_id, made)
 
         async def end() -> None:

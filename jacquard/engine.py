@@ -25,6 +25,7 @@ from jacquard.draft import EngineParts, TurnDrafter, history_limits
 from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.evidence import TakenResult, take_result
 from jacquard.experiments import check_experiments, enrolled
+from jacquard.input_limits import check_tool_result, check_user_message
 from jacquard.late_calls import LateCalls
 from jacquard.metering import CallBook
 from jacquard.observe.bus import Teller
@@ -144,8 +145,8 @@ class ContextEngine:
         """Return the prompt of one turn with its receipt.
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
-        Raises SessionNotFoundError, WorldUnavailableError where the pack of its world is missing, BudgetExceededError,
-        TemplateError, LayoutError, StoreError; then nothing was written of the turn.
+        Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
+        BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
         message = _user_message(user_message)
         asked = enrolled(config or self._config, session_id)
@@ -158,6 +159,7 @@ class ContextEngine:
             )
 
         async with self._work("prepare_turn", session_id, teller, turn_id) as span:
+            check_user_message(message.content, asked.limits)
             await self._begin(session_id)
             turn = await again_on_conflict(prepare, session_id, teller)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
@@ -188,7 +190,8 @@ class ContextEngine:
         """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
 
         A turn that is committed already is answered with what its commit told. Raises TurnNotFoundError when nothing is
-        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere.
+        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere,
+        InputTooLargeError for a reply that is too long; then the turn stays pending.
         """
         reply = assistant_message
         if isinstance(reply, str):
@@ -210,7 +213,8 @@ class ContextEngine:
         """Take in a chunk of the reply to the pending turn (or `turn_id`); nothing is written before it is whole.
 
         Chunks may come in any order and more than once. `message_id` tells replies to one turn apart. A reply that grows no
-        more for `chunks.expire_seconds` is forgotten. ChunkConflictError, TurnNotFoundError when nothing is pending.
+        more for `chunks.expire_seconds` is forgotten. ChunkConflictError, TurnNotFoundError when nothing is pending;
+        InputTooLargeError for a chunk with which the reply would be too long (those before it are kept).
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 
@@ -245,9 +249,11 @@ class ContextEngine:
 
         The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
         in as evidence first (`jacquard.evidence`); what the prompt had shown is no news and becomes none.
-        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor.
+        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor;
+        InputTooLargeError for one that is too long, and then the call is not written either.
         """
         async with self._work("record_tool_call", session_id, self._teller):
+            check_tool_result(result or "", self._config.limits)
             taken = await self._take(session_id, tool_call, result, options)
             evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
             done, degraded = await record_tool_call(

@@ -27,6 +27,7 @@ from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.derive import derive_evidence_blocks
 from mnemosyne.ingest.ingestor import SHOWN_REFS
 from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EvidenceIngestor, Store
 from mnemosyne.query import EvidenceFilter
 from mnemosyne.resolve import RefResolver, ResolvedBlock
@@ -79,7 +80,8 @@ async def evidence_flesh(
     now = clock.now()
     newest = await store.list_evidences(session_id, where)
     live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
-    settled = settle_conflicts(live, ConflictPolicy(config.conflict_policy))
+    size = sum(len(each.content) for each in live)
+    settled = await calculate(settle_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
@@ -89,7 +91,7 @@ async def evidence_flesh(
         # Selectors hold patterns; each may take its whole time.
         derived, errors = await to_thread.run_sync(_derived, kept, now, count)
     else:
-        derived, errors = _derived(kept, now, count)
+        derived, errors = await calculate(_derived, kept, now, count, size=size)
     for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
@@ -177,7 +179,9 @@ async def take_result(
 ) -> TakenResult:
     """Take in a call's result against what the waiting turn's prompt showed (else the last one's)."""
     window = await store.window(session_id, message_limit=1)
-    shown = shown_of(window.pending or window.previous)
+    record = window.pending or window.previous
+    size = size_of(None if record is None else record.prompt)
+    shown = await calculate(shown_of, record, size=size)
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -25,6 +26,7 @@ from jacquard.quests import active_quests
 from jacquard.race import TooLateError, within
 from jacquard.scene import RECENT_MESSAGES, line_of
 from jacquard.schedule import due_injections
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
@@ -68,17 +70,18 @@ class TurnPlanner:
         before tier 1 is asked: what can go on meanwhile begins there.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
+            size = size_of(user_text, window.state)
+            plan_by_rules = partial(self._by_rules, user_text, window, world, config.planner)
             if is_read_at_once(user_text, world):
-                rules = self._planner.plan(user_text, window, world)
+                rules, locked = await calculate(plan_by_rules, size=size)
             else:
-                rules = await to_thread.run_sync(self._planner.plan, user_text, window, world)
-            locked = is_locked(config.planner, window, world)
-            rules = with_focus(rules, config.planner, window)
+                # A pattern of the pack may take its whole time, however short the input is.
+                rules, locked = await to_thread.run_sync(plan_by_rules)
             if rules.search_intent.enabled:
                 beside(rules)
             planned = await self._refined(user_text, window, world, config.planner, rules, locked)
             plan = watched(planned.plan, window)
-            due, injected_at = due_injections(window, world)
+            due, injected_at = await calculate(due_injections, window, world, size=size)
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_before(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
@@ -89,6 +92,13 @@ class TurnPlanner:
         )
         failed = (PATTERN_FAILED,) if PATTERN_FAILED in rules.flags else ()
         return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))
+
+    def _by_rules(
+        self, user_text: str, window: SessionWindow, world: WorldPack, settings: PlannerConfig
+    ) -> tuple[PlanContext, bool]:
+        """Return the plan of tier 0, and whether its focus may not move."""
+        rules = self._planner.plan(user_text, window, world)
+        return with_focus(rules, settings, window), is_locked(settings, window, world)
 
     async def _refined(
         self,

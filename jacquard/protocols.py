@@ -24,6 +24,8 @@ class Planner(Protocol):
     1. It always answers; it never raises for an input.
     2. A locked focus is never switched.
     3. The same view gives the same plan.
+
+    A long input is planned in a worker thread, so several may be planned at once.
     """
 
     def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:

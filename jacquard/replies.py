@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from jacquard.chunks import ChunkDesk, Key
@@ -13,11 +14,13 @@ from jacquard.commit import CommitResult, commit_of, committed_result
 from jacquard.config import RuntimeConfig
 from jacquard.draft import EngineParts
 from jacquard.errors import MissingChunksError
+from jacquard.input_limits import check_reply
 from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
 from jacquard.worlds import WorldSource
 from mnemosyne.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
@@ -42,7 +45,7 @@ class ReplyCommitter:
     def __init__(self, parts: EngineParts, teller: Teller, config: RuntimeConfig, worlds: WorldSource) -> None:
         self._parts, self._teller, self._worlds = parts, teller, worlds
         self._limits, chunks = config.limits, config.chunks
-        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars)
+        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits)
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
         """Write a whole reply; once more if another writer came first."""
@@ -103,11 +106,13 @@ class ReplyCommitter:
             window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
         if record.status is TurnStatus.COMMITTED:
             return committed_result(record, window.head.version)
+        check_reply(reply.content, self._limits)
         await require_refs(store, session_id, refs or reply.refs)
         world = await self._worlds.world(window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
-        now = self._parts.clock.now()
-        commit, result = commit_of(record, window.state, reply, agent=agent, at=now, refs=refs, limits=self._limits)
+        decide = partial(commit_of, agent=agent, at=self._parts.clock.now(), refs=refs, limits=self._limits)
+        size = size_of(reply.content, window.state)
+        commit, result = await calculate(decide, record, window.state, reply, size=size)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
         await self._teller.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await self._teller.tell(

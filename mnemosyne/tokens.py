@@ -14,7 +14,8 @@ _WIDE = "\u3000-\u303f\uff00-\uffef\u2018-\u201f\u2026\u2014"
 _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
-_KEPT_CHARS = 2000  # texts up to here are counted once: what stands in the history comes again every turn
+KEPT_CHARS = 2000
+"""Texts up to here are counted once: what stands in the history comes again every turn."""
 
 _PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
 """A word, up to three figures, up to three signs."""
@@ -48,14 +49,20 @@ class CalibratedEstimator:
 
     def estimate(self, text: str) -> int:
         """Return the tokens of `text` (0 for the empty text)."""
-        return estimated(text) if len(text) <= _KEPT_CHARS else estimated.__wrapped__(text)
+        return estimated(text) if len(text) <= KEPT_CHARS else estimated.__wrapped__(text)
 
 
 @lru_cache(maxsize=1 << 13)
 def estimated(text: str) -> int:
     """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
-    hundredths = sum(map(line_cost, text.split("\n"))) + 60 * (len(_LINE_ENDS.findall(text)) if "\n" in text else 0)
+    # A long line is not kept: thousands of them would fill the memory.
+    cost = line_cost if len(text) <= KEPT_CHARS else _cost_of_any
+    hundredths = sum(map(cost, text.split("\n"))) + 60 * (len(_LINE_ENDS.findall(text)) if "\n" in text else 0)
     return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))
+
+
+def _cost_of_any(line: str) -> int:
+    return line_cost(line) if len(line) <= KEPT_CHARS else line_cost.__wrapped__(line)
 
 
 @lru_cache(maxsize=1 << 13)

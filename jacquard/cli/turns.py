@@ -29,6 +29,7 @@ from jacquard.cli.shared import (
 )
 from jacquard.cli.show import show_turn
 from jacquard.commit import CommitResult
+from jacquard.input_limits import check_user_message
 from jacquard.plan import Triage
 from jacquard.turn import PreparedTurn, turn_to_json
 from mnemosyne import codec
@@ -115,6 +116,8 @@ def weave(
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
+            # Before anything is written or loaded for it.
+            check_user_message(told, config.limits)
             await _ready(workshop, session, told)
             prepared = await workshop.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
@@ -136,6 +139,7 @@ def action(
 
     async def work() -> None:
         async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
+            check_user_message(told, workshop.limits)
             await workshop.ensure_session(session, index=False)
             meant, known = await workshop.action(session, told)
             if meant is None:

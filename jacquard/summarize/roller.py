@@ -35,6 +35,7 @@ from jacquard.summarize.span import (
 )
 from jacquard.telling import tell_usage
 from mnemosyne.errors import ContextEngineError
+from mnemosyne.off_loop import calculate
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.event import EventType
@@ -42,6 +43,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage
+from mnemosyne.tokens import KEPT_CHARS
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
@@ -126,10 +128,9 @@ class SummaryRoller:
         """
         if not config.summary.enabled:
             bare = replace(window, summary=None)
-            return Ready(window=bare, history=history_of(bare, Coverage(), limits, self._count))
+            return Ready(window=bare, history=await self._shown(bare, Coverage(), limits))
         coverage = await self._coverage(window)
-        shown = history_of(window, coverage, limits, self._count)
-        upto = due_depth(window, coverage, shown, config.summary, self._count)
+        shown, upto = await self._looked(window, coverage, limits, config)
         if upto is None:
             return Ready(window=window, history=shown)
         job = self._job(window, coverage, upto, config)
@@ -139,12 +140,25 @@ class SummaryRoller:
             # What a model told has brought more into the session than the summary.
             window = replace(window, summary=result.placed or window.summary) if self._is_local else await load()
             coverage = await self._coverage(window)
-            return Ready(window=window, history=history_of(window, coverage, limits, self._count))
+            return Ready(window=window, history=await self._shown(window, coverage, limits))
         if result is not None:
             await self._write(job)
             window = await load()
-        longer = history_of(window, coverage, stretched(limits, most_tokens), self._count)
+        longer = await self._shown(window, coverage, stretched(limits, most_tokens))
         return Ready(window=window, history=longer, degradations=(LATE if result is None else FAILED,))
+
+    async def _shown(
+        self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
+    ) -> tuple[WindowMessage, ...]:
+        return await calculate(history_of, window, coverage, limits, self._count, size=_uncounted(window))
+
+    async def _looked(
+        self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig, config: RuntimeConfig
+    ) -> tuple[tuple[WindowMessage, ...], int | None]:
+        """Return what history shows, and the depth up to which a summary must reach (None: it does already)."""
+        shown = await self._shown(window, coverage, limits)
+        size = _uncounted(window)
+        return shown, await calculate(due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
     def ahead(self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int) -> None:
         """Begin, behind a committed turn, the summary that the next one will want. Only a model is worth it."""
@@ -167,8 +181,7 @@ class SummaryRoller:
             limit = limits.max_messages + spare
             window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
             coverage = await self._coverage(window)
-            shown = history_of(window, coverage, limits, self._count)
-            upto = due_depth(window, coverage, shown, config.summary, self._count)
+            _, upto = await self._looked(window, coverage, limits, config)
             if upto is not None:
                 self._job(window, coverage, upto, config)
         except ContextEngineError:
@@ -368,6 +381,12 @@ class SummaryRoller:
         timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
         stage = ModelUsageStage.SUMMARIZE
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
+
+
+def _uncounted(window: SessionWindow) -> int:
+    """Return how many characters of a window have to be read to count its tokens; the counts of shorter texts are kept."""
+    lengths = (len(placed.message.content) for placed in window.messages)
+    return sum(length for length in lengths if length > KEPT_CHARS)
 
 
 def _further(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:

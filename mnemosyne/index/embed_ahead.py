@@ -21,6 +21,7 @@ from mnemosyne.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import talk_of, vector_texts
 from mnemosyne.index.feed import FIT
 from mnemosyne.index.several import separate
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, Vectors
 from mnemosyne.query import RetrievalQuery
 
@@ -64,8 +65,10 @@ class AheadEmbedder:
         A recall that asks for other texts has them made.
         """
         query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
-        for part in separate(query):
-            await self._make([*vector_texts(part)], judged=part.text, talk=talk_of(part.recent))
+        size = size_of(text)
+        for part in await calculate(separate, query, size=size):
+            texts = await calculate(vector_texts, part, size=size)
+            await self._make([*texts], judged=part.text, talk=talk_of(part.recent))
 
     async def expect_talk(self, recent: Sequence[str]) -> None:
         """Embed the talk (oldest first), for an input that may lean on it; it never raises."""

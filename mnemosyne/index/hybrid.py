@@ -29,6 +29,7 @@ from mnemosyne.index.preview import preview, preview_window
 from mnemosyne.index.recalling import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
 from mnemosyne.index.restore import Restored
 from mnemosyne.index.several import joined, separate
+from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.query import Candidate, Recall, RetrievalQuery
 from mnemosyne.schema.memory import MemoryEntry
@@ -107,7 +108,8 @@ class HybridRetriever:
 
         Questions that have nothing to do with one another are recalled each by itself (`separate`).
         """
-        asked = separate(query) if self._arms == BOTH_ARMS else (query,)
+        size = size_of(query.text)
+        asked = await calculate(separate, query, size=size) if self._arms == BOTH_ARMS else (query,)
         if len(asked) == 1:
             return await self._recall(query)
         found: dict[int, Recall] = {}
@@ -121,7 +123,8 @@ class HybridRetriever:
         return joined([found[place] for place in range(len(asked))], query.limit)
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
-        state = Recalling(query=query, terms=lexical_terms(query), whole=self._arms == BOTH_ARMS)
+        size = size_of(query.text, query.recent)
+        state = await calculate(partial(_begun, whole=self._arms == BOTH_ARMS), query, size=size)
         ready = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._search_words, state, ready)
@@ -149,7 +152,7 @@ class HybridRetriever:
         await self._index.close()
 
     async def _embed_query(self, state: Recalling) -> None:
-        texts = vector_texts(state.query)
+        texts = await calculate(vector_texts, state.query, size=size_of(state.query.text))
         if VECTOR not in self._arms or not texts:
             return
         if self._embedder is None:
@@ -274,6 +277,10 @@ class HybridRetriever:
             turn_id=entry.turn_id,
             trust=entry.trust,
         )
+
+
+def _begun(query: RetrievalQuery, *, whole: bool) -> Recalling:
+    return Recalling(query=query, terms=lexical_terms(query), whole=whole)
 
 
 async def _all_of(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:

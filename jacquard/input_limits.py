@@ -1,0 +1,31 @@
+"""Inputs against their limits (`limits` of the configuration). Pure."""
+
+from __future__ import annotations
+
+from jacquard.config import LimitsConfig
+from jacquard.errors import InputTooLargeError
+
+
+def check_user_message(text: str, limits: LimitsConfig) -> None:
+    """Raise InputTooLargeError for a message of the user that is longer than `user_message_chars`."""
+    _check("user message", len(text), limits.user_message_chars, "user_message_chars")
+
+
+def check_reply(text: str, limits: LimitsConfig) -> None:
+    """Raise InputTooLargeError for a reply of the model that is longer than `reply_chars`."""
+    check_reply_chars(len(text), limits)
+
+
+def check_reply_chars(chars: int, limits: LimitsConfig) -> None:
+    """Raise InputTooLargeError where a reply of so many characters is longer than `reply_chars`."""
+    _check("reply", chars, limits.reply_chars, "reply_chars")
+
+
+def check_tool_result(text: str, limits: LimitsConfig) -> None:
+    """Raise InputTooLargeError for a result of a tool that is longer than `tool_result_chars`."""
+    _check("tool result", len(text), limits.tool_result_chars, "tool_result_chars")
+
+
+def _check(what: str, chars: int, limit_chars: int, setting: str) -> None:
+    if chars > limit_chars:
+        raise InputTooLargeError(what, chars, limit_chars, f"limits.{setting}")
