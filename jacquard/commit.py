@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from filament import OpVerdict, parse_reply
-from jacquard.schedule import event_words
 from jacquard.recorded import reading
+from jacquard.schedule import event_words
 from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops

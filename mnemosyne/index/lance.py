@@ -369,7 +369,10 @@ class LanceIndex:
 
     def _unavailable(self, scope: str, error: Exception) -> IndexUnavailableError:
         self._tables.pop(scope, None)
-        return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+        said = " ".join(str(error).split())
+        if "NotADirectory" in said:
+            said = "it is a file, or lies below one; move that file away"
+        return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)
 
 
 async def _copied(table: Any, batch: Any, width: int | None) -> None:
