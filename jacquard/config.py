@@ -386,16 +386,16 @@ class RuntimeConfig:
 
 def without_secrets(config: RuntimeConfig) -> RuntimeConfig:
     """Return a configuration as it may be kept and compared: without the keys of its models and what is secret in addresses."""
-    bare = {
+    bare: dict[str, Any] = {
         each.name: replace(section, api_key=None, api_base=section.api_base and shown_address(section.api_base))
         for each in fields(config)
         if hasattr(section := getattr(config, each.name), "api_key")
     }
-    experiments = {
+    bare["experiments"] = {
         name: {arm: replace(settings, config=plain_without_secrets(settings.config)) for arm, settings in arms.items()}
         for name, arms in config.experiments.items()
     }
-    return replace(config, **bare, **({"experiments": experiments} if experiments else {}))
+    return replace(config, **bare)
 
 
 def plain_without_secrets(plain: Any) -> Any:

@@ -157,13 +157,13 @@ def time_text(at: datetime) -> str:
 
 
 def text_time(text: str) -> datetime:
-    """Return ISO 8601 text as an aware datetime; CodecError for text without a zone."""
+    """Return ISO 8601 text as an aware datetime; UnreadableError for text without a zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise CodecError(f"{text!r} is no ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00.") from None
+        raise UnreadableError(f"{text!r} is no ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00.") from None
     if at.tzinfo is None:
-        raise CodecError(f"{text!r} has no time zone; write one, as in 2026-01-31T12:00:00+00:00.")
+        raise UnreadableError(f"{text!r} has no time zone; write one, as in 2026-01-31T12:00:00+00:00.")
     return at
 
 

@@ -104,7 +104,7 @@ def run_case(
     if not golden.is_file():
         line = f"{near(str(golden))} is missing; look at the prompt, then write it with --update"
         return GoldenResult(name=case.stem, verdict=Verdict.NEW, tokens=rendering.tokens, lines=(line,))
-    stored = golden.read_text(encoding="utf-8")
+    stored = golden.read_text(encoding="utf-8", errors="replace")
     if stored == text:
         return GoldenResult(name=case.stem, verdict=Verdict.PASSED, tokens=rendering.tokens)
     return GoldenResult(
@@ -116,7 +116,9 @@ def read_case(case: Path) -> Mapping[str, Any]:
     """Return a case as its file says; JacquardError names the file and what is wrong."""
     try:
         told = load_yaml(case.read_text(encoding="utf-8"))
-    except (PayloadError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise JacquardError(f"{near(str(case))}: byte {error.start} is no UTF-8; save the file as UTF-8.") from error
+    except PayloadError as error:
         raise JacquardError(f"{near(str(case))}: {error}") from error
     if not isinstance(told, dict) or not isinstance(told.get("input"), str) or not told["input"].strip():
         raise JacquardError(f"{near(str(case))}: a case is a mapping with `input`, the words of the user.")

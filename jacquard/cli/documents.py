@@ -13,7 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from jacquard.build import open_workshop
-from jacquard.cli.shared import DEFAULT_STORE, BranchOption, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    BranchOption,
+    JsonOption,
+    StoreOption,
+    fail,
+    print_json,
+    read_bytes,
+    run,
+    say,
+    show,
+)
 from mnemosyne import codec
 from mnemosyne.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
 from mnemosyne.document_fault import Severity
@@ -170,7 +181,7 @@ def migrate(file: FileArgument, out: OutOption = None) -> None:
 
 
 def _read(file: Path) -> Any:
-    return parse_json(file.read_bytes(), str(file))
+    return parse_json(read_bytes(file), str(file))
 
 
 def _named(file: Path, work: Callable[[], SessionDocument]) -> SessionDocument:
@@ -196,6 +207,14 @@ def _write(value: Mapping[str, Any], out: Path | None) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
         return
+    try:
+        _place(data, out)
+    except OSError as error:
+        raise fail(f"{out}: cannot be written: {error.strerror or error}.") from error
+    say(f"wrote {out}", "green")
+
+
+def _place(data: bytes, out: Path) -> None:
     handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     part = Path(name)
     try:
@@ -206,7 +225,6 @@ def _write(value: Mapping[str, Any], out: Path | None) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    say(f"wrote {out}", "green")
 
 
 def _umask() -> int:

@@ -107,7 +107,10 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
-        raise fail("\n".join(dict.fromkeys(sentence(leaf) for leaf in leaves(error)))) from error
+        found = leaves(error)
+        if (left := next((leaf for leaf in found if isinstance(leaf, typer.Exit)), None)) is not None:
+            raise left from error
+        raise fail("\n".join(dict.fromkeys(map(sentence, found)))) from error
     except KeyboardInterrupt:
         raise fail("Stopped. What was finished is kept; run the same command to go on.", code=130) from None
 
@@ -129,8 +132,13 @@ def sentence(error: BaseException) -> str:
 
 def read_text(file: Path) -> str:
     """Return the text of a file; what cannot be read is told with the file's name, exit code 1."""
+    return _decoded(read_bytes(file), str(file))
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return what a file holds; exit code 1 where it cannot be read."""
     try:
-        return _decoded(file.read_bytes(), str(file))
+        return file.read_bytes()
     except OSError as error:
         raise fail(f"{file}: cannot be read: {error.strerror or error}.") from error
 

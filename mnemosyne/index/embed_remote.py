@@ -74,6 +74,7 @@ class RemoteEmbedder:
         return np.asarray(vectors / lengths, dtype=np.float32)
 
     def _call(self, texts: list[str]) -> list[list[float]]:
+        more: dict[str, Any] = {"extra_headers": self._headers} if self._headers else {}
         try:
             answer: Any = litellm.embedding(
                 model=self.name,
@@ -83,7 +84,7 @@ class RemoteEmbedder:
                 timeout=self._timeout_seconds,
                 max_retries=0,
                 encoding_format="float",
-                **({"extra_headers": self._headers} if self._headers else {}),
+                **more,
             )
             rows = sorted(answer.data, key=lambda row: int(row["index"]))
             found = [[float(part) for part in row["embedding"]] for row in rows]

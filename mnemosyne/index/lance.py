@@ -397,4 +397,7 @@ class LanceIndex:
         if isinstance(error, ScopeDroppedError) or await self._shared.is_dropped(scope):
             return ScopeDroppedError(self.folder, scope)
         self._tables.pop(scope, None)
-        return IndexUnavailableError(self.folder, scope, " ".join(str(error).split())[:300] or type(error).__name__)
+        said = " ".join(str(error).split())
+        if "NotADirectory" in said:
+            said = "it is a file, or lies below one; move that file away"
+        return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)

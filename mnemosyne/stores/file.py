@@ -141,11 +141,10 @@ class FileKeeper:
     def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
         """Return the error for what could not be read in the journals of these scopes (none: in any); names file and line."""
         files = [self._folder.path(scope) for scope in scopes]
-        for scope in scopes:
+        data = error.data if isinstance(error, UnreadableError) else b""
+        for scope, file in zip(scopes, files, strict=True):
             self._journals.pop(scope, None)
-        for file in files if isinstance(error, UnreadableError) else ():
-            number = line_of(file, error.data)
-            if number is not None:
+            if (number := line_of(file, data)) is not None:
                 return damaged_record(error, str(file), f"Line {number}")
         return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mnemosyne.codec import encode, time_text
+from mnemosyne.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql_connection import Connection, among
@@ -85,7 +86,7 @@ def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
 def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | None:
     """Return how far a turn has come, or None when there is none of this id."""
     row = connection.execute("SELECT status FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id)).fetchone()
-    return None if row is None else TurnStatus(row[0])
+    return None if row is None else _status(turn_id, row[0])
 
 
 def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> dict[str, TurnStatus]:
@@ -96,5 +97,12 @@ def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> 
         rows = connection.execute(
             f"SELECT turn_id, status FROM turns WHERE session = ? AND turn_id IN ({signs})", (key, *values)
         )
-        found.update((turn_id, TurnStatus(status)) for turn_id, status in rows)
+        found.update((turn_id, _status(turn_id, status)) for turn_id, status in rows)
     return found
+
+
+def _status(turn_id: str, word: str) -> TurnStatus:
+    try:
+        return TurnStatus(word)
+    except ValueError as error:
+        raise UnreadableError(f"turn {turn_id!r}: {error}") from None
