@@ -1,0 +1,66 @@
+"""One of several processes on one store and one index folder; it reads commands, a JSON list a line, and answers each with a line.
+
+sync SCOPE...     bring the index up to date with the store, as between turns
+recall TEXT       a recall of the session and its world, which brings in what is new and holds it back
+close             write what is held back and end
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
+
+from recall_parts import LetterEmbedder, question
+
+from mnemosyne.errors import StoreError
+from mnemosyne.index.hybrid import HybridRetriever
+from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.tokens import CalibratedEstimator
+
+TIERS = {
+    "memory": {"held_rows": 16},
+    "big": {"memory_rows": -1, "held_rows": 16},
+    "import": {"memory_rows": -1, "young_rows": 0},
+    "disk": {"memory_rows": -1, "word_rows": -1},
+}
+
+
+def open_index(folder: str | Path, tier: str) -> TieredIndex:
+    return TieredIndex(folder, **TIERS[tier])  # type: ignore[arg-type]
+
+
+def open_retriever(store: SqliteStore, index: TieredIndex) -> HybridRetriever:
+    return HybridRetriever(store, index, LetterEmbedder(), CalibratedEstimator(), inline_vectors=1_000)
+
+
+async def serve(database: str, folder: str, tier: str) -> None:
+    store, index = SqliteStore(database), open_index(folder, tier)
+    retriever = open_retriever(store, index)
+    while line := await to_thread.run_sync(sys.stdin.readline):
+        what, *words = json.loads(line)
+        try:
+            if what == "sync":
+                for scope in words:
+                    await retriever.sync(scope, lambda done, total: print(json.dumps(["fed", done]), flush=True))
+            elif what == "recall":
+                await retriever.recall(question(words[0]))
+            else:
+                break
+        except StoreError as error:
+            print(json.dumps(["gone", str(error)]), flush=True)
+            continue
+        print(json.dumps(["done", *index.faults()]), flush=True)
+    await index.close()
+    await store.close()
+    print(json.dumps(["closed", *index.faults()]), flush=True)
+
+
+if __name__ == "__main__":
+    anyio.run(serve, *sys.argv[1:])

@@ -1,0 +1,262 @@
+"""Several processes on one index folder: each row once, the same finds as in a fresh index, through kills and erasures."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import lancedb
+import pytest
+from index_worker import open_index, open_retriever
+from recall_parts import LetterEmbedder, entry, where
+
+from jacquard import open_workshop
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.memory import Chain, session_scope, world_scope
+from mnemosyne.schema.record import ImportedTurn, SessionStart
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.stores.sqlite import SqliteStore
+
+pytestmark = pytest.mark.anyio
+
+SESSION, WORLD = session_scope("s1"), world_scope("forest")
+TIERS = ["memory", "big", "import", "disk"]
+WORDS = ["goat", "bread", "boat", "rain", "lamp", "bell", "roof", "well", "oak", "mill"]
+SECRET = "The quicksilver ledger lies behind the old brewery wall tonight."
+
+
+class Worker:
+    """A process that serves commands."""
+
+    def __init__(self, folder: Path, tier: str) -> None:
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                str(Path(__file__).with_name("index_worker.py")),
+                str(folder / "store.db"),
+                str(folder / "index"),
+                tier,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    def ask(self, *words: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, *also: str) -> list[str]:
+        assert self.process.stdout is not None
+        while (told := json.loads(self.process.stdout.readline()))[0] == "fed" not in also:
+            pass
+        return told
+
+    def do(self, *words: str) -> list[str]:
+        self.ask(*words)
+        return self.answer()
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@contextmanager
+def workers(folder: Path, tier: str, count: int = 3):
+    made = [Worker(folder, tier) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.process.kill()
+            each.process.wait()
+            each.process.stdin.close()
+            each.process.stdout.close()
+
+
+def at_once(crew: list[Worker], *words: str) -> None:
+    for each in crew:
+        each.ask(*words)
+    assert [each.answer() for each in crew] == [["done"]] * len(crew)
+
+
+def close(crew: list[Worker]) -> None:
+    for each in crew:
+        each.ask("close")
+    assert [each.answer() for each in crew] == [["closed"]] * len(crew)
+
+
+def told(first: int, last: int, text: str | None = None) -> list[ImportedTurn]:
+    """Messages of two speakers, every seventh after a pause, so that sittings begin and end."""
+    turns = []
+    for n in range(first, last):
+        at = datetime(2024, 1, 1 + n // 7 % 28, 10, n % 60, tzinfo=UTC)
+        name, kind, role = ("Ann", AuthorKind.USER, Role.USER) if n % 2 else ("Bea", AuthorKind.AGENT, Role.ASSISTANT)
+        content = text or f"The {WORDS[n % 10]} of house{n} is by the {WORDS[n * 7 % 9]}."
+        message = Message(role=role, content=content, author=Author(kind=kind, id=name), message_id=f"m{n}", at=at)
+        turns.append(ImportedTurn(turn_id=f"m{n}", messages=(message,)))
+    return turns
+
+
+@pytest.fixture
+async def store(tmp_path: Path):
+    made = SqliteStore(tmp_path / "store.db")
+    await made.create_session(
+        SessionStart(session_id="s1", world_id="forest", locale="en", state={}, turns=tuple(told(0, 90)))
+    )
+    lore = [entry(f"l{n}", f"Of the {WORDS[n % 10]} and the {WORDS[n * 3 % 10]} in valley{n}.") for n in range(60)]
+    await made.replace_world("forest", "1", lore)
+    yield made
+    await made.close()
+
+
+def tables(folder: Path) -> dict[str, collections.Counter[str]]:
+    """How often each id stands in each table."""
+    found = lancedb.connect(str(folder / "index"))
+    names = [each.stem for each in (folder / "index").glob("*.lance")]
+    return {name: collections.Counter(found.open_table(name).to_arrow()["entry_id"].to_pylist()) for name in names}
+
+
+async def finds(index, scope: str) -> list[object]:
+    """What an index finds of a scope by words and by vectors, and in which order it holds it."""
+    model = LetterEmbedder()
+    found: list[object] = [await index.count(scope), await index.unseen(scope, model.name, 9)]
+    for chain in (Chain.LORE, Chain.HISTORY):
+        found += [await index.watermark(scope, chain), set(await index.newest(scope, chain, 9_999))]
+    for text in ("goat", "house7 bread", "valley9 mill oak", "Bea rain lamp"):
+        hits = await index.search_text(text, where(scope), 20)
+        found.append({hit.entry_id: pytest.approx(hit.score, rel=1e-3) for hit in hits if hit.score > hits[-1].score})
+        hits = await index.search_vector((await model.embed([text], "query"))[0], where(scope), 20, model=model.name)
+        found.append({hit.entry_id: pytest.approx(hit.score, abs=1e-4) for hit in hits})
+    return found
+
+
+async def check(folder: Path, store: SqliteStore, tier: str) -> None:
+    """The folder holds each row once, and finds what a fresh index finds."""
+    assert not [name for name, rows in tables(folder).items() if rows and max(rows.values()) > 1]
+    fresh_folder = folder / f"fresh{time.time_ns()}"
+    shared, fresh = open_index(folder / "index", tier), open_index(fresh_folder, tier)
+    for scope in (SESSION, WORLD):
+        await open_retriever(store, fresh).sync(scope)
+        assert await finds(shared, scope) == await finds(fresh, scope)
+    assert shared.faults() == fresh.faults() == ()
+    await shared.close()
+    await fresh.close()
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_three_processes_that_sync_at_once_write_each_row_once(tmp_path, store, tier):
+    with workers(tmp_path, tier) as crew:
+        for number in range(90, 190, 20):
+            await store.append_turns("s1", told(number, number + 20))
+            at_once(crew, "sync", SESSION, WORLD)
+        close(crew)
+    await check(tmp_path, store, tier)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_processes_that_know_unequally_much_write_nothing_old_over_what_is_new(tmp_path, store, tier):
+    with workers(tmp_path, tier) as crew:
+        for number in range(90, 140, 10):
+            await store.append_turns("s1", told(number, number + 10))
+            at_once(crew[: 1 + number // 10 % 3], "recall", "goat")
+        close(crew)
+    last = open_index(tmp_path / "index", tier)
+    await open_retriever(store, last).sync(SESSION)
+    await open_retriever(store, last).sync(WORLD)
+    await last.close()
+    await check(tmp_path, store, tier)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_kills_in_between_do_no_harm(tmp_path, store, tier):
+    await store.append_turns("s1", told(90, 400))
+    for fed, first in ((1, 400), (3, 600)):
+        with workers(tmp_path, tier) as crew:
+            for each in crew:
+                each.ask("sync", SESSION, WORLD)
+            while fed and crew[0].answer("fed")[0] == "fed":
+                fed -= 1
+            crew[0].kill()
+            assert [each.answer() for each in crew[1:]] == [["done"]] * 2
+            crew[1].kill()
+            close(crew[2:])
+        await store.append_turns("s1", told(first, first + 200))
+    with workers(tmp_path, tier, 1) as crew:
+        at_once(crew, "sync", SESSION, WORLD)
+        close(crew)
+    await check(tmp_path, store, tier)
+
+
+@pytest.mark.parametrize("tier", TIERS)
+async def test_what_one_process_erases_no_other_brings_back(tmp_path, store, tier):
+    await store.append_turns("s1", told(91, 92, SECRET))
+    with workers(tmp_path, tier) as crew:
+        at_once(crew[:2], "recall", "quicksilver")
+        crew[2].ask("sync", SESSION, WORLD)
+        async with open_workshop(tmp_path, embedder="none") as workshop:
+            done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), user_id="Ann"))
+        assert done.outcome
+        crew[2].answer()
+        await store.append_turns("s1", told(92, 100))
+        at_once(crew, "recall", "goat")
+        at_once(crew, "sync", SESSION, WORLD)
+        close(crew)
+    assert not [file for file in files(tmp_path / "index") if b"quicksilver" in file.read_bytes()]
+    await check(tmp_path, store, tier)
+
+
+@pytest.mark.parametrize("tier", ["memory", "big"])
+async def test_a_session_that_is_gone_stays_gone(tmp_path, store, tier):
+    await store.append_turns("s1", told(91, 92, SECRET))
+    with workers(tmp_path, tier, 2) as crew:
+        at_once(crew, "recall", "quicksilver")
+        async with open_workshop(tmp_path, embedder="none") as workshop:
+            done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="s1"))
+        assert done.done
+        close(crew)
+    assert not [name for name, rows in tables(tmp_path).items() if "session" in name and rows]
+    assert not [file for file in files(tmp_path / "index") if b"quicksilver" in file.read_bytes()]
+
+
+def files(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+@pytest.mark.parametrize("tier", ["memory", "disk"])
+async def test_a_folder_of_an_older_release_goes_on_without_its_doubles(tmp_path, store, tier):
+    index = open_index(tmp_path / "index", tier)
+    for scope in (SESSION, WORLD):
+        await open_retriever(store, index).sync(scope)
+    await index.close()
+    found = lancedb.connect(str(tmp_path / "index"))
+    for name in [each.stem for each in (tmp_path / "index").glob("*.lance")]:
+        rows = found.open_table(name).to_arrow()
+        bare = rows.schema.with_metadata(None)
+        for place, column in enumerate(bare):
+            bare = bare.set(place, column.remove_metadata())
+        old = found.create_table(name, rows.cast(bare), mode="overwrite")
+        old.add(rows.cast(bare).slice(0, 30))
+        assert not old.schema.field("entry_id").metadata
+    again = open_index(tmp_path / "index", tier)
+    assert (await again.search_text("goat", where(WORLD), 50))[0].entry_id
+    hits = [hit.entry_id for hit in await again.search_text("goat", where(WORLD), 50)]
+    assert len(hits) == len(set(hits))
+    await again.close()
+    await store.append_turns("s1", told(90, 120))
+    with workers(tmp_path, tier) as crew:
+        at_once(crew, "sync", SESSION, WORLD)
+        await store.append_turns("s1", told(120, 140))
+        at_once(crew, "sync", SESSION, WORLD)
+        close(crew)
+    await check(tmp_path, store, tier)
