@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
+from jacquard.authoring.opening import opening_faults
 from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.planners.actions import action_faults
+from jacquard.planners.rules import RulePlanner
 from jacquard.report import degradation
 from jacquard.templating import open_templates, shipped_templates, template_faults
 from mnemosyne.errors import CorpusError, WorldPackError
@@ -26,6 +28,7 @@ from mnemosyne.importers.corpus import (
 )
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.tokens import CalibratedEstimator
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import write_scaffold
 
@@ -146,13 +149,21 @@ def import_(
 
 
 def world_faults(world: WorldPack) -> list[str]:
-    """Return what the pack's checker cannot see: faults of templates, of replies, and templates that do not exist."""
+    """Return what the pack's checker cannot see: faults of templates, of replies, and templates that do not exist.
+
+    Whatever has no fault of its own is rendered, under the limits that hold at play.
+    """
     own = () if world.template_root is None else (Path(world.template_root),)
-    known = open_templates((*own, shipped_templates())).template_ids
+    templates = open_templates((*own, shipped_templates()))
+    known = templates.template_ids
     wanted = [world.planner.default_template, *(rule.template_id for rule in world.planner.templates)]
     unknown = [name for name in dict.fromkeys(wanted) if name not in known]
+    faults = [fault for root in own for fault in template_faults(root)]
+    if not faults:
+        named = [name for name in dict.fromkeys((*wanted, *(known if own else ()))) if name in known]
+        faults += opening_faults(world, templates, named, RulePlanner(), CalibratedEstimator())
     return [
-        *(fault for root in own for fault in template_faults(root)),
+        *faults,
         *action_faults(world),
         *(f"planner.yaml: template {name!r} does not exist; there are: {', '.join(known)}" for name in unknown),
     ]

@@ -13,7 +13,7 @@ from jinja2 import nodes
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
 
-from jacquard.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, counted, pay, spend
+from jacquard.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, LOOP_DEPTH, counted, pay, spend
 
 COUNTED, READ, WORKED = "_counted", "_read", "_worked"
 
@@ -51,9 +51,23 @@ def refusals(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             yield loop, "a recursive loop is not offered; write a macro"
+    for loop in _deep_loops(tree):
+        yield loop, f"loops stand more than {LOOP_DEPTH} deep in one another; write the inner ones as macros"
     for used in tree.find_all(nodes.Filter):
         if used.name in COUNTING_FILTERS:
             yield used, f"No filter named {used.name!r}."
+
+
+def _deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
+    waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if isinstance(node, nodes.For):
+            depth += 1
+            if depth > LOOP_DEPTH:
+                yield node
+                return
+        waiting += [(child, depth) for child in node.iter_child_nodes()]
 
 
 def count_work(tree: nodes.Template) -> None:

@@ -361,7 +361,9 @@ def _reason(error: Exception, variables: Mapping[str, Any]) -> str:
         known = f"; here are: {', '.join(sorted(variables))}" if message.endswith(" is undefined") and variables else ""
         return f"{message}{known}"
     if isinstance(error, RecursionError):
-        return "templates include or call one another without end; break the circle"
+        return (
+            "templates call one another without end, or one is nested too deep; break the circle, or write it in steps"
+        )
     if isinstance(error, TemplateSyntaxError | TemplateRuntimeError):
         return error.message or "cannot be read"
     return str(error) if isinstance(error, LimitError | PrintError) else f"{type(error).__name__}: {error}"

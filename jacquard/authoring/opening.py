@@ -1,0 +1,48 @@
+"""Whether the templates of a pack can be rendered where the pack begins: what `validate` sees of them beyond their syntax.
+
+Pure but for template files, which are read. No store, no model: Stream A alone, over the pack's first state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from jacquard.authoring.golden import case_turn
+from jacquard.errors import JacquardError
+from jacquard.limits import LimitError
+from jacquard.printing import PrintError
+from jacquard.protocols import Planner
+from jacquard.streams.automation import AutomationStream
+from jacquard.template_files import shipped_templates
+from jacquard.template_set import TemplateSet
+from mnemosyne.chains.lore import entries_by_category
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.memory import LoreCategory
+from mnemosyne.schema.world import WorldPack
+
+_INPUT = "…"
+
+
+def opening_faults(
+    world: WorldPack, templates: TemplateSet, template_ids: Iterable[str], planner: Planner, estimator: TokenEstimator
+) -> tuple[str, ...]:
+    """Return what stops a template from being rendered over the pack's first state, one sentence a fault.
+
+    Of the pack's default template every fault counts, for play begins with it. Another template may need a state that comes
+    later, so of those only what no state can mend: work without end, and values that cannot be printed.
+    """
+    keys = [key for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, frozenset()) for key in entry.keys]
+    stream = AutomationStream(estimator, shipped_templates())
+    faults: dict[str, None] = {}
+    request = case_turn({"input": _INPUT}, world, planner).request
+    # An input that calls every directive, so that what is rendered for each of them is rendered too.
+    request = replace(request, user_text=" ".join([_INPUT, *keys]))
+    for template_id in template_ids:
+        try:
+            stream.render_with(templates, replace(request, config=replace(request.config, template_id=template_id)))
+        except JacquardError as error:
+            lasting = isinstance(error.__cause__, LimitError | PrintError)
+            if lasting or template_id == world.planner.default_template:
+                faults[str(error)] = None
+    return tuple(faults)
