@@ -12,12 +12,11 @@ from typing import Any, NoReturn
 
 from filament import escape_attribute
 from jacquard.report import PrefixReport, Span
-from jacquard.skein import BlockKind, Position, PromptBlock, Skein
+from jacquard.skein import FRAME, BlockKind, Position, PromptBlock, Skein
 from mnemosyne.errors import CodecError
 from mnemosyne.schema.session import Role
 
 MESSAGE_OVERHEAD_TOKENS = 4
-FRAME = "frame"
 HISTORY_SLOT = "history"
 
 

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from jacquard.assemble import FRAME
-from jacquard.skein import BlockKind, PromptBlock
+from jacquard.skein import FRAME, BlockKind, PromptBlock
 
 INPUT_ID = "user_input"
 _NOBODY: frozenset[str] = frozenset()

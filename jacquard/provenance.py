@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filament import escape_text
-from jacquard.assemble import FRAME
 from jacquard.errors import ConfigError
 from jacquard.instructions import HOST_SOURCE
 from jacquard.report import BlockDecision, CandidateDecision, Span
-from jacquard.skein import BlockKind, PromptBlock
+from jacquard.skein import FRAME, BlockKind, PromptBlock
 from jacquard.tape import Tape
 from jacquard.turn import PreparedTurn
 from mnemosyne.schema.evidence import Evidence

@@ -11,6 +11,9 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
 
+FRAME = "frame"
+"""The id under which tags and overhead between blocks are counted; no block has it."""
+
 
 class Position(StrEnum):
     """W1: where a block stands."""

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from filament import display, dump_yaml
-from jacquard.assemble import FRAME
 from jacquard.cli.shared import clean, out, show
 from jacquard.report import Action, CandidateDecision, Report
+from jacquard.skein import FRAME
 from jacquard.turn import PreparedTurn
 
 _STYLES = {
