@@ -25,12 +25,12 @@ from filament.reply.stream import Reply, StreamParser, parse_reply
 from filament.reply.tags import REPLY, Body, Expected, TagRule
 from filament.reply.values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
 from filament.state.anchors import collect_anchors, with_anchors
+from filament.state.changes.judge import AppliedOps, JudgedOps, apply_ops, judge_ops, resolve
+from filament.state.changes.ops import Op, Verb, parse_op
+from filament.state.changes.patch import apply_patch
+from filament.state.changes.sizes import OpLimits
 from filament.state.descriptions import with_descriptions
 from filament.state.display import display, with_own_lists
-from filament.state.judge import AppliedOps, JudgedOps, apply_ops, judge_ops, resolve
-from filament.state.ops import Op, Verb, parse_op
-from filament.state.patch import apply_patch
-from filament.state.sizes import OpLimits
 from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [

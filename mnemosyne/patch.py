@@ -1,7 +1,7 @@
 """JSON Patch on plain trees: how a store plays an op log forward.
 
 The room exists so that a store can rebuild any past state from resolved ops without knowing anchors, flat paths or the
-rules of `$meta`: those were settled when the op was first applied. There is one player, `filament.state.patch`, for the state
+rules of `$meta`: those were settled when the op was first applied. There is one player, `filament.state.changes.patch`, for the state
 that a turn has seen must be the state that is rebuilt, to the order of keys; this is its door for stores, with the errors
 of this floor. Beside `chains.state` and `world` it is the only room of mnemosyne that knows filament.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import filament.state.patch
+import filament.state.changes.patch
 from filament.errors import OpError
 from mnemosyne.errors import StateOpError
 
@@ -23,7 +23,7 @@ def apply_patch(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> di
     fit; then nothing is returned.
     """
     try:
-        root = filament.state.patch.apply_patch(dict(tree), ops)
+        root = filament.state.changes.patch.apply_patch(dict(tree), ops)
     except OpError as error:
         raise StateOpError(error.index, error.op, error.reason, error.code) from error
     if not isinstance(root, dict):

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from filament.reply.brackets import likely_end
-from filament.reply.desk import Desk, Looking
 from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
 from filament.reply.outline import FoundBlock, Misplaced
+from filament.reply.parser_state import Desk, Looking
 from filament.reply.tags import CONTENT, Body, Tag
 from filament.reply.values import ECHOED, Block, EventKind, PieceKind
 from filament.state.verdicts import Refusal, refused

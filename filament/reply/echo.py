@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from filament.markup import unescape
-from filament.state.ops import Verb
+from filament.state.changes.ops import Verb
 
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _LEFT_OUT = "\"'`\\“”„‘’＂＇｀＼\u00ad\u200b\u200c\u200d\u2060\ufeff"

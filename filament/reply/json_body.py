@@ -15,7 +15,7 @@ import json_repair
 from filament.errors import OpError
 from filament.markup import unescape
 from filament.reply.brackets import depth, ends_between_ops
-from filament.state.ops import Op, parse_op
+from filament.state.changes.ops import Op, parse_op
 from filament.state.verdicts import OpVerdict, Refusal, refused
 
 REPAIR_CHARS = 2000

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from filament.reply.blocks import settle_updates, take_block
-from filament.reply.desk import Desk, Looking
 from filament.reply.outline import MarkKind
+from filament.reply.parser_state import Desk, Looking
 from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
 from filament.reply.text import Voice
 from filament.reply.values import EventKind, ParsedReply, PieceKind

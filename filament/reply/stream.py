@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from filament.errors import FilamentError, ReplyError
-from filament.reply.desk import Desk
+from filament.reply.parser_state import Desk
 from filament.reply.reader import Reader
 from filament.reply.tags import REPLY, Expected
 from filament.reply.text import Intake

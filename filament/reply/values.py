@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from filament.state.ops import Op
+from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})

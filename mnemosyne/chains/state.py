@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from filament.state.changes.judge import AppliedOps, JudgedOps, judge_ops
+from filament.state.changes.sizes import NO_LIMITS, OpLimits
 from filament.state.conventions import ANCHOR, META, is_pair
-from filament.state.judge import AppliedOps, JudgedOps, judge_ops
 from filament.state.places import AnchorIndex, locate, spot_at
 from filament.state.pointer import look_up
-from filament.state.sizes import NO_LIMITS, OpLimits
 from filament.state.verdicts import OpVerdict
 from mnemosyne.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition

@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from filament.state.changes.guards import has_type, type_text
 from filament.state.conventions import ANCHOR, ID, META, is_number, is_pair, is_scalar
 from filament.state.descriptions import look_up_text
-from filament.state.guards import has_type, type_text
 from filament.state.rules import (
     DESCRIPTION,
     DESCRIPTIONS,

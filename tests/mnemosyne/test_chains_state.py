@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import filament.state.patch
+import filament.state.changes.patch
 from filament.errors import OpError
 from mnemosyne.chains.lore import entries_by_category, hidden_entries
 from mnemosyne.chains.state import (
@@ -173,7 +173,7 @@ def test_a_store_plays_a_patch_as_filament_does(tree, patch):
     before = copy.deepcopy(tree)
     refused, expected = None, None
     try:
-        expected = filament.state.patch.apply_patch(tree, patch)
+        expected = filament.state.changes.patch.apply_patch(tree, patch)
     except OpError as error:
         refused = error.index
     if refused is None:

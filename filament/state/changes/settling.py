@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from filament.state.anchors import named
+from filament.state.changes.guards import check_growth, check_new_field, check_removal, check_value, has_ruled_entries
 from filament.state.conventions import ID, IDENTITY, META, is_pair, is_scalar, same_scalar
 from filament.state.descriptions import described_anew, note
-from filament.state.guards import check_growth, check_new_field, check_removal, check_value, has_ruled_entries
 from filament.state.rules import KEEP, Rules
 from filament.state.verdicts import Note, Refusal, RefusedError, Remark
 

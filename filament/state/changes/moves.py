@@ -11,6 +11,9 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
 from filament.state.anchors import next_item_id, walk_anchors
+from filament.state.changes.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
+from filament.state.changes.ops import ARITHMETIC, Op, Verb, checked_number
+from filament.state.changes.settling import make, name_new, settle
 from filament.state.conventions import (
     ANCHOR,
     ID,
@@ -23,11 +26,8 @@ from filament.state.conventions import (
     meta_of,
 )
 from filament.state.descriptions import described_anew
-from filament.state.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
-from filament.state.ops import ARITHMETIC, Op, Verb, checked_number
 from filament.state.places import AnchorIndex, Spot, open_place, spot_at
 from filament.state.pointer import Tokens, join_pointer, look_up
-from filament.state.settling import make, name_new, settle
 from filament.state.verdicts import Note, Refusal, RefusedError
 
 Patch = list[dict[str, Any]]

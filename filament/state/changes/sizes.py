@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament.payload import MAX_DEPTH
+from filament.state.changes.ops import ARITHMETIC, Op, Verb
 from filament.state.conventions import is_pair, is_scalar
-from filament.state.ops import ARITHMETIC, Op, Verb
 from filament.state.pointer import Tokens, look_up, split_pointer
 from filament.state.verdicts import Refusal, RefusedError
 

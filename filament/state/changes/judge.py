@@ -12,13 +12,10 @@ from typing import Any
 
 from filament.errors import OpError
 from filament.state.anchors import departures, walk_anchors, with_anchors
-from filament.state.conventions import label_of
-from filament.state.moves import Bench, propose
-from filament.state.ops import CREATING, Op, checked_value, parse_op, raw_text
-from filament.state.patch import ChangingTree
-from filament.state.places import AnchorIndex, locate
-from filament.state.pointer import join_pointer, look_up, split_pointer
-from filament.state.sizes import (
+from filament.state.changes.moves import Bench, propose
+from filament.state.changes.ops import CREATING, Op, checked_value, parse_op, raw_text
+from filament.state.changes.patch import ChangingTree
+from filament.state.changes.sizes import (
     NO_LIMITS,
     OpLimits,
     change_chars,
@@ -27,6 +24,9 @@ from filament.state.sizes import (
     check_value_size,
     json_chars,
 )
+from filament.state.conventions import label_of
+from filament.state.places import AnchorIndex, locate
+from filament.state.pointer import join_pointer, look_up, split_pointer
 from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
 
 PatchOp = Mapping[str, Any]

@@ -14,7 +14,7 @@ from filament.reply.outline import Outline
 from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
 from filament.reply.text import Source
 from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
-from filament.state.ops import Op
+from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 T = TypeVar("T")
