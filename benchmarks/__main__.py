@@ -27,7 +27,7 @@ from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
 from evals.progress import Told, bars
 from jacquard.errors import JacquardError
-from mnemosyne.errors import MnemosyneError
+from mnemosyne.core.errors import MnemosyneError
 
 app = typer.Typer(
     name="bench",

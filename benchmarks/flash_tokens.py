@@ -24,7 +24,7 @@ from evals.machine import load, machine
 from evals.run import Options, run_set
 from jacquard.protocols import Selection, SelectionRequest
 from jacquard.selectors.flash import selector_prompt
-from mnemosyne.tokens_tiktoken import TiktokenEstimator
+from mnemosyne.core.tokens_tiktoken import TiktokenEstimator
 
 Count = Callable[[str], int]
 MESSAGE_TOKENS = 4

@@ -25,15 +25,15 @@ from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
 from jacquard.settled import SettledProcess
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import IndexFilter, RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
+from mnemosyne.schema.query import IndexFilter, RetrievalQuery
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import BranchSpan
-from mnemosyne.tokens import CalibratedEstimator
 
 SEED = 7
 WIDTH = 384

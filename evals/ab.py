@@ -20,7 +20,7 @@ from rich.text import Text
 from evals.errors import DatasetError
 from jacquard.experiments import TAG
 from jacquard.report import Action, CurationPath, Report
-from mnemosyne import codec
+from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evals.errors import DatasetError, SetupError
-from mnemosyne.errors import CorpusError
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, read_corpus
 
 QUERIES_FILE = "queries.jsonl"

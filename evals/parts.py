@@ -25,13 +25,13 @@ from jacquard.protocols import LlmAdapter, Selector
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.selectors.rerank import RerankSelector
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.recalling import BM25, VECTOR
 from mnemosyne.protocols import EntrySource
-from mnemosyne.query import Recall, RetrievalQuery
 from mnemosyne.schema.memory import MemoryEntry, session_scope
-from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.schema.query import Recall, RetrievalQuery
 
 PATIENCE_SECONDS = 60.0
 """A turn goes on by words when the query's vector is late; a score must not depend on how busy the machine is."""

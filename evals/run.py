@@ -31,12 +31,12 @@ from jacquard.planners.rules import RulePlanner
 from jacquard.protocols import Selection, SelectionRequest, Selector
 from jacquard.scene import Scene, scene_of
 from jacquard.worlds import bare_world
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import to_session
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead, WindowMessage
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.tokens import CalibratedEstimator
 
 SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"

@@ -22,9 +22,9 @@ from evals.report import WHOLE_TURNS, Result, Row
 from jacquard.build import Workshop, open_workshop
 from jacquard.config import BudgetConfig, CurationConfig, RuntimeConfig
 from jacquard.report import Action
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
-from mnemosyne.tokens import CalibratedEstimator
 
 SELECT_LIMIT = 5
 PATIENCE_MS = 600_000

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from filament import escape_attribute
 from jacquard.report import PrefixReport, Span
 from jacquard.skein import FRAME, BlockKind, Position, PromptBlock, Skein
-from mnemosyne.errors import CodecError
+from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
 
 MESSAGE_OVERHEAD_TOKENS = 4

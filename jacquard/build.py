@@ -36,7 +36,8 @@ from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
 from jacquard.world_notes import WORLDS_FILE, WorldNotes
 from jacquard.worlds import BARE_WORLDS
-from mnemosyne.errors import SessionExistsError, SessionNotFoundError
+from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
@@ -50,7 +51,6 @@ from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
-from mnemosyne.tokens import CalibratedEstimator
 
 FIT = 0.5
 """Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""

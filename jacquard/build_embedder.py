@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jacquard.errors import ConfigError
-from mnemosyne.addresses import hide_secrets
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.addresses import hide_secrets
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index.export_note import ExportNote, fingerprint, is_export, kept_export
 from mnemosyne.protocols import Embedder
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.errors import ConfigError
 from jacquard.selectors.heuristic import print_of
+from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.forget import Place
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.look import reading_of
@@ -25,7 +26,6 @@ from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
-from mnemosyne.tokens import estimated, line_cost
 
 VAULT_NAME = "originals"
 

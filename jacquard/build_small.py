@@ -26,6 +26,7 @@ from jacquard.streams.automation import AutomationStream
 from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from jacquard.worlds import bare_world
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
@@ -42,7 +43,6 @@ from mnemosyne.protocols import (
     TokenEstimator,
 )
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.tokens import CalibratedEstimator
 
 _SHIPPED = shipped_templates()
 """Looked for once, at import: to look for files is no work for an event loop."""

@@ -11,10 +11,10 @@ from filament import Correction, OpLimits, OpVerdict, parse_reply
 from jacquard.config import LimitsConfig
 from jacquard.recorded import reading
 from jacquard.schedule import event_words
-from mnemosyne import codec
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
-from mnemosyne.errors import StateOpError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 

@@ -13,7 +13,7 @@ from typing import Any
 from jacquard.config_fields import bounded, by_word, check, one_of, some_of
 from jacquard.errors import ConfigError
 from jacquard.skein import Sensitivity
-from mnemosyne.addresses import shown_address
+from mnemosyne.core.addresses import shown_address
 from mnemosyne.schema.evidence import EvidenceType, Priority
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.redaction import RedactionRules

@@ -21,8 +21,8 @@ from jacquard.packing import MASKED, split_tags
 from jacquard.protocols import Shortener
 from jacquard.report import BlockDecision, Degradation
 from jacquard.skein import PromptBlock
-from mnemosyne.errors import RedactionError
-from mnemosyne.off_loop import calculate, size_of
+from mnemosyne.core.errors import RedactionError
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Redactor
 
 WITHHELD = "[withheld]"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from mnemosyne.errors import UriError
+from mnemosyne.core.errors import UriError
 from mnemosyne.schema.package import EvidenceItem
 from mnemosyne.uris import EntryAddress, EvidenceAddress, TurnAddress, parse_uri
 

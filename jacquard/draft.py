@@ -50,13 +50,13 @@ from jacquard.tape import tape_of, tape_to_json
 from jacquard.template_files import template_roots as template_roots
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import Noted
-from mnemosyne.errors import ContextEngineError
-from mnemosyne.off_loop import calculate, size_of
+from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
-from mnemosyne.query import place_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import EMPTY, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.query import place_of
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack

@@ -42,7 +42,7 @@ from jacquard.turn import PreparedTurn, turn_from_record
 from jacquard.turnstile import Turnstile
 from jacquard.worlds import WorldSource
 from mnemosyne.chains.start import session_start
-from mnemosyne.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
+from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jacquard.metering import Call
-from mnemosyne.errors import ContextEngineError
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.memory import EMPTY
 

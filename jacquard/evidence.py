@@ -24,12 +24,11 @@ from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitiv
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.conflicts import settle_conflicts
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.derive import derive_evidence_blocks
 from mnemosyne.ingest.ingestor import SHOWN_REFS
 from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
-from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EvidenceIngestor, Store
-from mnemosyne.query import EvidenceFilter
 from mnemosyne.resolve import RefResolver, ResolvedBlock
 from mnemosyne.schema.document import ToolCall, ToolType
 from mnemosyne.schema.evidence import (
@@ -42,6 +41,7 @@ from mnemosyne.schema.evidence import (
 )
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, IngestOptions, Shown
 from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.uris import entry_uri, evidence_uri
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from jacquard.metering import CallBook
 from jacquard.observe.bus import Teller
 from jacquard.telling import tell_usage
-from mnemosyne.errors import ContextEngineError
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.protocols import Store
 
 _log = logging.getLogger(__name__)

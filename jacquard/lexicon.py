@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mnemosyne.normal_forms import normal_form
+from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
 
 _UNSPACED = (

@@ -26,7 +26,7 @@ from jacquard.quests import active_quests
 from jacquard.race import TooLateError, within
 from jacquard.scene import RECENT_MESSAGES, line_of
 from jacquard.schedule import due_injections
-from mnemosyne.off_loop import calculate, size_of
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack

@@ -35,7 +35,7 @@ from jacquard.turn import (
     usages_of,
 )
 from jacquard.worlds import WorldSource
-from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, TurnStatus
 

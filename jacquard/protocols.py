@@ -11,9 +11,9 @@ from jacquard.metering import Call, CallBook
 from jacquard.plan import PlanContext
 from jacquard.report import BlockDecision
 from jacquard.skein import PromptBlock, Sensitivity
-from mnemosyne.query import Candidate
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.evidence import Priority
+from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 

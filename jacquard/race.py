@@ -23,7 +23,7 @@ from jacquard.protocols import Patience
 from jacquard.report import CurationPath
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream
 from jacquard.streams.prefetch import is_keepable
-from mnemosyne.query import Recall
+from mnemosyne.schema.query import Recall
 
 _log = logging.getLogger(__name__)
 Keep = Callable[[Curation], Awaitable[None]]

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from jacquard.errors import ConfigError
 from jacquard.plan import PlanContext, plan_from_json
 from jacquard.report import Report
-from mnemosyne import codec
-from mnemosyne.errors import DamagedRecordError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.schema.record import TurnRecord
 
 

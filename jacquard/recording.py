@@ -13,7 +13,7 @@ from typing import Any
 
 from jacquard.calibration import with_counts
 from jacquard.errors import ConfigError
-from mnemosyne.errors import EvidenceNotFoundError, RedactionError
+from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
 from mnemosyne.schema.evidence import Evidence

@@ -19,8 +19,8 @@ from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
 from jacquard.worlds import WorldSource
-from mnemosyne.errors import TurnNotFoundError, VersionConflictError
-from mnemosyne.off_loop import calculate, size_of
+from mnemosyne.core.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 

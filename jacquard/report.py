@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from jacquard.skein import BlockKind
-from mnemosyne.query import Signals
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.query import Signals
 
 
 class Action(StrEnum):

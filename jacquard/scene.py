@@ -14,8 +14,8 @@ from jacquard.plan import PlanContext
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import view_state
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack

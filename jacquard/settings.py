@@ -19,7 +19,7 @@ from filament import PayloadError, load_yaml_marked
 from jacquard.config import API_BASE, API_KEY, RuntimeConfig, plain_without_secrets
 from jacquard.config_fields import fault_of, key_fault_of
 from jacquard.errors import ConfigError
-from mnemosyne.addresses import hide_secrets
+from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.schema.memory import EMPTY
 
 PREFIX = "JACQUARD_"

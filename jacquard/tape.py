@@ -23,7 +23,7 @@ from jacquard.quests import without_quests
 from jacquard.recorded import reading
 from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import SkeletonSource
-from mnemosyne import codec
+from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
 

@@ -16,7 +16,7 @@ from jacquard.observe.bus import Teller
 from jacquard.plan import PlanContext
 from jacquard.report import Action, CurationPath, StreamBReport
 from jacquard.turn import PreparedTurn
-from mnemosyne.errors import ContextEngineError
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from jacquard.errors import ConfigError
 from jacquard.worlds import NotedPack
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world
 

@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from jacquard.errors import WorldUnavailableError
 from jacquard.template_files import with_templates
-from mnemosyne.errors import CodecError
+from mnemosyne.core.errors import CodecError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.world import PlannerRules, WorldPack
 from mnemosyne.world.stored import pack_from_json, pack_to_json

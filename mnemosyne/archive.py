@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.codec import from_plain, to_plain
+from mnemosyne.core.codec import from_plain, to_plain
+from mnemosyne.core.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
 from mnemosyne.document_fault import Fault, raise_errors
-from mnemosyne.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
 from mnemosyne.patch import apply_patch
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument

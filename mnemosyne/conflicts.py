@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from mnemosyne.normal_forms import normal_form
+from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from mnemosyne.conflicts import Settlement
-from mnemosyne.errors import SelectorResolveError
+from mnemosyne.core.errors import SelectorResolveError
 from mnemosyne.ingest.ingestor import SHOWN_REFS
 from mnemosyne.ingest.rules import is_expired
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, Priority

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mnemosyne.errors import SchemaValidationError
+from mnemosyne.core.errors import SchemaValidationError
 
 _WORD = re.compile(r"[\w-]+")
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.document_json import document_from_json, document_to_json
-from mnemosyne.errors import SchemaValidationError
 from mnemosyne.schema.document import (
     Meta,
     ModelUsage,

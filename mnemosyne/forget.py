@@ -15,7 +15,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.index.words import tokens
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.schema.document import SessionDocument

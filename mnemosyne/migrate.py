@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mnemosyne.core.errors import MigrationError
+from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.document_fault import Fault, Severity, child
 from mnemosyne.document_json import read_document
 from mnemosyne.document_read import called, copy_tree
-from mnemosyne.errors import MigrationError
-from mnemosyne.plain import plain_faults
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 DRAFT = "0.9"

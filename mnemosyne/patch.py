@@ -13,7 +13,7 @@ from typing import Any
 
 import filament.state.changes.patch
 from filament.errors import OpError
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.errors import StateOpError
 
 
 def apply_patch(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from typing import Any
 
 from anyio import to_thread
 
-from mnemosyne.errors import PatternError, RedactionError
-from mnemosyne.jsonpaths import compile_path, find_nodes
+from mnemosyne.core.errors import PatternError, RedactionError
+from mnemosyne.core.jsonpath import compile_path, find_nodes
+from mnemosyne.core.regexes import compile_pattern, find_spans
 from mnemosyne.protocols import PiiDetector, Redactor
 from mnemosyne.redact_rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
-from mnemosyne.regexes import compile_pattern, find_spans
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
 MAX_TEXT_CHARS = 4_000_000

@@ -15,7 +15,7 @@ from typing import Any
 from anyio import to_thread
 from presidio_analyzer import predefined_recognizers
 
-from mnemosyne.errors import RedactionError
+from mnemosyne.core.errors import RedactionError
 from mnemosyne.schema.redaction import SensitiveSpan
 
 REGIONS = ("CN", "US", "GB")

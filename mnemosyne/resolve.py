@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from anyio import to_thread
 
-from mnemosyne.errors import SelectorResolveError, StoreError, UriError
+from mnemosyne.core.errors import SelectorResolveError, StoreError, UriError
 from mnemosyne.ingest.rules import OWN_SCHEME, content_hash, is_expired
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import ContextBlock, Evidence

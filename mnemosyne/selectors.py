@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mnemosyne.errors import PatternError, SelectorResolveError
-from mnemosyne.jsonpaths import compile_path, find_nodes
-from mnemosyne.regexes import Span, compile_pattern, find_spans
+from mnemosyne.core.errors import PatternError, SelectorResolveError
+from mnemosyne.core.jsonpath import compile_path, find_nodes
+from mnemosyne.core.regexes import Span, compile_pattern, find_spans
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.session import Ref
 

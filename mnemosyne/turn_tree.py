@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.codec import encode
-from mnemosyne.errors import VersionConflictError, WorldNotAdoptedError
+from mnemosyne.core.codec import encode
+from mnemosyne.core.errors import VersionConflictError, WorldNotAdoptedError
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus

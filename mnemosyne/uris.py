@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from mnemosyne.chains.event import closed_quests
-from mnemosyne.errors import UriError
+from mnemosyne.core.errors import UriError
 from mnemosyne.protocols import Store
-from mnemosyne.query import Candidate
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
+from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import TurnRecord
 
 SCHEME = "mnemosyne://"

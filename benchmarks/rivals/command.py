@@ -19,7 +19,7 @@ from evals.errors import EvalError
 from evals.progress import bars
 from evals.run import DEFAULT_CACHE
 from jacquard.errors import JacquardError
-from mnemosyne.errors import MnemosyneError
+from mnemosyne.core.errors import MnemosyneError
 
 _WIDTH = 170
 

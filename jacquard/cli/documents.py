@@ -25,13 +25,13 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from mnemosyne import codec
 from mnemosyne.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError, SchemaValidationError
+from mnemosyne.core.json_text import json_text, parse_json
 from mnemosyne.document_fault import Severity
 from mnemosyne.document_json import document_from_json, document_to_json, read_document
 from mnemosyne.document_schema import package_schema, schema_text, session_schema
-from mnemosyne.errors import CodecError, SchemaValidationError
-from mnemosyne.json_text import json_text, parse_json
 from mnemosyne.migrate import migrate as migrate_document
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.uris import resolve_uri

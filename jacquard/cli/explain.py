@@ -13,7 +13,7 @@ from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.provenance import Origin, origin_at, origins_of, tokens_by_block
 from jacquard.tape import tape_in
 from jacquard.turn import PreparedTurn, turn_from_record
-from mnemosyne import codec
+from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 

@@ -25,7 +25,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from mnemosyne.codec import to_plain
+from mnemosyne.core.codec import to_plain
 from mnemosyne.index.restore import Restored
 from mnemosyne.schema.memory import session_scope, world_scope
 

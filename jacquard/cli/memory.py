@@ -22,7 +22,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from mnemosyne import codec
+from mnemosyne.core import codec
 
 
 def consolidate(

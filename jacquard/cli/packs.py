@@ -16,7 +16,8 @@ from jacquard.planners.actions import action_faults
 from jacquard.planners.rules import RulePlanner
 from jacquard.report import degradation
 from jacquard.templating import open_templates, shipped_templates, template_faults
-from mnemosyne.errors import CorpusError, WorldPackError
+from mnemosyne.core.errors import CorpusError, WorldPackError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import (
     Corpus,
     Speakers,
@@ -28,7 +29,6 @@ from mnemosyne.importers.corpus import (
 )
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.tokens import CalibratedEstimator
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import write_scaffold
 

@@ -36,10 +36,10 @@ from jacquard.settings import load_config
 from jacquard.tape import Tape, tape_in
 from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates
-from mnemosyne import codec
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.tokens import CalibratedEstimator
 
 _EVERY = 1_000_000
 

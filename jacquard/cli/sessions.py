@@ -21,7 +21,7 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.cli.show import show_tree
-from mnemosyne import codec
+from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
 
 TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]

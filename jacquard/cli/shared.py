@@ -18,8 +18,8 @@ from filament import FilamentError
 from jacquard.config import RuntimeConfig
 from jacquard.errors import ConfigError, JacquardError
 from jacquard.settings import config_from_mapping, load_config
-from mnemosyne import codec
-from mnemosyne.errors import MnemosyneError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import MnemosyneError
 
 T = TypeVar("T")
 

@@ -26,9 +26,9 @@ from jacquard.errors import JacquardError
 from jacquard.planners.rules import RulePlanner
 from jacquard.template_files import TemplateRoot, TextRoot, fingerprint, template_roots
 from jacquard.templating import shipped_templates
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.tokens import CalibratedEstimator
 from mnemosyne.world import load_world
 
 template = typer.Typer(

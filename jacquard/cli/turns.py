@@ -32,7 +32,7 @@ from jacquard.commit import CommitResult
 from jacquard.input_limits import check_user_message
 from jacquard.plan import Triage
 from jacquard.turn import PreparedTurn, turn_to_json
-from mnemosyne import codec
+from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
 """How long `commit` stays for what is done behind a turn (summaries, memory), after its answer is out."""

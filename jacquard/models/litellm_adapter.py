@@ -25,7 +25,7 @@ import anyio.to_thread
 
 from jacquard.errors import ModelError
 from jacquard.protocols import LlmRequest, LlmResponse
-from mnemosyne.addresses import call_address, hide_secrets, shown_address
+from mnemosyne.core.addresses import call_address, hide_secrets, shown_address
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})

@@ -9,7 +9,7 @@ from jacquard.observe import names
 from jacquard.observe.spans import Fact, Tracing
 from jacquard.protocols import Selection, SelectionRequest, Selector
 from mnemosyne.protocols import Retriever
-from mnemosyne.query import Recall, RetrievalQuery
+from mnemosyne.schema.query import Recall, RetrievalQuery
 
 
 class TracedRetriever:

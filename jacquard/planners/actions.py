@@ -16,9 +16,9 @@ from typing import Any
 from jacquard.errors import TemplateError
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
-from mnemosyne.errors import PatternError, StateOpError
-from mnemosyne.normal_forms import normal_form
-from mnemosyne.regexes import SECONDS, compile_re, group_names, match_whole
+from mnemosyne.core.errors import PatternError, StateOpError
+from mnemosyne.core.normal_forms import normal_form
+from mnemosyne.core.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import NumericalAction, WorldPack
 

@@ -19,9 +19,9 @@ from jacquard.metering import Call, usage_of
 from jacquard.plan import MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.protocols import LlmAdapter, LlmRequest, PlanRequest
 from jacquard.quests import active_quests
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.tokens import CalibratedEstimator
 
 RECENT_MESSAGES = 4
 RECENT_CHARS = 240

@@ -22,7 +22,7 @@ from jacquard.metering import Call, CallBook
 from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
 from jacquard.selectors.excerpt import excerpt
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Candidate
+from mnemosyne.schema.query import Candidate
 
 RECENT_MESSAGES = 4
 RECENT_CHARS = 240

@@ -23,8 +23,8 @@ from jacquard.lexicon import mentions, normalise
 from jacquard.plan import PlanContext
 from jacquard.protocols import Selection, SelectionRequest
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Candidate
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Candidate
 
 FOLD_OVERLAP = 0.7
 FOCUS_BONUS = 0.05

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from jacquard.errors import ModelError, SelectorError
 from jacquard.protocols import PairScorer, Selection, SelectionRequest
-from mnemosyne.query import Candidate
+from mnemosyne.schema.query import Candidate
 
 LOT = 16
 

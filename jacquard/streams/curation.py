@@ -19,7 +19,7 @@ from jacquard.protocols import Patience, Selection, SelectionRequest, Selector
 from jacquard.report import CandidateDecision, CurationPath, StreamBReport
 from jacquard.streams.lease import Lease, renewed
 from mnemosyne.protocols import Retriever
-from mnemosyne.query import Candidate, EntryPlace, Recall, RetrievalQuery
+from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 from mnemosyne.uris import entry_uri
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jacquard.protocols import Selection
-from mnemosyne.query import Candidate, EntryPlace, Recall
+from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

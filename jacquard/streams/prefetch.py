@@ -20,8 +20,8 @@ from jacquard.report import CurationPath
 from jacquard.streams.curation import Curation, told_apart
 from jacquard.streams.lease import Lease
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Candidate, Recall, Signals
 from mnemosyne.schema.memory import Chain, Trust
+from mnemosyne.schema.query import Candidate, Recall, Signals
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 

@@ -34,8 +34,9 @@ from jacquard.summarize.span import (
     told_coverage,
 )
 from jacquard.telling import tell_usage
-from mnemosyne.errors import ContextEngineError
-from mnemosyne.off_loop import calculate
+from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.off_loop import calculate
+from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.event import EventType
@@ -43,7 +44,6 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage
-from mnemosyne.tokens import KEPT_CHARS
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200

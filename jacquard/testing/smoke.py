@@ -22,7 +22,7 @@ from jacquard.build_small import create_context_engine
 from jacquard.config import BudgetConfig, RuntimeConfig
 from jacquard.engine import ContextEngine
 from jacquard.errors import BudgetExceededError, MissingChunksError, ToolPairError
-from mnemosyne.errors import EvidenceNotFoundError, TurnNotFoundError
+from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Message, Ref, Role
 from mnemosyne.stores.memory import MemoryStore

@@ -19,7 +19,7 @@ import pytest
 
 from jacquard.errors import SummarizerError
 from jacquard.protocols import Summarizer, SummaryRequest, TalkTurn
-from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.core.tokens import CalibratedEstimator
 
 LIMIT_TOKENS = 200
 LONGEST = 1.25

@@ -16,7 +16,7 @@ from filament.state.conventions import ANCHOR, META, is_pair
 from filament.state.places import AnchorIndex, locate, spot_at
 from filament.state.pointer import look_up
 from filament.state.verdicts import OpVerdict
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
 
 _ORDER = frozenset({Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE})

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mnemosyne.errors import CorpusError
-from mnemosyne.plain import plain_faults
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mnemosyne.index.lexical import term_weights
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import RetrievalQuery
 
 KEYWORD_WEIGHT = 1.0
 RECENT_WEIGHT = 0.6

@@ -18,8 +18,8 @@ from mnemosyne.index.lexical import term_weights
 from mnemosyne.index.rows import NO_ROWS, RowBatch, StoredScope, batch_of, highest, joined, row_batch
 from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 _YOUNG_SHARE = 8

@@ -17,13 +17,13 @@ from typing import Literal
 import anyio
 import numpy as np
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.index.ask import talk_of, vector_texts
 from mnemosyne.index.feed import FIT
 from mnemosyne.index.several import separate
-from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, Vectors
-from mnemosyne.query import RetrievalQuery
+from mnemosyne.schema.query import RetrievalQuery
 
 _log = logging.getLogger(__name__)
 KEPT = 512

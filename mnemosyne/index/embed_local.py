@@ -19,7 +19,7 @@ import numpy as np
 from anyio import to_thread
 from tokenizers import Tokenizer
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index.export_note import is_export, kept_export
 from mnemosyne.index.words import has_cjk
 from mnemosyne.protocols import Vectors

@@ -10,8 +10,8 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
-from mnemosyne.addresses import call_address, hide_secrets
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.addresses import call_address, hide_secrets
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
 
 # litellm fetches a price list over the network while it is imported, unless this is set before.

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index.embed_local import model_folder
 from mnemosyne.index.embed_onnx import OnnxModel
 from mnemosyne.index.embed_torch import TorchModel

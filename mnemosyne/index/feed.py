@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 import numpy as np
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index.ask import RECALLED
 from mnemosyne.index.restore import Restored, compared
 from mnemosyne.index.rows import neighbour_key, own_words, spoken_words

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.index.ask import Traits
-from mnemosyne.query import Hit
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit
 
 _USUAL_TERMS = 2.0
 _BESIDE = 8

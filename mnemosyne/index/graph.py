@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from mnemosyne.index.rows import entity_facet, quest_facet
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import RetrievalQuery
 
 QUEST_REACH = 3
 _ENTITY_SHARE = 0.5

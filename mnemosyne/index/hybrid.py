@@ -15,7 +15,8 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.index.ask import lexical_terms, vector_texts
 from mnemosyne.index.feed import FIT, IndexFeeder, Progress
 from mnemosyne.index.fuse import (
@@ -29,10 +30,9 @@ from mnemosyne.index.preview import preview, preview_window
 from mnemosyne.index.recalling import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
 from mnemosyne.index.restore import Restored
 from mnemosyne.index.several import joined, separate
-from mnemosyne.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
-from mnemosyne.query import Candidate, Recall, RetrievalQuery
 from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery
 
 BOTH_ARMS = frozenset({BM25, VECTOR})
 _FACET_LIMIT = 50

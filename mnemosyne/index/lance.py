@@ -19,7 +19,7 @@ import lancedb
 import pyarrow.compute as pc
 from anyio import to_thread
 
-from mnemosyne.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
+from mnemosyne.core.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
 from mnemosyne.index.lance_files import SharedFolder, has_files, remove_files, table_name
 from mnemosyne.index.lance_rows import (
     SCHEMA,
@@ -52,8 +52,8 @@ from mnemosyne.index.lance_table import (
 from mnemosyne.index.lexical import term_weights
 from mnemosyne.index.rows import RowBatch, StoredScope, highest, row_batch
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 _COPIED_ROWS = 20_000

@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 from filelock import FileLock
 
-from mnemosyne.errors import ScopeDroppedError
+from mnemosyne.core.errors import ScopeDroppedError
 
 _POLL_SECONDS = 0.02
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
 
 WORDS = "tokens"
 VECTOR = "vector"

@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.index.ask import Traits, add_talk
 from mnemosyne.index.fuse import FusionWeights
 from mnemosyne.index.lexical import K1, B, inverse_frequency
 from mnemosyne.index.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
-from mnemosyne.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import RetrievalQuery
 
 _LOOK_CHARS = 2_000
 _PAIRS = 40

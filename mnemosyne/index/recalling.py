@@ -17,8 +17,8 @@ from mnemosyne.index.fuse import Arm, FusionWeights, beside_weight, fuse, lent, 
 from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
 from mnemosyne.index.look import look_again
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.session import BranchSpan
 
 BM25 = "bm25"

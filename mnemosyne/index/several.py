@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from mnemosyne.index.ask import stands_alone
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Candidate, EntryPlace, Recall, RetrievalQuery
+from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")
 _MOST = 3

@@ -15,8 +15,8 @@ from mnemosyne.index.lexical import Mask, Postings, Scores
 from mnemosyne.index.nearest import VectorRows
 from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.session import BranchSpan
 
 _COMPACT_ROWS = 1_024

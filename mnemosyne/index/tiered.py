@@ -19,15 +19,15 @@ from typing import Protocol, TypeVar
 import anyio
 from anyio import to_thread
 
-from mnemosyne.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.index.big import BigScope, GraphStore, owner_of, young_names
 from mnemosyne.index.lance_files import SharedFolder, remove_files
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.rows import NO_ROWS, RowBatch, highest, joined, row_batch
 from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Index, Vectors
-from mnemosyne.query import Hit, IndexFilter
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 T = TypeVar("T")

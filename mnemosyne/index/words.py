@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import snowballstemmer
 
-from mnemosyne.normal_forms import normal_form
+from mnemosyne.core.normal_forms import normal_form
 
 _CJK = (
     "\u3005\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"

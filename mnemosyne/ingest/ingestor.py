@@ -13,7 +13,7 @@ from uuid import UUID, uuid4, uuid5
 
 from anyio import to_thread
 
-from mnemosyne.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
+from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
 from mnemosyne.ingest.recalled import without_shown
 from mnemosyne.ingest.rules import (
     OWN_SCHEME,
@@ -28,11 +28,11 @@ from mnemosyne.ingest.rules import (
     trust_of,
 )
 from mnemosyne.protocols import Clock, OriginalVault, Redactor, Store
-from mnemosyne.query import EvidenceFilter
 from mnemosyne.redact import redact_tree
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import Ingested, IngestOptions
 from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.redaction import RedactionRecord
 from mnemosyne.selectors import make_ref
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from mnemosyne.ingest.rules import is_expired
 from mnemosyne.protocols import Clock, OriginalVault, Store
-from mnemosyne.query import EvidenceFilter
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.query import EvidenceFilter
 
 EXPIRED = "expired"
 """What stands in the metadata of a swept evidence, and as reason in the audit record of an erasure of expired ones."""

@@ -11,8 +11,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.query import Hit, IndexFilter, Recall, RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import Hit, IndexFilter, Recall, RetrievalQuery
 from mnemosyne.schema.record import SequencedEntry
 
 Vectors = npt.NDArray[np.float32]

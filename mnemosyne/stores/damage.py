@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 
-from mnemosyne.errors import DamagedRecordError, UnreadableError
+from mnemosyne.core.errors import DamagedRecordError, UnreadableError
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
 

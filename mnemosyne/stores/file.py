@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 from filelock import FileLock, Timeout
 
-from mnemosyne.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
+from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
 from mnemosyne.stores.damage import DAMAGED, damaged_record
 from mnemosyne.stores.file_folder import Folder
 from mnemosyne.stores.journal import Journal, line_of

@@ -21,8 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.codec import JsonText, decode, encode
-from mnemosyne.errors import CodecError, StoreUnavailableError
+from mnemosyne.core.codec import JsonText, decode, encode
+from mnemosyne.core.errors import CodecError, StoreUnavailableError
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_rows import PACK, ROW_TYPES, TABLES, Change
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from mnemosyne.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.hop import hop
 from mnemosyne.stores.sqlite_file import SqliteConnection

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
-from mnemosyne.codec import JsonText
-from mnemosyne.errors import StoreError
+from mnemosyne.core.codec import JsonText
+from mnemosyne.core.errors import StoreError
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.ledger_rows import (

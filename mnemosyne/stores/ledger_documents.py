@@ -12,7 +12,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
-from mnemosyne.codec import JsonText, time_text, unwritten, written
+from mnemosyne.core.codec import JsonText, time_text, unwritten, written
+from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents import (
     BRANCH_PREFIX,
     TURN_PREFIX,
@@ -25,10 +26,9 @@ from mnemosyne.documents import (
     patched,
     tell,
 )
-from mnemosyne.errors import VersionConflictError
-from mnemosyne.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PathSummary, PutResult
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus, WindowMessage
 from mnemosyne.stores.ledger import Ledger

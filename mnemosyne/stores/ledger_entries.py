@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.codec import time_text, unwritten, written
-from mnemosyne.errors import EntryConflictError
+from mnemosyne.core.codec import time_text, unwritten, written
+from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger import Ledger

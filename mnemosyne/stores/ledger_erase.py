@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
 
-from mnemosyne.codec import JsonText, time_text, to_plain, unwritten
+from mnemosyne.core.codec import JsonText, time_text, to_plain, unwritten
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne.codec import unwritten
+from mnemosyne.core.codec import unwritten
 from mnemosyne.schema.record import Leftovers, PathSummary
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.speech import named

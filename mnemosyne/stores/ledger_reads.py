@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mnemosyne.codec import JsonText, unwritten, written
-from mnemosyne.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 
-from mnemosyne.codec import JsonText
+from mnemosyne.core.codec import JsonText
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import TurnKind, TurnStatus
 

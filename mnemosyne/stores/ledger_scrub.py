@@ -11,8 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mnemosyne.codec import JsonText, unwritten, written
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
 from mnemosyne.schema.memory import MemoryEntry, Trust

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.codec import JsonText, time_text, unwritten, written, written_tree
-from mnemosyne.errors import (
+from mnemosyne.core.codec import JsonText, time_text, unwritten, written, written_tree
+from mnemosyne.core.errors import (
     BranchExistsError,
     SessionExistsError,
     StateOpError,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, unquote_plus
 
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 
 StoreKind = Literal["sqlite", "postgresql", "file", "memory"]
 

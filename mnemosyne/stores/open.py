@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file import FileStore
 from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store

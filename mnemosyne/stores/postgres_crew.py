@@ -16,7 +16,7 @@ import anyio.to_thread
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from mnemosyne.errors import CommitUnknownError, StoreError, StoreUnavailableError
+from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailableError
 from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.hop import hop
 from mnemosyne.stores.postgres_connection import PostgresConnection

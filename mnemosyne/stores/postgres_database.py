@@ -19,7 +19,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import Int8BinaryDumper
 
-from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.postgres_connection import Driver, TextLoader
 from mnemosyne.stores.sql_schema import REVISION, statements

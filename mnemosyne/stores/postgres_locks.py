@@ -20,7 +20,7 @@ import anyio
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from mnemosyne.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.hop import surely
 from mnemosyne.stores.locate import PostgresAddress
 

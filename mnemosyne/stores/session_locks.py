@@ -16,7 +16,7 @@ from threading import Lock
 import anyio
 from filelock import FileLock, Timeout
 
-from mnemosyne.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.hop import surely
 
 _FIRST_WAIT_SECONDS = 0.005

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.codec import decode, encode, text_time
+from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents import (
     BRANCH_PREFIX,
     TURN_PREFIX,
@@ -23,10 +24,9 @@ from mnemosyne.documents import (
     patched,
     tell,
 )
-from mnemosyne.errors import VersionConflictError
-from mnemosyne.query import EvidenceFilter
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PutResult, SessionStart
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus
 from mnemosyne.stores.sql_append import append

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mnemosyne.codec import decode, encode, time_text
-from mnemosyne.errors import EntryConflictError
+from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql_connection import Connection

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from mnemosyne.codec import decode, encode, time_text
+from mnemosyne.core.codec import decode, encode, time_text
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind

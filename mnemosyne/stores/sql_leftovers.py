@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne.codec import encode, time_text
-from mnemosyne.errors import BranchNotFoundError
+from mnemosyne.core.codec import encode, time_text
+from mnemosyne.core.errors import BranchNotFoundError
 from mnemosyne.schema.record import Leftovers
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.speech import named

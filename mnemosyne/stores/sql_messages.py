@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnemosyne.codec import encode, time_text
+from mnemosyne.core.codec import encode, time_text
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message
 from mnemosyne.speech import is_recalled, named, settled

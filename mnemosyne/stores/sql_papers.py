@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from mnemosyne.errors import UnreadableError
+from mnemosyne.core.errors import UnreadableError
 
 _LEVEL = 3
 _LEAST_BYTES = 256

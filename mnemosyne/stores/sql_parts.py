@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from mnemosyne.codec import decode, encode, time_text
-from mnemosyne.query import BlockFilter, EvidenceFilter
+from mnemosyne.core.codec import decode, encode, time_text
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
 from mnemosyne.stores.sql_connection import Connection, among
 from mnemosyne.stores.sql_sessions import Entered, enter

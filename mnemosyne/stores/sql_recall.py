@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mnemosyne.codec import decode
+from mnemosyne.core.codec import decode
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mnemosyne.codec import decode, encode, text_time
-from mnemosyne.plain import text_fault
+from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.plain_values import text_fault
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
 from mnemosyne.scrub import spellings, stands_in, stands_in_tree

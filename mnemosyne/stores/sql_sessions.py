@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mnemosyne.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
+from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
 from mnemosyne.schema.session import BranchSpan, SessionHead
 from mnemosyne.stores.sql_connection import Connection
 

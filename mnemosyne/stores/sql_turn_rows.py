@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnemosyne.codec import encode, time_text
-from mnemosyne.errors import UnreadableError
+from mnemosyne.core.codec import encode, time_text
+from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql_connection import Connection, among

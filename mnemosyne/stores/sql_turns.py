@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mnemosyne.codec import decode, decode_tree, text_time
-from mnemosyne.errors import TurnNotFoundError, UnreadableError
+from mnemosyne.core.codec import decode, decode_tree, text_time
+from mnemosyne.core.errors import TurnNotFoundError, UnreadableError
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mnemosyne.codec import decode, decode_tree
+from mnemosyne.core.codec import decode, decode_tree
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage

@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mnemosyne.codec import decode, encode
-from mnemosyne.errors import CodecError
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.memory import MemoryEntry, world_scope
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import replace_entry

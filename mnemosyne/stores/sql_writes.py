@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.codec import decode_tree, encode, encode_tree, time_text
-from mnemosyne.errors import (
+from mnemosyne.core.codec import decode_tree, encode, encode_tree, time_text
+from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
     SessionExistsError,

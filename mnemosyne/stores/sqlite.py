@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from mnemosyne.errors import StoreError
+from mnemosyne.core.errors import StoreError
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.lane import Lane
 from mnemosyne.stores.sql_store import SqlStore

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.errors import RedactionError, SessionNotFoundError
+from mnemosyne.core.errors import RedactionError, SessionNotFoundError
 from mnemosyne.protocols import Clock, EvidenceIngestor, Redactor, Store
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind

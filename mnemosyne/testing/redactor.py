@@ -15,7 +15,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from mnemosyne.errors import RedactionError
+from mnemosyne.core.errors import RedactionError
 from mnemosyne.protocols import Redactor
 from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE

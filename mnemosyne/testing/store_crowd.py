@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from mnemosyne.errors import SessionNotFoundError, VersionConflictError
+from mnemosyne.core.errors import SessionNotFoundError, VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.errors import (
+from mnemosyne.core.errors import (
     BranchNotFoundError,
     SchemaValidationError,
     SessionNotFoundError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mnemosyne.errors import SessionNotFoundError
+from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Actor, Meta, Summary, Task, ToolCall
 from mnemosyne.schema.erasure import ERASED, Erasure

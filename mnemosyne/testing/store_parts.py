@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mnemosyne.errors import SessionNotFoundError, VersionConflictError
+from mnemosyne.core.errors import SessionNotFoundError, VersionConflictError
 from mnemosyne.protocols import Store
-from mnemosyne.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall, ToolCallStatus
 from mnemosyne.schema.evidence import BlockType, EvidenceSource, EvidenceType, Priority, SourceKind
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import WINDOW_USAGES
 from mnemosyne.testing.store_samples import (
     AT,

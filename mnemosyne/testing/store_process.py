@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from mnemosyne.errors import StoreBusyError, VersionConflictError
+from mnemosyne.core.errors import StoreBusyError, VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.testing.store_samples import SESSION, StoreTests, says
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.errors import (
+from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
     EntryConflictError,

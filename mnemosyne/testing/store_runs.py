@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.errors import (
+from mnemosyne.core.errors import (
     VersionConflictError,
     WorldNotAdoptedError,
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mnemosyne.plain import plain_faults, text_fault
+from mnemosyne.core.plain_values import plain_faults, text_fault
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.conditions import parse_condition
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean

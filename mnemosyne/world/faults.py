@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mnemosyne.errors import WorldPackError
-from mnemosyne.plain import Path as KeyPath
+from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.plain_values import Path as KeyPath
 
 MAX_FAULTS = 200
 

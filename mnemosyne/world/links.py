@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mnemosyne.chains.event import QUEST_UPDATE
-from mnemosyne.plain import Path as KeyPath
+from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.check import sound
 from mnemosyne.world.draft import Draft, Item, Part

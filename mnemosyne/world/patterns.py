@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Iterator
 from itertools import islice
 
-from mnemosyne.errors import PatternError
-from mnemosyne.regexes import match_whole, may_begin_whole
+from mnemosyne.core.errors import PatternError
+from mnemosyne.core.regexes import match_whole, may_begin_whole
 
 _NOT_LITERAL = re.compile(
     r"\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?\#[^)]*\)|\(\?P[<=]\w+[>)]|\(\?\(\w+\)", re.DOTALL

@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
 
 LANGUAGES = ("en", "zh")
 _MOST_NAMES = 5

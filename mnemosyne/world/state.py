@@ -18,7 +18,7 @@ from filament.state.descriptions import with_descriptions
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import look_up
 from filament.state.rules import Rules, rules_at_root
-from mnemosyne.plain import Path as KeyPath
+from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.world.faults import FaultList, Place, called, did_you_mean
 from mnemosyne.world.meta import check_follows, check_meta
 from mnemosyne.world.shapes import IDENTIFIER

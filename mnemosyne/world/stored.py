@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.codec import from_plain, to_plain
-from mnemosyne.errors import CodecError
+from mnemosyne.core.codec import from_plain, to_plain
+from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.world import WorldPack
 
 PACK_FORMAT = 1

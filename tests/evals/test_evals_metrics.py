@@ -14,8 +14,8 @@ from evals.metrics import METRICS, TOKEN_METRICS, Outcome, by_category, judge, m
 from evals.oracle import OracleSelector
 from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.protocols import SelectionRequest
-from mnemosyne.query import Candidate, Signals
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Candidate, Signals
 
 IDS = [f"d{number}" for number in range(60)]
 

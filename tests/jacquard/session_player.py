@@ -14,7 +14,7 @@ import anyio
 
 from jacquard.build_small import create_context_engine
 from jacquard.config import CurationConfig, RuntimeConfig
-from mnemosyne.errors import TurnNotPendingError
+from mnemosyne.core.errors import TurnNotPendingError
 from mnemosyne.protocols import SessionLocks, Store
 from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.postgres import PostgresStore

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jacquard.errors import TemplateError
 from jacquard.planners.actions import action_faults, apply_action, match_action
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.errors import StateOpError
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from jacquard import open_workshop
+from mnemosyne.core.tokens import estimated
 from mnemosyne.index.embed_local import LocalEmbedder
 from mnemosyne.schema.erasure import Erasure
-from mnemosyne.tokens import estimated
 
 pytestmark = pytest.mark.anyio
 

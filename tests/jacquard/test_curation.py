@@ -20,11 +20,11 @@ from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.curation import Curation, CurationStream, stream_report
 from jacquard.streams.flesh import cut_notes, flesh_blocks
-from mnemosyne.query import Recall
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import Recall
 from mnemosyne.selectors import extract, ref_hash
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 

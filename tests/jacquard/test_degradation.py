@@ -12,13 +12,13 @@ from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ScriptedModel, small_engine
 
 import jacquard.errors
-import mnemosyne.errors
+import mnemosyne.core.errors
 from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.draft import _Waiting
 from jacquard.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.finish import lay_out_turn
 from jacquard.layouts import load_layout
-from mnemosyne.errors import (
+from mnemosyne.core.errors import (
     ContextEngineError,
     EmbedderUnavailableError,
     IndexUnavailableError,
@@ -26,6 +26,7 @@ from mnemosyne.errors import (
     StoreBusyError,
     VersionConflictError,
 )
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest import RedactingIngestor
@@ -34,7 +35,6 @@ from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 CALL = ToolCall(tool_call_id="c1", tool="lookup", args_digest={"order": "17"})
@@ -507,7 +507,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES.split())
 def test_every_error_of_the_table_has_the_one_root(name):
-    kind = getattr(mnemosyne.errors, name, None) or getattr(jacquard.errors, name)
+    kind = getattr(mnemosyne.core.errors, name, None) or getattr(jacquard.errors, name)
     assert issubclass(kind, ContextEngineError)
 
 

@@ -20,7 +20,7 @@ from jacquard import (
 )
 from jacquard.config import HistoryConfig
 from jacquard.errors import ConfigError
-from mnemosyne.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
+from mnemosyne.core.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
 from mnemosyne.schema.session import Message, Role
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from engine_parts import small_engine
 from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.errors import BudgetExceededError, MissingChunksError
 from jacquard.tape import tape_from_json, tape_in, tape_to_json
-from mnemosyne.errors import EvidenceNotFoundError
+from mnemosyne.core.errors import EvidenceNotFoundError
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind

@@ -9,7 +9,7 @@ from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.config import EvidenceConfig, RedactionConfig
 from jacquard.errors import ConfigError
 from jacquard.evidence import evidence_flesh, ingest_result, shown_of
-from mnemosyne.errors import StoreBusyError
+from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.ingest import RedactingIngestor
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.document import ToolCall, ToolCallStatus, ToolType

@@ -27,6 +27,7 @@ from jacquard.layouts import load_layout
 from jacquard.replay import play
 from jacquard.tape import tape_in
 from jacquard.templating import shipped_templates
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import (
     MessageIndexRange,
     Session,
@@ -39,7 +40,6 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.record import ImportedTurn, PathSummary, SessionStart
 from mnemosyne.schema.session import Message, Role
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"

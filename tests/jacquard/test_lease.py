@@ -31,12 +31,12 @@ from jacquard.streams.curation import Curation
 from jacquard.streams.lease import Lease, renewed
 from jacquard.streams.prefetch import is_late, lease_of, prefetch_of
 from jacquard.tape import tape_in
-from mnemosyne.query import Recall
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import BranchSpan
-from mnemosyne.tokens import CalibratedEstimator
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 LEASING = CurationConfig(lease_turns=3)

@@ -23,9 +23,9 @@ from jacquard.engine import ContextEngine
 from jacquard.metering import Call, usage_of
 from jacquard.observe.prometheus import PrometheusMetrics
 from jacquard.summarize.model import ModelSummarizer
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsageStage, Task
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 COUNT = CalibratedEstimator().estimate

@@ -18,8 +18,8 @@ from jacquard.diversity import constrain, document_of, source_of
 from jacquard.package import to_messages
 from jacquard.provenance import origins_of
 from jacquard.turn import turn_to_json
+from mnemosyne.core.errors import TurnNotFoundError, UriError
 from mnemosyne.document_schema import package_schema
-from mnemosyne.errors import TurnNotFoundError, UriError
 from mnemosyne.package_json import package_from_json, package_to_json
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.evidence import Evidence

@@ -13,7 +13,7 @@ from jacquard.protocols import Selection
 from jacquard.report import CurationPath
 from jacquard.streams.curation import Curation
 from jacquard.streams.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
-from mnemosyne.query import Recall
+from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import BranchSpan
 

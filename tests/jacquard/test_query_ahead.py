@@ -8,10 +8,10 @@ import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard.config import CurationConfig, PlannerConfig, RuntimeConfig
-from mnemosyne.errors import EmbedderUnavailableError, StoreUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError, StoreUnavailableError
 from mnemosyne.index.ask import vector_texts
 from mnemosyne.index.embed_ahead import KEPT, AheadEmbedder
-from mnemosyne.query import RetrievalQuery
+from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio

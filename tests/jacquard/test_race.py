@@ -26,7 +26,7 @@ from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.curation import Curation, CurationStream, stream_report
 from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
-from mnemosyne.query import Recall, RetrievalQuery
+from mnemosyne.schema.query import Recall, RetrievalQuery
 
 pytestmark = pytest.mark.anyio
 

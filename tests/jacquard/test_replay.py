@@ -19,9 +19,9 @@ from jacquard.rehearsal import Rehearsal
 from jacquard.replay import changed_settings, compare_templates, differences, play
 from jacquard.tape import Tape, plain_config, tape_from_json, tape_in, tape_to_json
 from jacquard.templating import open_templates, shipped_templates
-from mnemosyne import codec
+from mnemosyne.core import codec
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 

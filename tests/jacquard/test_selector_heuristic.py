@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jacquard.protocols import Selection, SelectionRequest, Selector
 from jacquard.selectors.heuristic import HeuristicSelector
-from mnemosyne.query import Candidate
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Candidate
 
 
 def choose(request: SelectionRequest) -> Selection:

@@ -26,11 +26,11 @@ from jacquard.summarize.span import due_depth, history_of, own_coverage
 from jacquard.summarize.wording import plain_answer, read_summary, summary_prompt
 from jacquard.testing.summarizer import SummarizerContract
 from jacquard.turn import PreparedTurn
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.record import PathSummary, SessionStart
 from mnemosyne.schema.session import Message, Role, WindowMessage
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 SMALL = HistoryConfig(max_messages=8, max_tokens=3000, low_water=0.5)

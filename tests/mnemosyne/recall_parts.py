@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.query import IndexFilter, RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.query import IndexFilter, RetrievalQuery
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import BranchSpan
 

@@ -10,7 +10,7 @@ import sys
 
 import anyio
 
-from mnemosyne.errors import VersionConflictError
+from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import Message, Role
 from mnemosyne.stores.postgres import PostgresStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mnemosyne.protocols import Store
-from mnemosyne.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.testing.store_samples import AT, SESSION
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from store_filters import check_filters
 
-from mnemosyne.errors import SchemaValidationError, VersionConflictError
+from mnemosyne.core.errors import SchemaValidationError, VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, TaskStatus, ToolCall
 from mnemosyne.schema.erasure import Erasure

@@ -17,7 +17,7 @@ from mnemosyne.chains.state import (
     read_value,
     view_state,
 )
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import Chain, Comparison, Condition, LoreCategory, MemoryEntry
 

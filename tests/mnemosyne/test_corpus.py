@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.errors import CorpusError
+from mnemosyne.core.errors import CorpusError
 from mnemosyne.importers.corpus import iter_corpus, read_corpus, to_session
 from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.session import AuthorKind, Role

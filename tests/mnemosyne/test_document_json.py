@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from mnemosyne import codec
+from mnemosyne.core import codec
+from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.document_fault import STRUCTURE, Severity
 from mnemosyne.document_json import document_faults, document_from_json, document_to_json
 from mnemosyne.document_schema import (
@@ -26,7 +27,6 @@ from mnemosyne.document_schema import (
     schema_text,
     session_schema,
 )
-from mnemosyne.errors import SchemaValidationError
 from mnemosyne.schema.document import SessionDocument, Task, TaskStatus, ToolCallStatus
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.memory import Trust

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from jacquard.build import open_embedder
 from jacquard.cli.app import app
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index import embed_onnx
 from mnemosyne.index.embed_local import LocalEmbedder, model_folder
 from mnemosyne.index.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export

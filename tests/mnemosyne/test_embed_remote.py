@@ -11,7 +11,7 @@ from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
 from jacquard.build import open_embedder
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.index import embed_remote
 from mnemosyne.index.embed_remote import RemoteEmbedder
 

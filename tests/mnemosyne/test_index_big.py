@@ -20,8 +20,8 @@ from mnemosyne.index.big import BigScope
 from mnemosyne.index.lance import LanceIndex
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.tiered import TieredIndex
-from mnemosyne.query import Hit
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import Hit
 from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, where
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.feed import IndexFeeder
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.preview import preview
 from mnemosyne.index.rows import date_words, neighbour_key
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.words import tokens
-from mnemosyne.query import Hit
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.schema.query import Hit
 
 pytestmark = pytest.mark.anyio
 NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from mnemosyne.index.ask import Traits, lexical_terms, traits
 from mnemosyne.index.fuse import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
-from mnemosyne.query import Hit, RetrievalQuery
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, RetrievalQuery
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 

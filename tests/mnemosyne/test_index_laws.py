@@ -17,8 +17,8 @@ from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.rows import StoredScope
 from mnemosyne.index.table import ScopeTable
 from mnemosyne.index.tiered import TieredIndex
-from mnemosyne.query import Hit
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit
 
 WORD = st.sampled_from(["key", "temple", "river", "guild", "moon", "神庙", "钥匙", "河畔", "行会", "银"])
 TEXTS = st.lists(st.lists(WORD, max_size=8).map(" ".join), min_size=1, max_size=14)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
 
-from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.core.errors import IndexUnavailableError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.feed import IndexFeeder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.lance_files import table_name
@@ -16,7 +17,6 @@ from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 

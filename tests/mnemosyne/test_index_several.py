@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne.index.several import joined, separate
-from mnemosyne.query import Candidate, Recall, RetrievalQuery, Signals
 from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals
 
 
 def asked(text: str, *keywords: str) -> tuple[str, ...]:

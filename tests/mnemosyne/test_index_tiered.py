@@ -9,7 +9,7 @@ import anyio
 import pytest
 from recall_parts import SESSION, WORLD, entry, unit, where, written
 
-from mnemosyne.errors import IndexUnavailableError
+from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.index.lance import LanceIndex
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain

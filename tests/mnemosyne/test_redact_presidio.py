@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from mnemosyne.errors import RedactionError
+from mnemosyne.core.errors import RedactionError
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.redaction import RedactionRules
 

@@ -7,12 +7,12 @@ from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.derive import derive_evidence_blocks, refs_of
 from mnemosyne.ingest import RedactingIngestor
 from mnemosyne.ingest.sweep import expired_evidences, live_evidences
-from mnemosyne.query import EvidenceFilter
 from mnemosyne.redact import RegexRedactor
 from mnemosyne.resolve import RefFault, RefResolver
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import Ref
 from mnemosyne.stores.memory import MemoryStore

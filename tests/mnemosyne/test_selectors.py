@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.errors import SelectorResolveError
+from mnemosyne.core.errors import SelectorResolveError
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.session import Ref
 from mnemosyne.selectors import RefState, check_ref, extract, make_ref, parse_selector, ref_hash

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.codec import encode
+from mnemosyne.core.codec import encode
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.stores.sql_papers import changed, packed, unpacked
 from mnemosyne.stores.sqlite import SqliteStore

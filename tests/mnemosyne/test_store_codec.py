@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.codec import (
+from mnemosyne.core.codec import (
     decode,
     decode_tree,
     encode,
@@ -17,7 +17,7 @@ from mnemosyne.codec import (
     time_text,
     to_plain,
 )
-from mnemosyne.errors import CodecError, MnemosyneError
+from mnemosyne.core.errors import CodecError, MnemosyneError
 from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role, TurnKind, TurnStatus

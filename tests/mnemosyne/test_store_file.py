@@ -15,7 +15,7 @@ import anyio
 import pytest
 from filelock import FileLock
 
-from mnemosyne.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.stores import file_folder, journal
 from mnemosyne.stores.file import FileStore

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemosyne.errors import TurnNotFoundError
+from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.record import SessionStart

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import locate_store, postgres_address
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import Author, AuthorKind, Ref, TurnStatus
 from mnemosyne.stores.migrate import migrate_sqlite

@@ -15,7 +15,7 @@ from blockbuster import blockbuster_ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.errors import (
+from mnemosyne.core.errors import (
     CommitUnknownError,
     StoreBusyError,
     StoreError,

@@ -14,7 +14,7 @@ from anyio import to_thread
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.migrate import upgrade
 from mnemosyne.stores.postgres import PostgresStore

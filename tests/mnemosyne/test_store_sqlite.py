@@ -16,7 +16,7 @@ import anyio
 import pytest
 from blockbuster import blockbuster_ctx
 
-from mnemosyne.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
+from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
 from mnemosyne.schema.memory import Chain
 from mnemosyne.stores import sql_recall, sql_turns, sql_window
 from mnemosyne.stores.sqlite import SqliteStore
@@ -82,7 +82,7 @@ FILE_LIMIT = """
 import resource, signal, sys
 from pathlib import Path
 import anyio
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.testing.store_samples import SESSION, imported
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -102,7 +102,7 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 import anyio
-from mnemosyne.errors import StoreUnavailableError
+from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.testing.store_samples import SESSION, imported
 async def main():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
 from mnemosyne.world import load_world
 from mnemosyne.world.scaffold import starter_files
 

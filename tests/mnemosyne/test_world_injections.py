@@ -9,7 +9,7 @@ import pytest
 
 from jacquard import open_workshop
 from jacquard.config import CurationConfig, RuntimeConfig
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
 from mnemosyne.world import load_world
 from mnemosyne.world.scaffold import starter_files
 

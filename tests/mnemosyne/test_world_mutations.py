@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from filament.payload import dump_yaml, load_yaml
-from mnemosyne.errors import WorldPackError
+from mnemosyne.core.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world
 from mnemosyne.world.check import check

@@ -19,12 +19,12 @@ from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.templating import shipped_templates
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import Summary, Task, TaskStatus
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import PathSummary, SessionWindow
 from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, SessionHead, WindowMessage
 from mnemosyne.schema.world import Injection, PlannerRules, WorldPack
-from mnemosyne.tokens import CalibratedEstimator
 
 SHIPPED = shipped_templates()
 LAYOUTS = [load_layout(name, [SHIPPED]) for name in ("classic", "cache_first")]

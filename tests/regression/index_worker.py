@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
 
 from recall_parts import LetterEmbedder, question
 
-from mnemosyne.errors import StoreError
+from mnemosyne.core.errors import StoreError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.tokens import CalibratedEstimator
 
 TIERS = {
     "memory": {"held_rows": 16},

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from filament import OpLimits, judge_ops
 from jacquard import CurationConfig, LimitsConfig, RuntimeConfig, create_context_engine
 from jacquard.cli.app import app
-from mnemosyne.errors import StateOpError
+from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.world import NumericalAction
 from mnemosyne.stores.memory import MemoryStore
 from mnemosyne.world import load_world

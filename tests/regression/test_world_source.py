@@ -13,7 +13,7 @@ from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
 from jacquard import RuntimeConfig, create_context_engine, open_workshop
 from jacquard.protocols import LlmResponse
-from mnemosyne.codec import decode, encode
+from mnemosyne.core.codec import decode, encode
 from mnemosyne.stores.file import FileStore
 from mnemosyne.stores.memory import MemoryStore
 from mnemosyne.stores.sqlite import SqliteStore

@@ -28,17 +28,17 @@ from jacquard.streams.curation import CurationStream
 from jacquard.templating import shipped_templates
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import bare_world
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
 from mnemosyne.index.embed_ahead import AheadEmbedder
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder
-from mnemosyne.query import RetrievalQuery
 from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.tokens import CalibratedEstimator
 
 _SESSION = "bench"
 _FLESH = "flesh:"

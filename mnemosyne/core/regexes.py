@@ -13,8 +13,8 @@ from typing import Any
 
 import regex
 
-from mnemosyne.errors import PatternError
-from mnemosyne.regex_syntax import in_timed_syntax, unrolled_size
+from mnemosyne.core.errors import PatternError
+from mnemosyne.core.regex_syntax import in_timed_syntax, unrolled_size
 
 MAX_PATTERN_CHARS = 2_000
 MAX_UNROLLED = 100_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mnemosyne.errors import CodecError
+from mnemosyne.core.errors import CodecError
 
 
 def parse_json(data: bytes, name: str) -> Any:

@@ -23,8 +23,8 @@ from jsonpath.function_extensions import ExpressionType, FilterFunction
 from jsonpath.segments import JSONPathRecursiveDescentSegment, JSONPathSegment
 from jsonpath.selectors import Filter
 
-from mnemosyne.errors import PatternError
-from mnemosyne.regexes import SECONDS, Span, matches
+from mnemosyne.core.errors import PatternError
+from mnemosyne.core.regexes import SECONDS, Span, matches
 
 MAX_PATH_CHARS = 2_000
 MAX_NODES = 10_000

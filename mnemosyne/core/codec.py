@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from mnemosyne.errors import CodecError, UnreadableError
+from mnemosyne.core.errors import CodecError, UnreadableError
 
 T = TypeVar("T")
 
