@@ -16,13 +16,13 @@ from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.errors import ConfigError
 from jacquard.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
-from mnemosyne.forget import Place
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.look import reading_of
 from mnemosyne.index.words import tokens_of_line
 from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.privacy.forget import Place
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
-from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
@@ -43,7 +43,7 @@ class Intake:
     def place(
         self, store: Store, index: Index, retriever: HybridRetriever, caches: Sequence[Callable[[], None]] = ()
     ) -> Place:
-        """Return where an erasure must look, for `mnemosyne.forget.forget`; `caches` besides those of the whole process."""
+        """Return where an erasure must look, for `mnemosyne.privacy.forget.forget`; `caches` besides those of the whole process."""
 
         async def restore(scope: str) -> object:
             return await retriever.restore(scope, anew=True)
@@ -85,7 +85,7 @@ def open_redactor(settings: RedactionConfig) -> Redactor:
     if settings.detector == "presidio":
         if find_spec("presidio_analyzer") is None:
             raise ConfigError("redaction.detector is presidio, which needs: pip install 'jacquard-context[pii]'.")
-        detector = import_module("mnemosyne.redact_presidio").PresidioDetector()
+        detector = import_module("mnemosyne.privacy.presidio").PresidioDetector()
     return RegexRedactor(settings.rules, detector=detector)
 
 

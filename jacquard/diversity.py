@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, TurnAddress, parse_uri
 from mnemosyne.core.errors import UriError
 from mnemosyne.schema.package import EvidenceItem
-from mnemosyne.uris import EntryAddress, EvidenceAddress, TurnAddress, parse_uri
 
 RESULTS = "results"
 """The group of what tools and searches of the session answered."""

@@ -50,6 +50,7 @@ from jacquard.tape import tape_of, tape_to_json
 from jacquard.template_files import template_roots as template_roots
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import Noted
+from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
@@ -60,7 +61,6 @@ from mnemosyne.schema.query import place_of
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.uris import entry_uri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -41,7 +41,7 @@ from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turn import PreparedTurn, turn_from_record
 from jacquard.turnstile import Turnstile
 from jacquard.worlds import WorldSource
-from mnemosyne.chains.start import session_start
+from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType

@@ -23,6 +23,7 @@ from jacquard.leading import opening
 from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
+from mnemosyne.chains.uris import entry_uri, evidence_uri
 from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.derive import derive_evidence_blocks
@@ -43,7 +44,6 @@ from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, In
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.uris import entry_uri, evidence_uri
 
 EVIDENCE_LAYER = "evidence"
 _log = logging.getLogger(__name__)

@@ -21,12 +21,12 @@ from jacquard.report import BY_SELECTOR, BudgetReport, Degradation, Report, Stre
 from jacquard.skein import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
 from jacquard.turn import PreparedTurn, kept_blocks
+from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.uris import entry_uri
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

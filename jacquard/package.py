@@ -16,13 +16,13 @@ from jacquard.evidence import EVIDENCE_LAYER
 from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
 from jacquard.skein import BlockKind, PromptBlock
+from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.ingest.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.query import Candidate, Signals, place_of
 from mnemosyne.schema.session import Role
-from mnemosyne.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 
 _SIGNAL_NAMES = {
     "vector": "vector_score",

@@ -16,10 +16,10 @@ from jacquard.report import BlockDecision, CandidateDecision, Span
 from jacquard.skein import FRAME, BlockKind, PromptBlock
 from jacquard.tape import Tape
 from jacquard.turn import PreparedTurn
+from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.session import Ref
-from mnemosyne.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 
 _TEMPLATE, _HISTORY, _USER, _RESULT = "automation:", "history", "user", "evidence:"
 _SHOWN = 50

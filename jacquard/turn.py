@@ -24,7 +24,7 @@ from jacquard.plan import PlanContext, Triage, plan_to_json
 from jacquard.recorded import plan_of, reading, report_of
 from jacquard.report import CurationPath, Report
 from mnemosyne.core import codec
-from mnemosyne.package_json import package_to_json
+from mnemosyne.documents.package_json import package_to_json
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from anyio import to_thread
 
+from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core.errors import SelectorResolveError, StoreError, UriError
 from mnemosyne.ingest.rules import OWN_SCHEME, content_hash, is_expired
 from mnemosyne.protocols import Clock, Store
@@ -19,7 +20,6 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Ref
 from mnemosyne.selectors import extract, ref_hash
-from mnemosyne.uris import resolve_uri
 
 Fetch = Callable[[str], Awaitable[str]]
 """Returns the text at an address; raises OSError or ValueError where there is none."""

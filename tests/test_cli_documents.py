@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from jacquard.build import open_workshop
 from jacquard.cli.app import app
-from mnemosyne.document_json import document_from_json
+from mnemosyne.documents.session_json import document_from_json
 from mnemosyne.schema.document import (
     MessageIndexRange,
     ModelUsage,

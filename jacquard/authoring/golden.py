@@ -19,7 +19,7 @@ from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
 from jacquard.authoring.turns import AuthorTurn, pack_turn
 from jacquard.errors import JacquardError
 from jacquard.protocols import Planner, Selection
-from mnemosyne.chains.start import session_start
+from mnemosyne.chains.session_start import session_start
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage

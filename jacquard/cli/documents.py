@@ -25,16 +25,16 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from mnemosyne.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
+from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
 from mnemosyne.core.json_text import json_text, parse_json
-from mnemosyne.document_fault import Severity
-from mnemosyne.document_json import document_from_json, document_to_json, read_document
-from mnemosyne.document_schema import package_schema, schema_text, session_schema
-from mnemosyne.migrate import migrate as migrate_document
+from mnemosyne.documents.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
+from mnemosyne.documents.faults import Severity
+from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
+from mnemosyne.documents.migrate import migrate as migrate_document
+from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.uris import resolve_uri
 from mnemosyne.world import publish
 
 doc = typer.Typer(

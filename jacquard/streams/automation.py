@@ -30,13 +30,13 @@ from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates
 from jacquard.todo import open_todo
 from mnemosyne.chains.lore import entries_by_category
+from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.uris import entry_uri
 
 COUNTS_KEPT = 2048
 

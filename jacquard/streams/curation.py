@@ -18,9 +18,9 @@ from jacquard.plan import PlanContext
 from jacquard.protocols import Patience, Selection, SelectionRequest, Selector
 from jacquard.report import CandidateDecision, CurationPath, StreamBReport
 from jacquard.streams.lease import Lease, renewed
+from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
-from mnemosyne.uris import entry_uri
 
 _log = logging.getLogger(__name__)
 _NOTHING_RECALLED = Recall(candidates=())

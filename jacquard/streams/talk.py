@@ -12,11 +12,11 @@ from filament import escape_text
 from jacquard.naming import INPUT_ID
 from jacquard.quests import is_scalar, plain_value
 from jacquard.skein import BlockKind, Placement, Position, PromptBlock
+from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
 from mnemosyne.schema.session import Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.uris import EntryAddress, format_uri
 
 HISTORY_SLOT = "history"
 INPUT_SLOT = "user_input"

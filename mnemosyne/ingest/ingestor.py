@@ -27,8 +27,8 @@ from mnemosyne.ingest.rules import (
     lowest,
     trust_of,
 )
+from mnemosyne.privacy.redact import redact_tree
 from mnemosyne.protocols import Clock, OriginalVault, Redactor, Store
-from mnemosyne.redact import redact_tree
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import Ingested, IngestOptions
 from mnemosyne.schema.memory import Trust

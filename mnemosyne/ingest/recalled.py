@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
+from mnemosyne.privacy.scrub import is_telling, weight
 from mnemosyne.schema.ingest import Shown
-from mnemosyne.scrub import is_telling, weight
 
 WINDOW = 48
 WINDOW_CJK = 16

@@ -2,7 +2,7 @@
 
 The room exists so that a time to live is kept twice: readers leave expired evidence out at once, and a sweep, whenever a
 host runs one, takes its text away. What was said of it meanwhile stays: the talk, receipts and prompts tell what was so
-then. To forget it there too, erase it (`mnemosyne.forget`). It knows store and vault by protocol.
+then. To forget it there too, erase it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from mnemosyne.scrub import stands_in_tree
+from mnemosyne.privacy.scrub import stands_in_tree
 
 _OWNER_ONLY = 0o700
 

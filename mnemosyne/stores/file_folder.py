@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mnemosyne.chains.message_ids import session_of
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, StoreUnavailableError
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.speech import session_of
 from mnemosyne.stores.journal import (
     FIRST_FORMAT,
     FORMAT,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeVar
 
+from mnemosyne.chains.turn_tree import BASE_BRANCH
 from mnemosyne.core.codec import JsonText
 from mnemosyne.core.errors import StoreError
 from mnemosyne.schema.memory import Chain
@@ -33,7 +34,6 @@ from mnemosyne.stores.ledger_rows import (
     SnapshotRow,
     TurnRow,
 )
-from mnemosyne.turn_tree import BASE_BRANCH
 
 T = TypeVar("T")
 

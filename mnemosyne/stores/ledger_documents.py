@@ -1,7 +1,7 @@
 """The document view of a ledger: the session as one document, and its evidences, blocks, calls and tasks.
 
 The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents`. Each writing function runs inside `Ledger.run`.
+new is decided in `mnemosyne.documents.views`. Each writing function runs inside `Ledger.run`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
+from mnemosyne.chains.turn_tree import check_version
 from mnemosyne.core.codec import JsonText, time_text, unwritten, written
 from mnemosyne.core.errors import VersionConflictError
-from mnemosyne.documents import (
+from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
     bare_frame,
@@ -42,7 +43,6 @@ from mnemosyne.stores.ledger_reads import (
 )
 from mnemosyne.stores.ledger_rows import EvidenceRow, Row
 from mnemosyne.stores.ledger_writes import abandon_pending, append, begin, moved, open_branch
-from mnemosyne.turn_tree import check_version
 
 T = TypeVar("T")
 

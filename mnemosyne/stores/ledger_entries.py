@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mnemosyne.chains.turn_tree import check_entry, lore_by_id, on_path, turn_of
 from mnemosyne.core.codec import time_text, unwritten, written
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
@@ -18,7 +19,6 @@ from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_reads import committed_turn, session_row
 from mnemosyne.stores.ledger_rows import PACK, EntryRow
-from mnemosyne.turn_tree import check_entry, lore_by_id, on_path, turn_of
 
 _DIGEST = "digest"
 

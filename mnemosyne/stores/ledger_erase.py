@@ -1,7 +1,7 @@
 """Forgetting: what of all ledgers goes, and a search that proves it gone (seed 002 section 13; spec 3.6).
 
 The room exists so that an erasure is one pure step from a shelf of ledgers to another. Which words must go from a text is
-decided in `mnemosyne.scrub`, what becomes of the rows of a session that stays in `ledger_scrub`. It knows what rows mean,
+decided in `mnemosyne.privacy.scrub`, what becomes of the rows of a session that stays in `ledger_scrub`. It knows what rows mean,
 never where they are kept.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
 
+from mnemosyne.chains.message_ids import session_of
 from mnemosyne.core.codec import JsonText, time_text, to_plain, unwritten
+from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_telling, stands_in_tree, subject_of, weight
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
-from mnemosyne.scrub import WORTH_SEEKING, Scrubber, is_telling, stands_in_tree, subject_of, weight
-from mnemosyne.speech import session_of
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_rows import PACK, Change
 from mnemosyne.stores.ledger_scrub import Scrubbing, scrubbed, wrote

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mnemosyne.chains.message_ids import named
 from mnemosyne.core.codec import unwritten
 from mnemosyne.schema.record import Leftovers, PathSummary
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.speech import named
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_reads import NO_SUMMARY, branch_row, committed_turn, read_turn, session_row
 from mnemosyne.stores.ledger_writes import insert_waiting, save_summary

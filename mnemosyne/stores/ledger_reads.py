@@ -11,9 +11,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import message_entry
+from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
 from mnemosyne.core.codec import JsonText, unwritten, written
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
-from mnemosyne.patch import apply_patch
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.record import (
@@ -25,10 +27,8 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
-from mnemosyne.speech import message_entry
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_rows import BranchRow, Recalled, SessionRow, TurnRow, snapshot_key
-from mnemosyne.turn_tree import BASE_BRANCH, Ops
 
 NO_SUMMARY = JsonText(b"{}")
 """Stands at a turn whose document had no summary: what older turns say of it holds no longer."""

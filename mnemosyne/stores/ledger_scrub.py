@@ -13,12 +13,12 @@ from typing import Any
 
 from mnemosyne.core.codec import JsonText, unwritten, written
 from mnemosyne.core.errors import StateOpError
+from mnemosyne.privacy.scrub import Scrubber, erased_message, without_refs
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
 from mnemosyne.schema.memory import MemoryEntry, Trust
 from mnemosyne.schema.record import PathSummary, Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
-from mnemosyne.scrub import Scrubber, erased_message, without_refs
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_reads import NO_SUMMARY, rebuild_state
 from mnemosyne.stores.ledger_rows import (

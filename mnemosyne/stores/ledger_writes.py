@@ -11,6 +11,19 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import is_recalled, named, settled
+from mnemosyne.chains.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_adoption,
+    check_place,
+    check_version,
+    imported_record,
+    is_same,
+)
 from mnemosyne.core.codec import JsonText, time_text, unwritten, written, written_tree
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -18,11 +31,9 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
-from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
-from mnemosyne.speech import is_recalled, named, settled
 from mnemosyne.stores.ledger import Ledger
 from mnemosyne.stores.ledger_entries import write_session_entries
 from mnemosyne.stores.ledger_reads import (
@@ -44,17 +55,6 @@ from mnemosyne.stores.ledger_rows import (
     SnapshotRow,
     TurnRow,
     snapshot_key,
-)
-from mnemosyne.turn_tree import (
-    BASE_BRANCH,
-    MAIN_BRANCH,
-    SNAPSHOT_EVERY,
-    at_turn,
-    check_adoption,
-    check_place,
-    check_version,
-    imported_record,
-    is_same,
 )
 
 

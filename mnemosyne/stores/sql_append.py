@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from mnemosyne.chains.turn_tree import imported_record
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
 from mnemosyne.stores.sql_connection import Connection
@@ -21,7 +22,6 @@ from mnemosyne.stores.sql_turn_rows import (
     move_tip,
     turn_statuses,
 )
-from mnemosyne.turn_tree import imported_record
 
 _AT_ONCE = 1_000
 

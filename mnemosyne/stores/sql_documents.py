@@ -1,7 +1,7 @@
 """The document view of a SQL store: a session as one document, read and written.
 
 The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents`. Each function runs inside a transaction that its caller has opened.
+new is decided in `mnemosyne.documents.views`. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from mnemosyne.core.codec import decode, encode, text_time
 from mnemosyne.core.errors import VersionConflictError
-from mnemosyne.documents import (
+from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
     bare_frame,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mnemosyne.chains.turn_tree import check_entry, on_path, turn_of
 from mnemosyne.core.codec import decode, encode, time_text
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_sessions import Entered, committed_place
-from mnemosyne.turn_tree import check_entry, on_path, turn_of
 
 
 def write_session_entries(

@@ -15,13 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from mnemosyne.core.codec import decode, encode, time_text
-from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
-from mnemosyne.schema.erasure import Erasure, ErasureOutcome
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
-from mnemosyne.schema.record import Prefetch
-from mnemosyne.schema.session import AuthorKind, Message
-from mnemosyne.scrub import (
+from mnemosyne.privacy.scrub import (
     WORTH_SEEKING,
     Scrubber,
     erased_message,
@@ -30,6 +24,12 @@ from mnemosyne.scrub import (
     weight,
     without_refs,
 )
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
+from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
+from mnemosyne.schema.record import Prefetch
+from mnemosyne.schema.session import AuthorKind, Message
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import replace_entry
 from mnemosyne.stores.sql_messages import MESSAGE_COLUMNS

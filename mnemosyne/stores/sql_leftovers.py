@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mnemosyne.chains.message_ids import named
 from mnemosyne.core.codec import encode, time_text
 from mnemosyne.core.errors import BranchNotFoundError
 from mnemosyne.schema.record import Leftovers
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.speech import named
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_sessions import committed_place, enter, has_branch
 from mnemosyne.stores.sql_turn_rows import insert_turn, turn_status

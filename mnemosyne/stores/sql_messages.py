@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mnemosyne.chains.message_ids import is_recalled, named, settled
 from mnemosyne.core.codec import encode, time_text
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message
-from mnemosyne.speech import is_recalled, named, settled
 from mnemosyne.stores.sql_connection import Connection, among
 from mnemosyne.stores.sql_recall import RECALLED
 

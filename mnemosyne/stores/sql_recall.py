@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mnemosyne.chains.message_ids import message_entry, session_of
 from mnemosyne.core.codec import decode
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message
-from mnemosyne.speech import message_entry, session_of
 from mnemosyne.stores.sql_connection import Connection, among
 
 RECALLED = 1

@@ -13,9 +13,9 @@ from typing import Any
 
 from mnemosyne.core.codec import decode, encode, text_time
 from mnemosyne.core.plain_values import text_fault
+from mnemosyne.privacy.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
-from mnemosyne.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
 from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept

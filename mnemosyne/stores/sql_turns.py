@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
 from mnemosyne.core.codec import decode, decode_tree, text_time
 from mnemosyne.core.errors import TurnNotFoundError, UnreadableError
-from mnemosyne.patch import apply_patch
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import PathSummary, TurnRecord
@@ -28,7 +29,6 @@ from mnemosyne.schema.session import (
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_papers import unpacked
 from mnemosyne.stores.sql_sessions import Entered, committed_place, enter, read_lineage, visit
-from mnemosyne.turn_tree import BASE_BRANCH, Ops
 
 TURN_COLUMNS = (
     "number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mnemosyne.chains.turn_tree import lore_by_id
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.memory import MemoryEntry, world_scope
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import replace_entry
 from mnemosyne.stores.sql_papers import packed, unpacked
-from mnemosyne.turn_tree import lore_by_id
 
 
 def replace_world(

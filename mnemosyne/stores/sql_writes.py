@@ -11,6 +11,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import named
+from mnemosyne.chains.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_adoption,
+    check_place,
+    check_version,
+    is_same,
+)
 from mnemosyne.core.codec import decode_tree, encode, encode_tree, time_text
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -19,11 +31,9 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
-from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
-from mnemosyne.speech import named
 from mnemosyne.stores.sql_append import append
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sql_entries import append_session_entries, write_session_entries
@@ -39,16 +49,6 @@ from mnemosyne.stores.sql_sessions import (
 )
 from mnemosyne.stores.sql_turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
 from mnemosyne.stores.sql_turns import find_turn, rebuild_state
-from mnemosyne.turn_tree import (
-    BASE_BRANCH,
-    MAIN_BRANCH,
-    SNAPSHOT_EVERY,
-    at_turn,
-    check_adoption,
-    check_place,
-    check_version,
-    is_same,
-)
 
 
 def create_session(connection: Connection, start: SessionStart) -> SessionHead:

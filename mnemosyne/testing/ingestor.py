@@ -19,8 +19,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mnemosyne.core.errors import RedactionError, SessionNotFoundError
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Redactor, Store
-from mnemosyne.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import Ingested, IngestOptions, Shown
 from mnemosyne.schema.record import SessionStart

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Actor, Meta, Summary, Task, ToolCall
 from mnemosyne.schema.erasure import ERASED, Erasure
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
-from mnemosyne.scrub import subject_of
 from mnemosyne.testing.store_samples import (
     AT,
     SCOPE,

@@ -30,7 +30,7 @@ from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest import RedactingIngestor
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions

@@ -26,7 +26,7 @@ from jacquard.report import Action, BlockDecision
 from jacquard.shorten import SummarizingShortener
 from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Message, Role

@@ -13,7 +13,7 @@ from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, Observabi
 from jacquard.errors import BudgetExceededError, MissingChunksError
 from jacquard.tape import tape_from_json, tape_in, tape_to_json
 from mnemosyne.core.errors import EvidenceNotFoundError
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.session import Ref

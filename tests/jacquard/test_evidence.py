@@ -11,7 +11,7 @@ from jacquard.errors import ConfigError
 from jacquard.evidence import evidence_flesh, ingest_result, shown_of
 from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.ingest import RedactingIngestor
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.document import ToolCall, ToolCallStatus, ToolType
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions

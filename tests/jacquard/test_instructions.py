@@ -15,8 +15,8 @@ from jacquard.instructions import instruction_blocks
 from jacquard.provenance import origins_of
 from jacquard.settings import config_from_yaml
 from jacquard.tape import tape_in
+from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.schema.document import Task, ToolCall
-from mnemosyne.uris import resolve_uri
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 TOLD = {"rhyme": "Answer in <verse> & rhyme.", "kind": "Be kind.", "none": " \n"}

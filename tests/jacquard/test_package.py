@@ -18,15 +18,7 @@ from jacquard.diversity import constrain, document_of, source_of
 from jacquard.package import to_messages
 from jacquard.provenance import origins_of
 from jacquard.turn import turn_to_json
-from mnemosyne.core.errors import TurnNotFoundError, UriError
-from mnemosyne.document_schema import package_schema
-from mnemosyne.package_json import package_from_json, package_to_json
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
-from mnemosyne.schema.record import TurnRecord
-from mnemosyne.uris import (
+from mnemosyne.chains.uris import (
     EntryAddress,
     EvidenceAddress,
     TurnAddress,
@@ -36,6 +28,14 @@ from mnemosyne.uris import (
     resolve_uri,
     turn_uri,
 )
+from mnemosyne.core.errors import TurnNotFoundError, UriError
+from mnemosyne.documents.json_schema import package_schema
+from mnemosyne.documents.package_json import package_from_json, package_to_json
+from mnemosyne.schema.document import ToolCall
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
+from mnemosyne.schema.record import TurnRecord
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"

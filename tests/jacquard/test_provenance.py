@@ -11,7 +11,7 @@ from jacquard.errors import ConfigError
 from jacquard.provenance import origin_at, origins_of, tokens_by_block
 from jacquard.tape import tape_in
 from jacquard.turn import turn_from_record
-from mnemosyne.uris import resolve_uri
+from mnemosyne.chains.uris import resolve_uri
 
 pytestmark = pytest.mark.anyio
 

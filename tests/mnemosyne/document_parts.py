@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mnemosyne.document_shape import Form, Kind, choices, shape_of
+from mnemosyne.documents.shapes import Form, Kind, choices, shape_of
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.session import Ref
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.archive import TREE, beyond_the_line, export_session, import_session, read_tree
+from mnemosyne.chains.json_patch import apply_patch
 from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.core.json_text import json_text
-from mnemosyne.document_json import document_from_json, document_to_json
-from mnemosyne.patch import apply_patch
+from mnemosyne.documents.archive import TREE, beyond_the_line, export_session, import_session, read_tree
+from mnemosyne.documents.session_json import document_from_json, document_to_json
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, Summary
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope

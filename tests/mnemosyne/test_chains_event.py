@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne.chains.event import active_quest_ids, closed_quests, quest_distances, quest_events
-from mnemosyne.chains.start import session_start
+from mnemosyne.chains.session_start import session_start
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnKind, TurnStatus

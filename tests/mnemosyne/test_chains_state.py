@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import filament.state.changes.patch
 from filament.errors import OpError
+from mnemosyne.chains.json_patch import apply_patch
 from mnemosyne.chains.lore import entries_by_category, hidden_entries
 from mnemosyne.chains.state import (
     apply_action_ops,
@@ -18,7 +19,6 @@ from mnemosyne.chains.state import (
     view_state,
 )
 from mnemosyne.core.errors import StateOpError
-from mnemosyne.patch import apply_patch
 from mnemosyne.schema.memory import Chain, Comparison, Condition, LoreCategory, MemoryEntry
 
 STATE = {

@@ -17,9 +17,8 @@ from jsonschema import Draft202012Validator
 
 from mnemosyne.core import codec
 from mnemosyne.core.errors import SchemaValidationError
-from mnemosyne.document_fault import STRUCTURE, Severity
-from mnemosyne.document_json import document_faults, document_from_json, document_to_json
-from mnemosyne.document_schema import (
+from mnemosyne.documents.faults import STRUCTURE, Severity
+from mnemosyne.documents.json_schema import (
     PACKAGE_FILE,
     SESSION_FILE,
     package_schema,
@@ -27,13 +26,14 @@ from mnemosyne.document_schema import (
     schema_text,
     session_schema,
 )
+from mnemosyne.documents.session_json import document_faults, document_from_json, document_to_json
 from mnemosyne.schema.document import SessionDocument, Task, TaskStatus, ToolCallStatus
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.session import Role
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema"
-RENEW = "run `python -m mnemosyne.document_schema docs/schema`"
+RENEW = "run `python -m mnemosyne.documents.json_schema docs/schema`"
 VALIDATOR = Draft202012Validator(session_schema())
 slow = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.forget import Place, forget, forms_on_disk, plan_erasure, prove
 from mnemosyne.index.hybrid import HybridRetriever
 from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest import FolderVault, RedactingIngestor
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.forget import Place, forget, forms_on_disk, plan_erasure, prove
+from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.privacy.scrub import is_telling
 from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
@@ -21,7 +22,6 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.record import ImportedTurn, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, TurnKind, TurnStatus
-from mnemosyne.scrub import is_telling
 from mnemosyne.stores.open import open_store
 
 pytestmark = pytest.mark.anyio

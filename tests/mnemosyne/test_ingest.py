@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError, SessionNotFoundError
 from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions, Shown
 from mnemosyne.schema.memory import Trust

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemosyne.core.errors import MigrationError
-from mnemosyne.document_json import document_to_json
-from mnemosyne.migrate import STEPS, can_migrate, current_version, migrate, version_of
+from mnemosyne.documents.migrate import STEPS, can_migrate, current_version, migrate, version_of
+from mnemosyne.documents.session_json import document_to_json
 
 
 def draft() -> dict[str, Any]:

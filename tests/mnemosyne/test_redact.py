@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne.core.errors import RedactionError
-from mnemosyne.redact import RegexRedactor, redact_text, redact_tree
-from mnemosyne.redact_rules import DICTIONARIES, is_id_card, is_luhn
+from mnemosyne.privacy.redact import RegexRedactor, redact_text, redact_tree
+from mnemosyne.privacy.rules import DICTIONARIES, is_id_card, is_luhn
 from mnemosyne.schema.redaction import RedactionRules, SensitiveSpan
 from mnemosyne.testing.redactor import RedactorContract
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE

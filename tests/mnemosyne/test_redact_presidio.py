@@ -3,10 +3,10 @@ import socket
 import pytest
 
 from mnemosyne.core.errors import RedactionError
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.redaction import RedactionRules
 
-presidio = pytest.importorskip("mnemosyne.redact_presidio", reason="the extra `pii` is not installed")
+presidio = pytest.importorskip("mnemosyne.privacy.presidio", reason="the extra `pii` is not installed")
 pytestmark = pytest.mark.anyio
 
 FOUND = [

@@ -7,7 +7,7 @@ from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.derive import derive_evidence_blocks, refs_of
 from mnemosyne.ingest import RedactingIngestor
 from mnemosyne.ingest.sweep import expired_evidences, live_evidences
-from mnemosyne.redact import RegexRedactor
+from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.resolve import RefFault, RefResolver
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions

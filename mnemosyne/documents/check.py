@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from mnemosyne.document_fault import Fault, Severity, child
+from mnemosyne.documents.faults import Fault, Severity, child
 
 Items = list[tuple[str, dict[str, Any]]]
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.document_fault import Fault, Severity, child, raise_errors
-from mnemosyne.document_read import Notes, called, read_object, write_object
+from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
+from mnemosyne.documents.read import Notes, called, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
 
 _READABLE = re.compile(r"0\.[0-9]+")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.document_check import invariant_faults
-from mnemosyne.document_fault import Fault, Severity, child, raise_errors
-from mnemosyne.document_read import Notes, called, read_object, write_object
+from mnemosyne.documents.check import invariant_faults
+from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
+from mnemosyne.documents.read import Notes, called, read_object, write_object
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from mnemosyne.core.errors import SchemaValidationError
-from mnemosyne.document_json import document_from_json, document_to_json
+from mnemosyne.documents.session_json import document_from_json, document_to_json
 from mnemosyne.schema.document import (
     Meta,
     ModelUsage,

@@ -17,13 +17,13 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.index.words import tokens
+from mnemosyne.privacy.scrub import is_telling, spellings, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.session import AuthorKind, Message
-from mnemosyne.scrub import is_telling, spellings, subject_of
 
 MOST_TEXTS = 256
 """So many texts are searched for at most; of more, the longest and those spread evenly over the rest."""

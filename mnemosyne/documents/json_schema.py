@@ -1,6 +1,6 @@
 """The JSON Schemas (2020-12) of what we publish, walked from the same tables by which documents are read.
 
-`python -m mnemosyne.document_schema DOCS/schema` writes them anew. Objects are open: unknown fields are no fault. Words of a
+`python -m mnemosyne.documents.json_schema DOCS/schema` writes them anew. Objects are open: unknown fields are no fault. Words of a
 choice may also be alternatives not yet chosen (`success|error`), as the examples of seed 001 show; the reader warns of them.
 """
 
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.document_read import write_value
-from mnemosyne.document_shape import FieldShape, Form, Kind, choices, shape_of
+from mnemosyne.documents.read import write_value
+from mnemosyne.documents.shapes import FieldShape, Form, Kind, choices, shape_of
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 from mnemosyne.schema.package import PACKAGE_VERSION, ContextPackage
 

@@ -19,8 +19,8 @@ from anyio import to_thread
 from mnemosyne.core.errors import PatternError, RedactionError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.regexes import compile_pattern, find_spans
+from mnemosyne.privacy.rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
 from mnemosyne.protocols import PiiDetector, Redactor
-from mnemosyne.redact_rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
 MAX_TEXT_CHARS = 4_000_000

@@ -13,9 +13,9 @@ from typing import Any
 
 from mnemosyne.core.errors import MigrationError
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.document_fault import Fault, Severity, child
-from mnemosyne.document_json import read_document
-from mnemosyne.document_read import called, copy_tree
+from mnemosyne.documents.faults import Fault, Severity, child
+from mnemosyne.documents.read import called, copy_tree
+from mnemosyne.documents.session_json import read_document
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 DRAFT = "0.9"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from mnemosyne.chains.json_patch import apply_patch
 from mnemosyne.core.codec import from_plain, to_plain
 from mnemosyne.core.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
-from mnemosyne.document_fault import Fault, raise_errors
-from mnemosyne.patch import apply_patch
+from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from mnemosyne.document_fault import Fault, Severity, child
-from mnemosyne.document_shape import FieldShape, Form, Kind, choices, shape_of
+from mnemosyne.documents.faults import Fault, Severity, child
+from mnemosyne.documents.shapes import FieldShape, Form, Kind, choices, shape_of
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.memory import EMPTY, Trust
 
