@@ -75,7 +75,7 @@ async def run(model: str, queries: int, say: Say, progress: Progress) -> dict[st
 
 def _export(model: str, folder: Path) -> Any:
     # Heavy: it imports torch.
-    from mnemosyne.index.export_onnx import export_model
+    from mnemosyne.retrieval.embedding.export_onnx import export_model
 
     return export_model(model, folder)
 

@@ -26,10 +26,10 @@ from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
 from jacquard.settled import SettledProcess
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.source import EntryList
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.query import IndexFilter, RetrievalQuery
 from mnemosyne.schema.record import SequencedEntry

@@ -24,8 +24,8 @@ from evals.progress import Told
 from jacquard.build_small import create_context_engine
 from jacquard.config import CurationConfig, RuntimeConfig
 from jacquard.worlds import bare_world
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
 from mnemosyne.stores.sql_connection import Connection
 from mnemosyne.stores.sqlite import SqliteStore

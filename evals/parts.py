@@ -26,10 +26,10 @@ from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.selectors.rerank import RerankSelector
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.recalling import BM25, VECTOR
 from mnemosyne.protocols import EntrySource
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
+from mnemosyne.retrieval.recall.recall_state import BM25, VECTOR
 from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import Recall, RetrievalQuery
 

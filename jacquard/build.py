@@ -38,12 +38,12 @@ from jacquard.world_notes import WORLDS_FILE, WorldNotes
 from jacquard.worlds import BARE_WORLDS
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.embed_ahead import AheadEmbedder
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest.sweep import sweep_expired
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
+from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart

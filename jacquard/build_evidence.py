@@ -16,13 +16,13 @@ from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.errors import ConfigError
 from jacquard.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.look import reading_of
-from mnemosyne.index.words import tokens_of_line
 from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.privacy.forget import Place
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.retrieval.recall.rerank_features import reading_of
+from mnemosyne.retrieval.text.words import tokens_of_line
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation

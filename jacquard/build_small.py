@@ -27,9 +27,6 @@ from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.embed_ahead import AheadEmbedder
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.memory import MemoryIndex
 from mnemosyne.ingest import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
     Clock,
@@ -42,6 +39,9 @@ from mnemosyne.protocols import (
     Store,
     TokenEstimator,
 )
+from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.world import WorldPack
 
 _SHIPPED = shipped_templates()

@@ -32,7 +32,7 @@ def no_call_blocks_the_event_loop(request):
     ours = ["mnemosyne", "jacquard", "evals"]
     # LiteLLM runs on a loop of its own, in a thread of its own; what blocks there blocks nobody else. The others are
     # synchronous by contract: a test may call them, an async function of ours may not, and is found by its own frame.
-    elsewhere = ["jacquard.models.litellm_adapter", "mnemosyne.index.embed_remote"]
+    elsewhere = ["jacquard.models.litellm_adapter", "mnemosyne.retrieval.embedding.remote"]
     synchronous = [
         "mnemosyne.world",
         "mnemosyne.importers",

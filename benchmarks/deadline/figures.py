@@ -20,7 +20,7 @@ from rich.text import Text
 from evals.figures import percentiles
 from evals.machine import load, machine
 from jacquard.breaker import BreakerChange
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 
 AIM_MS = 20.0
 LEGAL = {

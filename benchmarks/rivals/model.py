@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.recall import MadeUpVectors
 from evals.cache import VectorCache, text_key
-from mnemosyne.index.embed_local import LocalEmbedder, model_folder
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 
 SEED = 7
 BATCH = 32

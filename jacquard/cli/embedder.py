@@ -52,4 +52,4 @@ def export(
 
 
 def _export(name: str, folder: Path | None) -> Any:
-    return import_module("mnemosyne.index.export_onnx").export_model(name, folder)
+    return import_module("mnemosyne.retrieval.embedding.export_onnx").export_model(name, folder)

@@ -26,7 +26,7 @@ from jacquard.cli.shared import (
     show,
 )
 from mnemosyne.core.codec import to_plain
-from mnemosyne.index.restore import Restored
+from mnemosyne.retrieval.recall.rebuild import Restored
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _STEPS = 10

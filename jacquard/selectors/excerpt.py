@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jacquard.lexicon import is_unspaced
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 
 CUT = "…"
 _PIECE = re.compile(r"[^。！？；.!?;,，\n]+[。！？；.!?;,，\n]*\s*")

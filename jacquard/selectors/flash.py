@@ -21,7 +21,7 @@ from jacquard.errors import ModelError, SelectorError
 from jacquard.metering import Call, CallBook
 from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
 from jacquard.selectors.excerpt import excerpt
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.query import Candidate
 
 RECENT_MESSAGES = 4

@@ -22,7 +22,7 @@ from anyio import to_thread
 from jacquard.lexicon import mentions, normalise
 from jacquard.plan import PlanContext
 from jacquard.protocols import Selection, SelectionRequest
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
 

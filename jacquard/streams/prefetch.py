@@ -19,7 +19,7 @@ from jacquard.protocols import Selection
 from jacquard.report import CurationPath
 from jacquard.streams.curation import Curation, told_apart
 from jacquard.streams.lease import Lease
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.query import Candidate, Recall, Signals
 from mnemosyne.schema.record import Prefetch

@@ -16,9 +16,9 @@ from pathlib import Path
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.index.words import tokens
 from mnemosyne.privacy.scrub import is_telling, spellings, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import SourceKind

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.protocols import SelectionRequest
 from jacquard.streams.curation import CurationRequest
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals
 from mnemosyne.schema.session import BranchSpan, SessionHead

@@ -11,7 +11,7 @@ import pytest
 
 from jacquard import open_workshop
 from mnemosyne.core.tokens import estimated
-from mnemosyne.index.embed_local import LocalEmbedder
+from mnemosyne.retrieval.embedding.local import LocalEmbedder
 from mnemosyne.schema.erasure import Erasure
 
 pytestmark = pytest.mark.anyio

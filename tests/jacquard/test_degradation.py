@@ -27,10 +27,10 @@ from mnemosyne.core.errors import (
     VersionConflictError,
 )
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest import RedactingIngestor
 from mnemosyne.privacy.redact import RegexRedactor
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions

@@ -223,7 +223,7 @@ async def test_the_event_loop_imports_none_of_litellm_and_a_process_ends_clean(s
 async def test_closing_the_last_model_leaves_the_connections_of_a_remote_embedder_alone(server: OpenAiServer) -> None:
     import litellm
 
-    from mnemosyne.index.embed_remote import RemoteEmbedder
+    from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 
     embedder = RemoteEmbedder("openai/embed", api_base=server.api_base)
     await embedder.embed(["one"], "query")

@@ -9,8 +9,8 @@ from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard.config import CurationConfig, PlannerConfig, RuntimeConfig
 from mnemosyne.core.errors import EmbedderUnavailableError, StoreUnavailableError
-from mnemosyne.index.ask import vector_texts
-from mnemosyne.index.embed_ahead import KEPT, AheadEmbedder
+from mnemosyne.retrieval.embedding.prefetching import KEPT, AheadEmbedder
+from mnemosyne.retrieval.recall.query_features import vector_texts
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.stores.memory import MemoryStore
 

@@ -14,7 +14,7 @@ from jacquard.errors import ModelError, SelectorError
 from jacquard.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
 from jacquard.selectors.excerpt import excerpt
 from jacquard.selectors.flash import FlashSelector, selector_prompt
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 
 pytestmark = pytest.mark.anyio
 

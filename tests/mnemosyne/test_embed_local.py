@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.index.embed_local import passes
+from mnemosyne.retrieval.embedding.local import passes
 
 
 def ends(lengths: list[int], most: int = 32) -> list[int]:

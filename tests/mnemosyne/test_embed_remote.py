@@ -12,8 +12,8 @@ from servers.openai_server import OpenAiServer, closed_port
 
 from jacquard.build import open_embedder
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index import embed_remote
-from mnemosyne.index.embed_remote import RemoteEmbedder
+from mnemosyne.retrieval.embedding import remote as embed_remote
+from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.ingest import FolderVault, RedactingIngestor
 from mnemosyne.privacy.forget import Place, forget, forms_on_disk, plan_erasure, prove
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.privacy.scrub import is_telling
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind

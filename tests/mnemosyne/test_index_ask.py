@@ -2,7 +2,14 @@
 
 import pytest
 
-from mnemosyne.index.ask import ASKED_TALK, RECENT_CHARS, SAID_TALK, stands_alone, talk_of, vector_texts
+from mnemosyne.retrieval.recall.query_features import (
+    ASKED_TALK,
+    RECENT_CHARS,
+    SAID_TALK,
+    stands_alone,
+    talk_of,
+    vector_texts,
+)
 from mnemosyne.schema.query import RetrievalQuery
 
 TALK = ("The ferry is late again.", "我们在渡口等着。")

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import SESSION, entry, unit, where, written
 
-from mnemosyne.index import big
-from mnemosyne.index.big import BigScope
-from mnemosyne.index.lance import LanceIndex
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.retrieval.engines import large_scope as big
+from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.large_scope import BigScope
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Hit
 from mnemosyne.schema.record import SequencedEntry

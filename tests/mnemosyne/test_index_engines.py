@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
-from mnemosyne.index.lance import LanceIndex
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Index
+from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import SequencedEntry
 

@@ -12,12 +12,12 @@ from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, where
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.feed import IndexFeeder
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.preview import preview
-from mnemosyne.index.rows import date_words, neighbour_key
-from mnemosyne.index.source import EntryList
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.indexer import IndexFeeder
+from mnemosyne.retrieval.text.preview import preview
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Hit
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.index.ask import Traits, lexical_terms, traits
-from mnemosyne.index.fuse import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
+from mnemosyne.retrieval.recall.fusion import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
+from mnemosyne.retrieval.recall.query_features import Traits, lexical_terms, traits
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, RetrievalQuery
 

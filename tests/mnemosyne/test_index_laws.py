@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recall_parts import WORLD, entry, unit, where, written
 
-from mnemosyne.index.lance import LanceIndex
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.rows import StoredScope
-from mnemosyne.index.table import ScopeTable
-from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.rows import StoredScope
+from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
-from mnemosyne.index.lexical import Postings, inverse_frequency, term_weights
+from mnemosyne.retrieval.text.lexical import Postings, inverse_frequency, term_weights
 
 WORD = st.sampled_from(["key", "templ", "river", "神庙", "钥匙", "guild", "sword", "moon"])
 CORPUS = st.lists(st.lists(WORD, max_size=12), min_size=1, max_size=30)

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import entry, question, said
 
-from mnemosyne.index.ask import lexical_terms, traits
-from mnemosyne.index.fuse import WEIGHTS
-from mnemosyne.index.lexical import K1, B, inverse_frequency
-from mnemosyne.index.look import _scores, look_again
+from mnemosyne.retrieval.recall.fusion import WEIGHTS
+from mnemosyne.retrieval.recall.query_features import lexical_terms, traits
+from mnemosyne.retrieval.recall.rerank_features import _scores, look_again
+from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 from mnemosyne.schema.memory import MemoryEntry
 
 

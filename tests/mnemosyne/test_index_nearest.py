@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from recall_parts import unit
 
-from mnemosyne.index import nearest
-from mnemosyne.index.nearest import VectorRows
+from mnemosyne.retrieval.engines import nearest
+from mnemosyne.retrieval.engines.nearest import VectorRows
 
 ROWS, WIDTH, LIMIT = 16_000, 64, 20
 RNG = np.random.default_rng(3)

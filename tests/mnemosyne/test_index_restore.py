@@ -10,13 +10,13 @@ from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, 
 
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.feed import IndexFeeder
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.lance_files import table_name
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.source import EntryList
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder
+from mnemosyne.retrieval.engines.lance_files import table_name
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.retrieval.recall.indexer import IndexFeeder
 
 pytestmark = pytest.mark.anyio
 

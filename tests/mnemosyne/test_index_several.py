@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.index.several import joined, separate
+from mnemosyne.retrieval.recall.multi_query import joined, separate
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals
 

@@ -10,8 +10,8 @@ import pytest
 from recall_parts import SESSION, WORLD, entry, unit, where, written
 
 from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.index.lance import LanceIndex
-from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import SequencedEntry
 

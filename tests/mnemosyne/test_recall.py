@@ -17,12 +17,12 @@ from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.embed_local import LocalEmbedder, model_folder
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.source import EntryList
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder, Vectors
+from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import ImportedTurn, SessionStart
@@ -119,7 +119,7 @@ async def test_an_english_model_knows_that_it_knows_no_chinese(model: LocalEmbed
 
 def test_finding_out_that_a_text_is_chinese_loads_no_torch() -> None:
     code = (
-        "import sys, anyio; from mnemosyne.index.embed_local import LocalEmbedder; "
+        "import sys, anyio; from mnemosyne.retrieval.embedding.local import LocalEmbedder; "
         f"print(anyio.run(LocalEmbedder({PACKAGE!r}).fitness, '那把钥匙') < 0.5, 'torch' in sys.modules, "
         f"{PACKAGE!r} in sys.modules)"
     )

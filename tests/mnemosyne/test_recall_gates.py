@@ -15,11 +15,11 @@ from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
 from mnemosyne.chains.lore import hidden_entries
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import BOTH_ARMS, HybridRetriever
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.source import EntryList
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Index
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
 from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
 from mnemosyne.schema.query import Recall
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.source import EntryList
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.recall.entry_list import EntryList
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.session import BranchSpan

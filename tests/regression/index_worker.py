@@ -20,8 +20,8 @@ from recall_parts import LetterEmbedder, question
 
 from mnemosyne.core.errors import StoreError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.tiered import TieredIndex
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.stores.sqlite import SqliteStore
 
 TIERS = {

@@ -30,10 +30,10 @@ from jacquard.turn import PreparedTurn
 from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
-from mnemosyne.index.embed_ahead import AheadEmbedder
-from mnemosyne.index.hybrid import HybridRetriever
-from mnemosyne.index.tiered import TieredIndex
 from mnemosyne.protocols import Embedder
+from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
+from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.record import SessionWindow

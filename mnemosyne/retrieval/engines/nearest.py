@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.lexical import Mask
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.text.lexical import Mask
 
 _SIGN_ROWS = 10_000
 _SIGN_OVERSAMPLE = 40

@@ -20,14 +20,14 @@ from anyio import to_thread
 from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index.export_note import is_export, kept_export
-from mnemosyne.index.words import has_cjk
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.export_note import is_export, kept_export
+from mnemosyne.retrieval.text.words import has_cjk
 
 _FITNESS_CHARS = 4_000
 _MODEL_FILE = "modules.json"
-_TORCH = ("mnemosyne.index.embed_torch", "TorchModel", "sentence-transformers", "embed")
-_ONNX = ("mnemosyne.index.embed_onnx", "OnnxModel", "onnxruntime", "onnx")
+_TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "sentence-transformers", "embed")
+_ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
 _PASS_CHARS = 200
 """A pass costs about as much before its first text as so many characters in it (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""

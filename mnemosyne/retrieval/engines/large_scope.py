@@ -14,10 +14,10 @@ from typing import Protocol
 import anyio
 from anyio import to_thread
 
-from mnemosyne.index.lexical import term_weights
-from mnemosyne.index.rows import NO_ROWS, RowBatch, StoredScope, batch_of, highest, joined, row_batch
-from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, StoredScope, batch_of, highest, joined, row_batch
+from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry

@@ -17,10 +17,10 @@ import torch
 from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index.embed_local import model_folder
-from mnemosyne.index.embed_onnx import OnnxModel
-from mnemosyne.index.embed_torch import TorchModel
-from mnemosyne.index.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding.local import model_folder
+from mnemosyne.retrieval.embedding.onnx import OnnxModel
+from mnemosyne.retrieval.embedding.sentence_transformer import TorchModel
 
 LEAST_COSINE = 0.9999
 _OPSET = 17

@@ -18,7 +18,8 @@ from anyio import to_thread
 from lancedb.index import FTS, Bitmap, BTree, HnswSq
 from lancedb.query import BooleanQuery, MatchQuery, Occur
 
-from mnemosyne.index.lance_rows import (
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.lance_rows import (
     KEY_MARK,
     SHOWN,
     VECTOR,
@@ -31,8 +32,7 @@ from mnemosyne.index.lance_rows import (
     surplus_rows,
     widened,
 )
-from mnemosyne.index.rows import RowBatch
-from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.rows import RowBatch
 
 _WANTED: dict[str, Any] = {
     "entry_id": BTree(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from mnemosyne.index.rows import entity_facet, quest_facet
+from mnemosyne.retrieval.engines.rows import entity_facet, quest_facet
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
-from mnemosyne.index.lance_files import SharedFolder, has_files, remove_files, table_name
-from mnemosyne.index.lance_rows import (
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.lance_files import SharedFolder, has_files, remove_files, table_name
+from mnemosyne.retrieval.engines.lance_rows import (
     SCHEMA,
     SHOWN,
     arrow,
@@ -34,7 +35,7 @@ from mnemosyne.index.lance_rows import (
     summed,
     weight_classes,
 )
-from mnemosyne.index.lance_table import (
+from mnemosyne.retrieval.engines.lance_table import (
     between_others,
     copy_batch,
     declare_key,
@@ -49,9 +50,8 @@ from mnemosyne.index.lance_table import (
     upsert,
     width_of,
 )
-from mnemosyne.index.lexical import term_weights
-from mnemosyne.index.rows import RowBatch, StoredScope, highest, row_batch
-from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, highest, row_batch
+from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from mnemosyne.index.ask import stands_alone
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.recall.query_features import stands_alone
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")

@@ -13,11 +13,11 @@ import anyio
 import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.index.ask import RECALLED
-from mnemosyne.index.restore import Restored, compared
-from mnemosyne.index.rows import neighbour_key, own_words, spoken_words
-from mnemosyne.index.talk import Linked, Talk
 from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
+from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
+from mnemosyne.retrieval.recall.adjacency import Linked, Talk
+from mnemosyne.retrieval.recall.query_features import RECALLED
+from mnemosyne.retrieval.recall.rebuild import Restored, compared
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 

@@ -17,20 +17,20 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.index.ask import lexical_terms, vector_texts
-from mnemosyne.index.feed import FIT, IndexFeeder, Progress
-from mnemosyne.index.fuse import (
+from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
+from mnemosyne.retrieval.recall.fusion import (
     WEIGHTS,
     Arm,
     FusionWeights,
     vector_weight,
 )
-from mnemosyne.index.look import read_texts
-from mnemosyne.index.preview import preview, preview_window
-from mnemosyne.index.recalling import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
-from mnemosyne.index.restore import Restored
-from mnemosyne.index.several import joined, separate
-from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
+from mnemosyne.retrieval.recall.indexer import FIT, IndexFeeder, Progress
+from mnemosyne.retrieval.recall.multi_query import joined, separate
+from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
+from mnemosyne.retrieval.recall.rebuild import Restored
+from mnemosyne.retrieval.recall.recall_state import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
+from mnemosyne.retrieval.recall.rerank_features import read_texts
+from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery
 

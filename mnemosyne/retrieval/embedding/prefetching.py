@@ -19,10 +19,10 @@ import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.index.ask import talk_of, vector_texts
-from mnemosyne.index.feed import FIT
-from mnemosyne.index.several import separate
 from mnemosyne.protocols import Embedder, Vectors
+from mnemosyne.retrieval.recall.indexer import FIT
+from mnemosyne.retrieval.recall.multi_query import separate
+from mnemosyne.retrieval.recall.query_features import talk_of, vector_texts
 from mnemosyne.schema.query import RetrievalQuery
 
 _log = logging.getLogger(__name__)

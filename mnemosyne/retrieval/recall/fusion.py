@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.ask import Traits
+from mnemosyne.retrieval.recall.query_features import Traits
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit
 

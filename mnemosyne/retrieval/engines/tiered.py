@@ -20,12 +20,12 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
-from mnemosyne.index.big import BigScope, GraphStore, owner_of, young_names
-from mnemosyne.index.lance_files import SharedFolder, remove_files
-from mnemosyne.index.memory import MemoryIndex
-from mnemosyne.index.rows import NO_ROWS, RowBatch, highest, joined, row_batch
-from mnemosyne.index.table import ScopeTable
 from mnemosyne.protocols import Index, Vectors
+from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
+from mnemosyne.retrieval.engines.large_scope import BigScope, GraphStore, owner_of, young_names
+from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, highest, joined, row_batch
+from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
@@ -349,7 +349,7 @@ class TieredIndex:
         """Return what keeps scopes in the folder; None where it is not installed."""
         if self._durable is None and not self._is_alone:
             try:
-                module = await to_thread.run_sync(import_module, "mnemosyne.index.lance")
+                module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
             except ModuleNotFoundError:
                 self._is_alone = True
                 return None

@@ -14,8 +14,8 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-from mnemosyne.index.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote
 
 _LEAST = 1e-12
 

@@ -15,8 +15,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
-from mnemosyne.index.trace_torch import run_traced
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.torch_trace import run_traced
 
 
 class TorchModel:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mnemosyne.index.lexical import Postings
-from mnemosyne.index.rows import own_words
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.engines.rows import own_words
+from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import MemoryEntry
 
 

@@ -11,12 +11,12 @@ from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
-from mnemosyne.index.ask import RECALLED, chain_weights, traits
-from mnemosyne.index.extra import score_extra
-from mnemosyne.index.fuse import Arm, FusionWeights, beside_weight, fuse, lent, score_unit, shared_tops
-from mnemosyne.index.graph import context_factor, facet_terms, nearness, recency
-from mnemosyne.index.look import look_again
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.recall.fusion import Arm, FusionWeights, beside_weight, fuse, lent, score_unit, shared_tops
+from mnemosyne.retrieval.recall.graph import context_factor, facet_terms, nearness, recency
+from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, traits
+from mnemosyne.retrieval.recall.rerank_features import look_again
+from mnemosyne.retrieval.recall.unindexed import score_extra
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.session import BranchSpan

@@ -12,8 +12,8 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.words import has_cjk, tokens_of_line
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.text.words import has_cjk, tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 

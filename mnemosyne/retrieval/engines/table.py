@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.lexical import Mask, Postings, Scores
-from mnemosyne.index.nearest import VectorRows
-from mnemosyne.index.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.nearest import VectorRows
+from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
+from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.session import BranchSpan

@@ -19,11 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.core.normal_forms import normal_form
-from mnemosyne.index.ask import Traits, add_talk
-from mnemosyne.index.fuse import FusionWeights
-from mnemosyne.index.lexical import K1, B, inverse_frequency
-from mnemosyne.index.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.recall.fusion import FusionWeights
+from mnemosyne.retrieval.recall.query_features import Traits, add_talk
+from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
+from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 

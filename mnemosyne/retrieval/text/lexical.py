@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.index.words import tokens
+from mnemosyne.retrieval.text.words import tokens
 
 __all__ = ["K1", "B", "Postings", "inverse_frequency", "term_weights", "tokens"]
 
