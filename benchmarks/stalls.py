@@ -27,8 +27,8 @@ from jacquard.worlds import bare_world
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
-from mnemosyne.stores.sql_connection import Connection
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 TICK_SECONDS = 0.001
 SESSIONS = 4

@@ -36,7 +36,7 @@ from mnemosyne.importers.corpus import to_session
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead, WindowMessage
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"

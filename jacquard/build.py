@@ -38,7 +38,7 @@ from jacquard.world_notes import WORLDS_FILE, WorldNotes
 from jacquard.worlds import BARE_WORLDS
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.ingest.sweep import sweep_expired
+from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder

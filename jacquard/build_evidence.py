@@ -16,7 +16,7 @@ from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.errors import ConfigError
 from jacquard.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
-from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.privacy.forget import Place
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store

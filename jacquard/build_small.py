@@ -27,7 +27,7 @@ from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.ingest import IngestRules, RedactingIngestor
+from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
     Clock,
     Embedder,

@@ -86,7 +86,7 @@ def open_locks(location: StoreLocation, index: Path, tenant: str, settings: Runt
     """Return what makes calls on a session serial among processes; a store in memory has no other process."""
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:
-        locks: SessionLocks = import_module("mnemosyne.stores.postgres_locks").PostgresSessionLocks(
+        locks: SessionLocks = import_module("mnemosyne.stores.postgres.locks").PostgresSessionLocks(
             location.postgres, tenant=tenant, wait_seconds=wait_seconds
         )
         return locks

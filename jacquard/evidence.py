@@ -24,13 +24,13 @@ from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitiv
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
-from mnemosyne.conflicts import settle_conflicts
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.derive import derive_evidence_blocks
-from mnemosyne.ingest.ingestor import SHOWN_REFS
-from mnemosyne.ingest.rules import OWN_SCHEME, is_expired
+from mnemosyne.evidence.conflicts import settle_conflicts
+from mnemosyne.evidence.derive import derive_evidence_blocks
+from mnemosyne.evidence.ingestor import SHOWN_REFS
+from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
+from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
 from mnemosyne.protocols import Clock, EvidenceIngestor, Store
-from mnemosyne.resolve import RefResolver, ResolvedBlock
 from mnemosyne.schema.document import ToolCall, ToolType
 from mnemosyne.schema.evidence import (
     ContextBlock,

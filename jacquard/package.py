@@ -17,7 +17,7 @@ from jacquard.plan import PlanContext
 from jacquard.report import Action, Report
 from jacquard.skein import BlockKind, PromptBlock
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
-from mnemosyne.ingest.rules import content_hash
+from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage

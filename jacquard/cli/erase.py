@@ -11,7 +11,7 @@ import typer
 from jacquard.build import SystemClock, Workshop, open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.errors import ConfigError
-from mnemosyne.ingest.sweep import EXPIRED, expired_evidences
+from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope

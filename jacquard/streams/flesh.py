@@ -14,11 +14,11 @@ from jacquard.leading import opening
 from jacquard.protocols import Selection
 from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
-from mnemosyne.selectors import ref_hash
 
 FLESH_SLOT = "flesh"
 FLESH_LAYER = "probabilistic"

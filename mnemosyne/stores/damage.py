@@ -10,8 +10,8 @@ import contextlib
 import zlib
 
 from mnemosyne.core.errors import DamagedRecordError, UnreadableError
-from mnemosyne.stores.sql_connection import Connection
-from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
 
 DAMAGED = (UnreadableError, LookupError)
 """What reading of rows raises when they are damaged: bytes that say nothing, and rows of which others tell that are not there."""

@@ -12,9 +12,9 @@ from typing import TypeVar
 import anyio.lowlevel
 
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.stores.ledger import Ledger
-from mnemosyne.stores.ledger_erase import Rewriting, Shelf
-from mnemosyne.stores.ledger_store import LedgerStore
+from mnemosyne.stores.ledger.erase import Rewriting, Shelf
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.store import LedgerStore
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.protocols import Store
-from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 
 def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
@@ -38,7 +38,7 @@ def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: b
             raise StoreUnavailableError(
                 location.shown, f"PostgreSQL needs its driver ({error}): pip install 'jacquard-context[postgres]'"
             ) from None
-        store: Store = import_module("mnemosyne.stores.postgres").PostgresStore(
+        store: Store = import_module("mnemosyne.stores.postgres.store").PostgresStore(
             location.postgres, tenant=tenant, create=create
         )
         return store

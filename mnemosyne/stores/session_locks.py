@@ -17,7 +17,7 @@ import anyio
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
-from mnemosyne.stores.hop import surely
+from mnemosyne.stores.threads import surely
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1

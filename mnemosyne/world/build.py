@@ -17,9 +17,9 @@ from mnemosyne.schema.world import (
     TemplateRule,
     WorldPack,
 )
-from mnemosyne.world.draft import Draft, Item
-from mnemosyne.world.files import PackFolder
-from mnemosyne.world.state import StateTree, start_state
+from mnemosyne.world.checking.state import StateTree, start_state
+from mnemosyne.world.reading.draft import Draft, Item
+from mnemosyne.world.reading.files import PackFolder
 
 
 def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.world.state import QUESTS, read_pairs
+from mnemosyne.world.checking.state import QUESTS, read_pairs
 
 
 def describe(world: WorldPack) -> dict[str, Any]:

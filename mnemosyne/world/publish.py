@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.world.fields import (
+from mnemosyne.world.format.fields import (
     ACTIONS_FILE,
     HISTORY,
     INJECTIONS_FILE,
@@ -22,7 +22,7 @@ from mnemosyne.world.fields import (
     QUESTS_FILE,
     WORLD,
 )
-from mnemosyne.world.shapes import (
+from mnemosyne.world.format.shapes import (
     Anything,
     Choice,
     Described,

@@ -17,10 +17,10 @@ from jacquard.config import CurationConfig, RuntimeConfig
 from mnemosyne.core.errors import TurnNotPendingError
 from mnemosyne.protocols import SessionLocks, Store
 from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.postgres_locks import PostgresSessionLocks
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
+from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.stores.session_locks import FileSessionLocks
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 
 def store_of(address: str) -> Store:

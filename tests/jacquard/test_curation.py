@@ -21,10 +21,10 @@ from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.curation import Curation, CurationStream, stream_report
 from jacquard.streams.flesh import cut_notes, flesh_blocks
 from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.evidence.selectors import extract, ref_hash
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Recall
-from mnemosyne.selectors import extract, ref_hash
 
 pytestmark = pytest.mark.anyio
 

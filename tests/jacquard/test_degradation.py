@@ -27,7 +27,7 @@ from mnemosyne.core.errors import (
     VersionConflictError,
 )
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.ingest import RedactingIngestor
+from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tiered import TieredIndex

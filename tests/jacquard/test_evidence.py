@@ -10,7 +10,8 @@ from jacquard.config import EvidenceConfig, RedactionConfig
 from jacquard.errors import ConfigError
 from jacquard.evidence import evidence_flesh, ingest_result, shown_of
 from mnemosyne.core.errors import StoreBusyError
-from mnemosyne.ingest import RedactingIngestor
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.document import ToolCall, ToolCallStatus, ToolType
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
@@ -18,7 +19,6 @@ from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import Ref
-from mnemosyne.selectors import ref_hash
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -19,7 +19,7 @@ from jacquard.build_small import create_context_engine
 from jacquard.config import CurationConfig, LockConfig, RuntimeConfig
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.postgres_locks import PostgresSessionLocks
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))

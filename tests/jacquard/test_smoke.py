@@ -8,8 +8,8 @@ import pytest
 
 from jacquard.build_small import create_context_engine
 from jacquard.testing.smoke import EngineSmoke
-from mnemosyne.stores.file import FileStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.file.store import FileStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 
 class TestInMemory(EngineSmoke):

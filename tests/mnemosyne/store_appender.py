@@ -13,8 +13,8 @@ import anyio
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import Message, Role
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 SESSION = "s1"
 _SQLITE = "sqlite:///"

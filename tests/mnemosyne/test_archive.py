@@ -23,7 +23,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import ImportedTurn, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 1, 9, tzinfo=UTC)

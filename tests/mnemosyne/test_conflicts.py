@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.conflicts import claims_of, settle_conflicts
+from mnemosyne.evidence.conflicts import claims_of, settle_conflicts
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy
 

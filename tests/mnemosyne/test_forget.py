@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.ingest import FolderVault, RedactingIngestor
+from mnemosyne.evidence import FolderVault, RedactingIngestor
 from mnemosyne.privacy.forget import Place, forget, forms_on_disk, plan_erasure, prove
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.privacy.scrub import is_telling

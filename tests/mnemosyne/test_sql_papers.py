@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mnemosyne.core.codec import encode
 from mnemosyne.schema.erasure import Erasure
-from mnemosyne.stores.sql_papers import changed, packed, unpacked
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sql.blobs import changed, packed, unpacked
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import AT, SESSION, prepared, start
 
 SECRET = "十七号地窖的暗门"

@@ -23,7 +23,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.record import SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ import pytest
 
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.session import Author, AuthorKind
-from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.stores.sqlite_file import Opening, clean, open_database
+from mnemosyne.stores.sqlite.file import Opening, clean, open_database
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import (
     AT,
     SESSION,

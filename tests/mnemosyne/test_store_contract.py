@@ -11,8 +11,8 @@ from postgres_server import own_tenant, running_server
 
 from mnemosyne.protocols import Store
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store import StoreContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"

@@ -17,8 +17,9 @@ from filelock import FileLock
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.schema.erasure import Erasure
-from mnemosyne.stores import file_folder, journal
-from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.file import folder as file_folder
+from mnemosyne.stores.file import journal
+from mnemosyne.stores.file.store import FileStore
 from mnemosyne.testing.store_samples import AT, SESSION, block, everything, imported, play, replies, says, start, told
 
 pytestmark = pytest.mark.anyio
@@ -182,7 +183,7 @@ _WRITER = """
 import sys
 import anyio
 from mnemosyne.schema.session import Message, Role
-from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.file.store import FileStore
 
 async def work(folder, name, count):
     store = FileStore(folder, busy_seconds=60.0, compact_bytes=8_000)

@@ -18,10 +18,10 @@ import pytest
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.session import Author, AuthorKind, Ref, TurnStatus
-from mnemosyne.stores.migrate import migrate_sqlite
-from mnemosyne.stores.sql_schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
-from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.stores.sqlite_file import APPLICATION_ID, Opening, open_database
+from mnemosyne.stores.migrations.migrate import migrate_sqlite
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
+from mnemosyne.stores.sqlite.file import APPLICATION_ID, Opening, open_database
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold, play
 
 pytestmark = pytest.mark.anyio
@@ -145,7 +145,7 @@ def test_a_migration_that_fails_changes_nothing(old_file):
 def test_several_processes_migrate_one_file(old_file):
     script = f"""
 from pathlib import Path
-from mnemosyne.stores.sqlite_file import Opening, open_database
+from mnemosyne.stores.sqlite.file import Opening, open_database
 connection = open_database(Opening(path=Path({str(old_file)!r})))
 print(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 connection.close()
@@ -182,7 +182,7 @@ def test_a_new_file_needs_no_migration_tool(tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from mnemosyne.stores.sqlite_file import Opening, open_database
+from mnemosyne.stores.sqlite.file import Opening, open_database
 open_database(Opening(path=Path({str(tmp_path / "s.db")!r}))).close()
 assert not [name for name in sys.modules if name.split(".")[0] in ("alembic", "sqlalchemy", "psycopg")]
 """

@@ -12,10 +12,10 @@ from postgres_server import own_tenant, running_server
 from store_machine import StoreMachine
 
 from mnemosyne.protocols import Store
-from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),

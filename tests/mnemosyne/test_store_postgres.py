@@ -24,11 +24,13 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain
-from mnemosyne.stores import sql_recall, sql_turns, sql_window
 from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.postgres_connection import PostgresConnection, escape_text, unescape_text
-from mnemosyne.stores.postgres_database import PostgresOpening, open_driver
+from mnemosyne.stores.postgres.connection import PostgresConnection, escape_text, unescape_text
+from mnemosyne.stores.postgres.database import PostgresOpening, open_driver
+from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne.stores.sql.reading import entries as sql_recall
+from mnemosyne.stores.sql.reading import turns as sql_turns
+from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.testing.store_samples import (
     AT,
     SCOPE,

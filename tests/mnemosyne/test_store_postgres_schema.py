@@ -16,11 +16,11 @@ from sqlalchemy.pool import NullPool
 
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.migrate import upgrade
-from mnemosyne.stores.postgres import PostgresStore
-from mnemosyne.stores.postgres_database import PostgresOpening, marks, open_driver
-from mnemosyne.stores.sql_schema import REVISION
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.migrations.migrate import upgrade
+from mnemosyne.stores.postgres.database import PostgresOpening, marks, open_driver
+from mnemosyne.stores.postgres.store import PostgresStore
+from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import SCOPE, SESSION, everything, gold, imported, play, start
 
 pytestmark = pytest.mark.anyio
@@ -154,7 +154,7 @@ async def test_what_the_first_release_held_is_all_there(postgres_url, old_file):
 OPENER = """
 import sys
 import anyio
-from mnemosyne.stores.postgres import PostgresStore
+from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.testing.store_samples import imported, start
 async def main():
     store = PostgresStore(sys.argv[1], busy_seconds=60)

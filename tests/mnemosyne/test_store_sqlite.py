@@ -18,9 +18,11 @@ from blockbuster import blockbuster_ctx
 
 from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
 from mnemosyne.schema.memory import Chain
-from mnemosyne.stores import sql_recall, sql_turns, sql_window
-from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.stores.sqlite_file import Opening, SqliteConnection, open_database
+from mnemosyne.stores.sql.reading import entries as sql_recall
+from mnemosyne.stores.sql.reading import turns as sql_turns
+from mnemosyne.stores.sql.reading import window as sql_window
+from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, open_database
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
 
 pytestmark = pytest.mark.anyio
@@ -83,7 +85,7 @@ import resource, signal, sys
 from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import SESSION, imported
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
@@ -103,7 +105,7 @@ import os, sys
 from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import SESSION, imported
 async def main():
     if os.geteuid() == 0:
@@ -324,7 +326,7 @@ async def test_two_processes_open_a_new_file_at_once(tmp_path):
 import sys
 from pathlib import Path
 import anyio
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.store_samples import imported, start
 async def main():
     store = SqliteStore(Path(sys.argv[1]))

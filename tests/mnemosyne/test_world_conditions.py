@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.world.conditions import parse_condition
-from mnemosyne.world.patterns import pattern_fault, slow_fault
+from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
+from mnemosyne.world.format.conditions import parse_condition
 
 
 @pytest.mark.parametrize(

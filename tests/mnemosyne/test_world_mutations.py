@@ -17,8 +17,8 @@ from filament.payload import dump_yaml, load_yaml
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world
-from mnemosyne.world.check import check
-from mnemosyne.world.faults import FaultList, Place
+from mnemosyne.world.format.check import check
+from mnemosyne.world.format.faults import FaultList, Place
 from mnemosyne.world.publish import FILES, schema_of
 from mnemosyne.world.scaffold import starter_files
 

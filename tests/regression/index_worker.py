@@ -22,7 +22,7 @@ from mnemosyne.core.errors import StoreError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 TIERS = {
     "memory": {"held_rows": 16},

@@ -23,7 +23,7 @@ from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

@@ -14,9 +14,9 @@ from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 from jacquard import RuntimeConfig, create_context_engine, open_workshop
 from jacquard.protocols import LlmResponse
 from mnemosyne.core.codec import decode, encode
-from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.world import load_world, pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 

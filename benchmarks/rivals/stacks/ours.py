@@ -38,7 +38,7 @@ from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import SessionHead
-from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.stores.sqlite.store import SqliteStore
 
 _SESSION = "bench"
 _FLESH = "flesh:"

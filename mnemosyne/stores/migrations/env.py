@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection that `mnemosyne.stores.migrate` hands over, inside its transaction."""
+"""What Alembic runs to migrate: on the connection that `mnemosyne.stores.migrations.migrate` hands over, inside its transaction."""
 
 from __future__ import annotations
 

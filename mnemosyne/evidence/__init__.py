@@ -1,0 +1,16 @@
+"""Ingestion: the one door through which text from outside becomes evidence (seed 002 section 6.3; spec 3.6)."""
+
+from mnemosyne.evidence.ingestor import RedactingIngestor
+from mnemosyne.evidence.recalled import without_shown
+from mnemosyne.evidence.rules import IngestRules, confidence_of, is_expired, trust_of
+from mnemosyne.evidence.vault import FolderVault
+
+__all__ = [
+    "FolderVault",
+    "IngestRules",
+    "RedactingIngestor",
+    "confidence_of",
+    "is_expired",
+    "trust_of",
+    "without_shown",
+]

@@ -1,0 +1,306 @@
+"""Taking a text in as evidence: redacted, known again, labelled, bounded in time (seed 002 section 6.3; spec 3.6).
+
+The room exists so that there is one door through which text from outside becomes evidence, and nothing sensitive passes it.
+It knows store, redactor, vault and clock by protocol and must not import a concrete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+from anyio import to_thread
+
+from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
+from mnemosyne.evidence.recalled import without_shown
+from mnemosyne.evidence.rules import (
+    OWN_SCHEME,
+    IngestRules,
+    checked_confidence,
+    confidence_of,
+    content_hash,
+    expiry,
+    identity_uri,
+    is_expired,
+    lowest,
+    trust_of,
+)
+from mnemosyne.evidence.selectors import make_ref
+from mnemosyne.privacy.redact import redact_tree
+from mnemosyne.protocols import Clock, OriginalVault, Redactor, Store
+from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
+from mnemosyne.schema.ingest import Ingested, IngestOptions
+from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.redaction import RedactionRecord
+
+WITHHELD = "withheld"
+HAS_SENSITIVE = "has_sensitive"
+SHOWN_REFS = "shown_refs"
+RECALLED = "recalled"
+SUPERSEDES = "supersedes"
+_LOOKED_THROUGH = 256
+_IDS = UUID("6f0d1f4c-6a3e-5f59-9c5e-1f7a0c4b8e21")
+
+
+def new_evidence_id() -> str:
+    """Return a fresh id (UUID v4)."""
+    return str(uuid4())
+
+
+class RedactingIngestor:
+    """The built-in `EvidenceIngestor`.
+
+    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type counts.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        redactor: Redactor,
+        clock: Clock,
+        *,
+        vault: OriginalVault | None = None,
+        rules: IngestRules | None = None,
+        new_id: Callable[[], str] = new_evidence_id,
+    ) -> None:
+        self._store, self._redactor, self._clock = store, redactor, clock
+        self._vault, self._rules, self._new_id = vault, rules or IngestRules(), new_id
+
+    async def ingest(
+        self,
+        session_id: str,
+        content: str,
+        source: EvidenceSource,
+        evidence_type: EvidenceType,
+        *,
+        links: EvidenceLinks | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        options: IngestOptions | None = None,
+    ) -> Ingested:
+        """Keep a text as evidence, or say where it is kept already; see `EvidenceIngestor.ingest`."""
+        asked = options or IngestOptions()
+        fresh = await to_thread.run_sync(without_shown, content, asked.shown)
+        if fresh.sources and not fresh.text:
+            return Ingested(evidence=None, recalled=fresh.sources)
+        news = _News(content=fresh.text if fresh.sources else content, source=source, metadata=dict(metadata or {}))
+        if fresh.sources:
+            news.metadata[RECALLED] = list(fresh.sources)
+        cleaned = await self._redacted(news, asked)
+        source = replace(cleaned.source, uri=self._identity(cleaned))
+        digest = content_hash(cleaned.content) if cleaned.content else ""
+        evidence_id = self._id(session_id, source, evidence_type, digest, asked)
+        known = await self._known(session_id, evidence_id, source, evidence_type, digest, asked)
+        record = _record(evidence_id if known is None else known.evidence_id, cleaned)
+        if known is not None:
+            return Ingested(
+                evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
+            )
+        supersedes = await self._other(session_id, source, evidence_type, digest) if asked.dedup else None
+        if supersedes is not None:
+            cleaned.metadata[SUPERSEDES] = supersedes
+        evidence = await self._evidence(session_id, evidence_id, cleaned, source, evidence_type, asked, digest)
+        if asked.keep_original and cleaned.rules and self._vault is not None:
+            try:
+                await self._vault.put(session_id, evidence.evidence_id, news.content)
+            except OSError:
+                cleaned.degradations.append("original_failed")
+        await self._store.put_evidence(session_id, replace(evidence, links=links or EvidenceLinks()))
+        return Ingested(
+            evidence=replace(evidence, links=links or EvidenceLinks()),
+            is_new=True,
+            redaction=record,
+            recalled=fresh.sources,
+            supersedes=supersedes,
+            degradations=tuple(cleaned.degradations),
+        )
+
+    async def _redacted(self, news: _News, asked: IngestOptions) -> _Cleaned:
+        """Return what may be kept; a redactor that fails withholds everything but the kind of source."""
+        cleaned = _Cleaned(content=news.content, source=news.source, metadata=news.metadata, args=asked.args)
+        if not asked.redact:
+            cleaned.degradations.append("redaction_off")
+            return cleaned
+        try:
+            result = await self._redactor.redact(news.content, asked.redaction_rules)
+            metadata, in_metadata = await redact_tree(self._redactor, news.metadata, asked.redaction_rules)
+            args, _ = await redact_tree(self._redactor, asked.args, asked.redaction_rules)
+            source, in_source = await self._redacted_source(news.source, asked)
+        except Exception as error:
+            # Whatever a redactor raises, the text was not looked through to its end.
+            return self._unredacted(cleaned, asked, error)
+        rules = (*result.applied_rules, *in_metadata, *in_source)
+        return _Cleaned(
+            content=result.redacted_text,
+            source=source,
+            metadata=metadata,
+            args=args,
+            rules=tuple(dict.fromkeys(rules)),
+            fields=int(result.has_sensitive) + len(in_metadata) + len(in_source),
+        )
+
+    async def _redacted_source(
+        self, source: EvidenceSource, asked: IngestOptions
+    ) -> tuple[EvidenceSource, tuple[str, ...]]:
+        name = await self._redactor.redact(source.name, asked.redaction_rules)
+        extra, applied = await redact_tree(self._redactor, dict(source.extra), asked.redaction_rules)
+        uri, in_uri = source.uri, tuple[str, ...]()
+        if not uri.startswith(OWN_SCHEME):
+            found = await self._redactor.redact(uri, asked.redaction_rules)
+            uri, in_uri = found.redacted_text, found.applied_rules[:1]
+        return replace(source, name=name.redacted_text, uri=uri, extra=extra), (
+            *name.applied_rules[:1],
+            *in_uri,
+            *applied,
+        )
+
+    def _unredacted(self, cleaned: _Cleaned, asked: IngestOptions, error: Exception) -> _Cleaned:
+        cleaned.degradations.append("redaction_failed")
+        if asked.pass_through:
+            cleaned.metadata[HAS_SENSITIVE] = True
+            return cleaned
+        why = str(error) if isinstance(error, RedactionError) else type(error).__name__
+        source = EvidenceSource(kind=cleaned.source.kind)
+        told = {WITHHELD: "redaction_failed", "why": why}
+        return replace(cleaned, content="", source=source, metadata=told, args=None)
+
+    def _identity(self, cleaned: _Cleaned) -> str:
+        """Return the uri that the source is known by; arguments that cannot be written down name no source."""
+        try:
+            return identity_uri(cleaned.source, cleaned.args)
+        except CodecError:
+            cleaned.degradations.append("dedup_skipped")
+            return cleaned.source.uri
+
+    def _id(
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, asked: IngestOptions
+    ) -> str:
+        """Return the id: of the key, or of what makes two texts one, so that two processes at once write one evidence."""
+        if asked.idempotency_key is not None:
+            return str(uuid5(_IDS, "\0".join(("key", session_id, asked.idempotency_key))))
+        if not asked.dedup or not (digest or source.uri):
+            return self._new_id()
+        where = source.uri or source.name
+        return str(uuid5(_IDS, "\0".join((session_id, kind.value, source.kind.value, where, digest))))
+
+    async def _known(
+        self,
+        session_id: str,
+        evidence_id: str,
+        source: EvidenceSource,
+        kind: EvidenceType,
+        digest: str,
+        asked: IngestOptions,
+    ) -> Evidence | None:
+        """Return the evidence that says the same already, if it counts still."""
+        now = self._clock.now()
+        known = await self._store.get_evidence(session_id, evidence_id)
+        if known is not None and not is_expired(known, now):
+            return known
+        if not asked.dedup or not digest:
+            return None
+        same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
+        return same if same is not None and _is_alike(same, source, kind) and not is_expired(same, now) else None
+
+    async def _other(self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str) -> str | None:
+        """Return the newest evidence of the same source that said otherwise, among the last ones taken in."""
+        if not source.uri or not digest:
+            return None
+        where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
+        older = [
+            each
+            for each in await self._store.list_evidences(session_id, where)
+            if each.type is kind and each.source.uri == source.uri and each.content_hash != digest
+        ]
+        return older[-1].evidence_id if older else None
+
+    async def _evidence(
+        self,
+        session_id: str,
+        evidence_id: str,
+        cleaned: _Cleaned,
+        source: EvidenceSource,
+        kind: EvidenceType,
+        asked: IngestOptions,
+        digest: str,
+    ) -> Evidence:
+        now = self._clock.now()
+        trust = await self._trust(session_id, source, kind, asked)
+        given = asked.confidence
+        seconds = asked.ttl_seconds if asked.ttl_seconds is not None else self._rules.ttl_seconds.get(kind)
+        evidence = Evidence(
+            evidence_id=evidence_id,
+            type=kind,
+            source=source,
+            content=cleaned.content,
+            confidence=confidence_of(source, trust, cleaned.metadata) if given is None else checked_confidence(given),
+            trust=trust,
+            metadata=dict(cleaned.metadata),
+            created_at=now,
+            expires_at=expiry(now, seconds),
+            content_hash=digest,
+        )
+        refs = await to_thread.run_sync(_shown_refs, evidence, asked, cleaned)
+        if refs:
+            evidence = replace(evidence, metadata={**evidence.metadata, SHOWN_REFS: refs})
+        return evidence if asked.store_content else replace(evidence, content="")
+
+    async def _trust(self, session_id: str, source: EvidenceSource, kind: EvidenceType, asked: IngestOptions) -> Trust:
+        labels = [asked.trust or trust_of(source, kind)]
+        for evidence_id in asked.derived_from:
+            parent = await self._store.get_evidence(session_id, evidence_id)
+            if parent is None:
+                raise EvidenceNotFoundError(session_id, evidence_id)
+            labels.append(parent.trust)
+        return lowest(labels)
+
+
+@dataclass(kw_only=True, slots=True)
+class _News:
+    """A text as it came, without what the prompt had shown."""
+
+    content: str
+    source: EvidenceSource
+    metadata: dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class _Cleaned:
+    """What may be kept of a text."""
+
+    content: str
+    source: EvidenceSource
+    metadata: dict[str, Any]
+    args: Mapping[str, Any] | None = None
+    rules: tuple[str, ...] = ()
+    fields: int = 0
+    degradations: list[str] = field(default_factory=list)
+
+
+def _record(evidence_id: str, cleaned: _Cleaned) -> RedactionRecord | None:
+    if not cleaned.rules:
+        return None
+    return RedactionRecord(evidence_id=evidence_id, rules_applied=cleaned.rules, fields_redacted=cleaned.fields)
+
+
+def _is_alike(known: Evidence, source: EvidenceSource, kind: EvidenceType) -> bool:
+    """Say whether two texts of one uri and hash are one: the same words by a user and by a model are two."""
+    if known.type is not kind or known.source.kind is not source.kind:
+        return False
+    return bool(source.uri) or known.source.name == source.name
+
+
+def _shown_refs(evidence: Evidence, asked: IngestOptions, cleaned: _Cleaned) -> list[dict[str, Any]]:
+    """Return refs to the parts that a prompt shall show, each with the hash of what it points at now."""
+    refs: list[dict[str, Any]] = []
+    for selector in asked.selectors:
+        try:
+            ref = make_ref(evidence, selector)
+        except SelectorResolveError:
+            if "selector_failed" not in cleaned.degradations:
+                cleaned.degradations.append("selector_failed")
+            continue
+        refs.append({"selector": ref.selector, "hash": ref.hash})
+    return refs

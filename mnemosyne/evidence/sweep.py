@@ -1,0 +1,66 @@
+"""Evidence whose time is over: not used any more, and emptied (spec 3.6).
+
+The room exists so that a time to live is kept twice: readers leave expired evidence out at once, and a sweep, whenever a
+host runs one, takes its text away. What was said of it meanwhile stays: the talk, receipts and prompts tell what was so
+then. To forget it there too, erase it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnemosyne.evidence.rules import is_expired
+from mnemosyne.protocols import Clock, OriginalVault, Store
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.query import EvidenceFilter
+
+EXPIRED = "expired"
+"""What stands in the metadata of a swept evidence, and as reason in the audit record of an erasure of expired ones."""
+
+SWEPT = "swept"
+
+
+async def live_evidences(
+    store: Store, session_id: str, clock: Clock, where: EvidenceFilter | None = None
+) -> tuple[Evidence, ...]:
+    """Return the evidences that pass and count still, in the order of first writing."""
+    now = clock.now()
+    return tuple(each for each in await store.list_evidences(session_id, where) if not is_expired(each, now))
+
+
+async def expired_evidences(
+    store: Store, clock: Clock, session_ids: Sequence[str] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """Return the ids of evidences whose time is over, by session (None: all sessions)."""
+    now = clock.now()
+    found: dict[str, tuple[str, ...]] = {}
+    for session_id in await store.sessions() if session_ids is None else session_ids:
+        over = [each.evidence_id for each in await store.list_evidences(session_id) if is_expired(each, now)]
+        if over:
+            found[session_id] = tuple(over)
+    return found
+
+
+async def sweep_expired(
+    store: Store, clock: Clock, *, vault: OriginalVault | None = None, session_ids: Sequence[str] | None = None
+) -> dict[str, int]:
+    """Empty the evidences whose time is over, and drop their originals; return how many by session (None: all sessions).
+
+    Id, source, hash and times stay, so that refs to them lead somewhere. Swept ones are not counted again.
+    """
+    counts: dict[str, int] = {}
+    for session_id, evidence_ids in (await expired_evidences(store, clock, session_ids)).items():
+        swept: list[str] = []
+        for evidence_id in evidence_ids:
+            evidence = await store.get_evidence(session_id, evidence_id)
+            if evidence is not None and SWEPT not in evidence.metadata:
+                emptied = replace(evidence, content="", metadata={SWEPT: EXPIRED}, extra=EMPTY)
+                await store.put_evidence(session_id, emptied)
+                swept.append(evidence_id)
+        if swept:
+            counts[session_id] = len(swept)
+            if vault is not None:
+                await vault.drop(session_ids=(session_id,), evidence_ids=swept)
+    return counts

@@ -1,0 +1,217 @@
+"""The folder of a file store: what it is, which files are in it, and how several take their places at once.
+
+The room exists so that names, formats and the one step that spans files (an erasure) are read in one place. An erasure
+writes all new files beside the old ones, then a plan that names them; from then on it is decided, and whoever comes next
+finishes it. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mnemosyne.chains.message_ids import session_of
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.schema.erasure import AuditRecord
+from mnemosyne.stores.file.journal import (
+    FIRST_FORMAT,
+    FORMAT,
+    NEW,
+    SUFFIX,
+    NewFile,
+    file_name,
+    place_file,
+    read_scope,
+    sync_folder,
+    write_ledger,
+)
+from mnemosyne.stores.ledger.ledger import Ledger
+
+PROGRAM = "jacquard file store"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sign:
+    """What `store.json` says."""
+
+    program: str
+    format: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AuditLine:
+    """A line of `audits.jsonl`."""
+
+    audit: AuditRecord
+    floor: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Plan:
+    """What an erasure has decided: files that go, files that are replaced (both below the tenant), and its record."""
+
+    gone: tuple[str, ...]
+    replaced: tuple[str, ...]
+    line: _AuditLine
+
+
+class Folder:
+    """The files of one tenant below `root`."""
+
+    def __init__(self, root: Path, tenant: str, *, create: bool, durable: bool) -> None:
+        self.root = root
+        self.durable = durable
+        self._home = root / file_name(tenant)
+        self.lock = self._home / "lock"
+        self._sign = root / "store.json"
+        self._plan = self._home / "erasing.json"
+        self._audits = self._home / "audits.jsonl"
+        self._create = create
+        self._checked = False
+        self._scopes: dict[str, str] = {}
+
+    def check(self) -> None:
+        """Refuse a folder that is a file, is missing (unless it may be made), or was written by a newer release."""
+        if self._checked:
+            return
+        if self.root.exists() and not self.root.is_dir():
+            raise StoreUnavailableError(str(self.root), "it is a file; name a folder")
+        if not self._sign.exists():
+            if not self._create:
+                raise StoreUnavailableError(
+                    str(self.root), "there is no store in this folder; start a session there first"
+                )
+            return
+        try:
+            sign = decode(self._sign.read_bytes(), _Sign)
+        except CodecError as error:
+            raise StoreUnavailableError(str(self._sign), f"it is no sign of a file store ({error})") from None
+        if sign.program != PROGRAM:
+            raise StoreUnavailableError(
+                str(self.root), f"it belongs to another program ({sign.program}); name another folder"
+            )
+        if sign.format > FORMAT:
+            raise StoreUnavailableError(
+                str(self.root),
+                f"it was written by a newer release (format {sign.format}, this one reads up to {FORMAT}); update",
+            )
+        self._checked = True
+
+    def make(self) -> None:
+        """Make what a write needs."""
+        if self._checked and self._home.exists():
+            return
+        self._home.mkdir(parents=True, exist_ok=True)
+        if not self._sign.exists():
+            new = self._sign.with_name(f"{self._home.name}{NEW}")
+            new.write_bytes(encode(_Sign(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")
+            new.replace(self._sign)
+            self._sync(self.root)
+        self._checked = True
+
+    def path(self, scope: str) -> Path:
+        """Return the journal of a scope."""
+        session_id = session_of(scope)
+        if session_id is None:
+            return self._home / "worlds" / f"{file_name(scope)}{SUFFIX}"
+        return self._home / "sessions" / f"{file_name(session_id)}{SUFFIX}"
+
+    def scopes(self) -> tuple[str, ...]:
+        """Return the scopes of all journals."""
+        found = []
+        for kind in ("sessions", "worlds"):
+            for path in sorted((self._home / kind).glob(f"*{SUFFIX}")):
+                key = f"{kind}/{path.name}"
+                if key not in self._scopes:
+                    self._scopes[key] = read_scope(path)
+                found.append(self._scopes[key])
+        return tuple(found)
+
+    def audits(self) -> tuple[tuple[AuditRecord, ...], int]:
+        """Return the audit records, oldest first, and the highest number that an erased row may have had."""
+        if not self._audits.exists():
+            return (), 0
+        lines = []
+        for number, line in enumerate(self._audits.read_bytes().splitlines(keepends=True), start=1):
+            try:
+                if line.endswith(b"\n"):
+                    lines.append(decode(line, _AuditLine))
+            except CodecError as error:
+                raise StoreUnavailableError(str(self._audits), f"line {number} is damaged ({error})") from None
+        return tuple(line.audit for line in lines), max((line.floor for line in lines), default=0)
+
+    def floor(self) -> int:
+        """Return the highest number that an erased row may have had."""
+        return self.audits()[1]
+
+    def is_unfinished(self) -> bool:
+        """Say whether an erasure was decided and not carried out."""
+        return self._plan.exists()
+
+    def replace(self, ledgers: Mapping[str, Ledger | None], audit: AuditRecord, floor: int) -> None:
+        """Write new journals for these scopes, or remove them (None), and add the record: all of it or nothing."""
+        self._sweep()
+        new: list[NewFile] = []
+        gone: list[str] = []
+        for scope, ledger in ledgers.items():
+            path = self.path(scope)
+            if ledger is None:
+                gone.append(self._name(path))
+            else:
+                new.append(write_ledger(path, scope, ledger, durable=self.durable))
+        plan = _Plan(
+            gone=tuple(gone),
+            replaced=tuple(self._name(file.path) for file in new),
+            line=_AuditLine(audit=audit, floor=floor),
+        )
+        draft = self._plan.with_name(self._plan.name + NEW)
+        self._write(draft, encode(plan))
+        place_file(draft, durable=self.durable)
+        self.finish()
+
+    def finish(self) -> None:
+        """Carry out the erasure that was decided, if there is one. Called with the lock held."""
+        if not self._plan.exists():
+            return
+        try:
+            plan = decode(self._plan.read_bytes(), _Plan)
+        except CodecError as error:
+            raise StoreUnavailableError(str(self._plan), f"it is damaged ({error}); restore it from a copy") from None
+        for name in plan.replaced:
+            new = self._home / name
+            if new.exists():
+                place_file(new, durable=self.durable)
+        for name in plan.gone:
+            (self._home / name).unlink(missing_ok=True)
+            self._scopes.pop(name, None)
+            self._sync((self._home / name).parent)
+        records, _ = self.audits()
+        if plan.line.audit not in records:
+            known = self._audits.read_bytes() if self._audits.exists() else b""
+            draft = self._audits.with_name(self._audits.name + NEW)
+            self._write(draft, known + encode(plan.line) + b"\n")
+            place_file(draft, durable=self.durable)
+        self._plan.unlink()
+        self._sync(self._home)
+
+    def _sweep(self) -> None:
+        """Remove what was written beside a file and never took its place (its writer was killed)."""
+        for path in self._home.rglob(f"*{NEW}"):
+            path.unlink(missing_ok=True)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._home).as_posix()
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            if self.durable:
+                os.fsync(file.fileno())
+
+    def _sync(self, folder: Path) -> None:
+        if self.durable:
+            sync_folder(folder)

@@ -1,0 +1,339 @@
+"""A journal: one ledger in one file of JSON lines, for several processes.
+
+The room exists so that what is in a file, how it grows and how damage is told are read in one place. The first line is a
+header; every other line is one write, numbered, with the rows that it changed. A line is on the disk before its write is
+acknowledged. A last line without its end was never acknowledged: it is ignored, and cut off by the next write. A journal
+that has doubled is compacted: all present rows are written into a new file, which takes the old one's place at once.
+
+Everything here blocks, and everything that writes is called with the tenant's lock held. It knows ledgers and files,
+nothing of async or of what rows mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.codec import JsonText, decode, encode
+from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.rows import PACK, ROW_TYPES, TABLES, Change
+
+FORMAT = 2
+"""The newest format: 2 is a journal that holds a world pack, which a release that knows format 1 alone could not read."""
+
+FIRST_FORMAT = 1
+SUFFIX = ".jsonl"
+NEW = ".new"
+_ROWS_A_LINE = 50
+_NAME_CHARS = 40
+_DROPPED = JsonText(b"null")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """The first line. `generation` changes whenever the file is written anew; `kept` lines after it are a snapshot."""
+
+    format: int
+    scope: str
+    generation: str
+    kept: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One write: its number in the file (1-based), what it did, and table, key and body (null: dropped) of each row."""
+
+    n: int
+    did: str
+    rows: tuple[tuple[str, str, JsonText], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewFile:
+    """A journal that was written whole, beside the file whose place it is to take."""
+
+    path: Path
+    format: int
+    generation: str
+    lines: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Mark:
+    """How a file looked when it was read last."""
+
+    inode: int
+    size: int
+    written_ns: int
+
+
+def file_name(name: str) -> str:
+    """Return a file name for any id: a readable part, and a hash that tells ids apart on every file system."""
+    readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_CHARS]
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{readable}-{digest}" if readable else digest
+
+
+class Journal:
+    """One file and the ledger that it tells.
+
+    `floor` is where a ledger without rows begins to count. `compact_bytes` is the least size that is ever compacted. With
+    `durable` each write is on the disk before it returns; else it is with the operating system.
+    """
+
+    def __init__(self, path: Path, scope: str, *, floor: int, compact_bytes: int, durable: bool) -> None:
+        self.path = path
+        self.scope = scope
+        self.ledger = Ledger(floor)
+        self._floor = floor
+        self._compact_bytes = compact_bytes
+        self._durable = durable
+        self._mark: _Mark | None = None
+        self._format = FIRST_FORMAT
+        self._generation = ""
+        self._number = 0
+        self._offset = 0
+        self._base = 0
+
+    def catch_up(self) -> Ledger:
+        """Take over what others have written since, and return the ledger; StoreUnavailableError for a damaged file."""
+        try:
+            return self._follow()
+        except _DamagedError as damage:
+            if not damage.fresh:
+                return self.catch_up()
+            raise StoreUnavailableError(str(self.path), damage.sentence) from None
+
+    def _follow(self) -> Ledger:
+        mark = self._look()
+        if mark == self._mark:
+            return self.ledger
+        try:
+            with self.path.open("rb") as file:
+                head = file.readline()
+                header = self._header(head)
+                fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
+                if fresh:
+                    self._start_over()
+                    self._format, self._generation, self._offset = header.format, header.generation, len(head)
+                file.seek(self._offset)
+                self._take(file, header.kept, fresh)
+        except FileNotFoundError:
+            mark = None
+            self._start_over()
+        self._mark = mark
+        return self.ledger
+
+    def forget(self) -> None:
+        """Read the file anew next time: the ledger may hold what the file does not."""
+        self._start_over()
+
+    def keep(self, name: str, changes: Sequence[Change]) -> None:
+        """Write down what has just been changed in the ledger; StoreUnavailableError, and then nothing is kept."""
+        try:
+            if self._mark is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._adopt(write_new(self.path, self.scope, [(name, changes)], durable=self._durable, kept=0))
+            elif self._format < _format_of(changes):
+                self.compact()
+            else:
+                self._append(_line(self._number + 1, name, changes))
+            if self._offset > max(self._compact_bytes, 2 * self._base):
+                self.compact()
+        except BaseException:
+            self.forget()
+            raise
+
+    def compact(self) -> None:
+        """Write all present rows into a new file in the place of this one."""
+        self._adopt(write_ledger(self.path, self.scope, self.ledger, durable=self._durable))
+
+    def _append(self, line: bytes) -> None:
+        with self.path.open("r+b", buffering=0) as file:
+            if self._mark is not None and self._mark.size > self._offset:
+                file.truncate(self._offset)
+            file.seek(self._offset)
+            try:
+                done = 0
+                while done < len(line):
+                    done += file.write(line[done:]) or 0
+                if self._durable:
+                    os.fsync(file.fileno())
+            except OSError:
+                file.truncate(self._offset)
+                raise
+        self._offset += len(line)
+        self._number += 1
+        self._mark = self._look()
+
+    def _adopt(self, new: NewFile) -> None:
+        """Go on from a file that has just been written from this very ledger."""
+        place_file(new.path, durable=self._durable)
+        self._format, self._generation, self._number = new.format, new.generation, new.lines
+        self._offset = self._base = new.size
+        self._mark = self._look()
+
+    def _start_over(self) -> None:
+        self.ledger = Ledger(self._floor)
+        self._format, self._generation = FIRST_FORMAT, ""
+        self._number, self._offset, self._base, self._mark = 0, 0, 0, None
+
+    def _look(self) -> _Mark | None:
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            return None
+        return _Mark(inode=stat.st_ino, size=stat.st_size, written_ns=stat.st_mtime_ns)
+
+    def _header(self, line: bytes) -> Header:
+        try:
+            return read_header(line)
+        except CodecError as error:
+            raise self._damaged(1, str(error), fresh=True) from None
+        except ValueError as error:
+            raise StoreUnavailableError(str(self.path), str(error)) from None
+
+    def _take(self, lines: Iterable[bytes], kept: int, fresh: bool) -> None:
+        """Apply whole lines from the present offset on."""
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                told = decode(line, Line)
+                changes = [_change(*row) for row in told.rows]
+            except CodecError as error:
+                raise self._damaged(self._number + 2, str(error), fresh) from None
+            if told.n != self._number + 1:
+                reason = f"write {self._number + 1} should stand there, not {told.n}"
+                raise self._damaged(self._number + 2, reason, fresh)
+            try:
+                self.ledger.apply(changes)
+            except (LookupError, ValueError) as error:
+                raise self._damaged(
+                    self._number + 2, f"it does not follow from the lines before it: {error}", fresh
+                ) from None
+            self._number += 1
+            self._offset += len(line)
+            if self._number == kept:
+                self._base = self._offset
+
+    def _damaged(self, number: int, reason: str, fresh: bool) -> _DamagedError:
+        self.forget()
+        return _DamagedError(
+            f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a copy, or take the lines from there on "
+            "out of it to go back to what was before",
+            fresh,
+        )
+
+
+class _DamagedError(Exception):
+    """A file does not say what a journal says; `fresh` when it was read from its start."""
+
+    def __init__(self, sentence: str, fresh: bool) -> None:
+        self.sentence, self.fresh = sentence, fresh
+        super().__init__(sentence)
+
+
+def read_header(line: bytes) -> Header:
+    """Return the header that a first line holds; CodecError, and ValueError when a newer release wrote it."""
+    header = decode(line, Header)
+    if header.format > FORMAT:
+        raise ValueError(
+            f"it was written by a newer release (format {header.format}, this one reads up to {FORMAT}); update"
+        )
+    return header
+
+
+def read_scope(path: Path) -> str:
+    """Return the scope that a journal is about; StoreUnavailableError."""
+    with path.open("rb") as file:
+        line = file.readline()
+    try:
+        return read_header(line).scope
+    except CodecError as error:
+        raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a copy") from None
+    except ValueError as error:
+        raise StoreUnavailableError(str(path), str(error)) from None
+
+
+def line_of(path: Path, data: bytes) -> int | None:
+    """Return the number (1-based) of the first line of a journal that holds these bytes, or None."""
+    if not data:
+        return None
+    with path.open("rb") as file:
+        return next((number for number, line in enumerate(file, start=1) if data in line), None)
+
+
+def write_ledger(path: Path, scope: str, ledger: Ledger, *, durable: bool) -> NewFile:
+    """Write a snapshot of a ledger beside `path` and return the new file, whole and on the disk."""
+    return write_new(path, scope, [("snapshot", rows) for rows in _batches(ledger.rows())], durable=durable)
+
+
+def write_new(
+    path: Path, scope: str, writes: Sequence[tuple[str, Sequence[Change]]], *, durable: bool, kept: int | None = None
+) -> NewFile:
+    """Write a journal of these writes beside `path` and return the new file."""
+    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(_format_of(changes) for _, changes in writes)])
+    header = Header(format=written, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
+    new = path.with_name(path.name + NEW)
+    with new.open("wb") as file:
+        file.write(encode(header) + b"\n")
+        for number, (name, changes) in enumerate(writes, start=1):
+            file.write(_line(number, name, changes))
+        file.flush()
+        size = file.tell()
+        if durable:
+            os.fsync(file.fileno())
+    return NewFile(path=new, format=written, generation=generation, lines=len(writes), size=size)
+
+
+def _format_of(changes: Sequence[Change]) -> int:
+    """Return the oldest format that knows these rows."""
+    return FORMAT if any(change.table == PACK for change in changes) else FIRST_FORMAT
+
+
+def place_file(new: Path, *, durable: bool) -> None:
+    """Put a new file in the place of the one that it was written for."""
+    path = new.with_name(new.name.removesuffix(NEW))
+    new.replace(path)
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk, where the system can do that."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _line(number: int, name: str, changes: Sequence[Change]) -> bytes:
+    rows: list[tuple[str, str, Any]] = [(change.table, change.key, change.row) for change in changes]
+    return encode({"n": number, "did": name, "rows": rows}) + b"\n"
+
+
+def _change(table: str, key: str, body: JsonText) -> Change:
+    if table not in TABLES:
+        raise CodecError(f"there is no table {table!r}")
+    if body == _DROPPED:
+        return Change(table=table, key=key, row=None)
+    if table not in ROW_TYPES:
+        return Change(table=table, key=key, row=body)
+    return Change(table=table, key=key, row=decode(body, ROW_TYPES[table]))
+
+
+def _batches(changes: Iterator[Change]) -> Iterator[list[Change]]:
+    while batch := list(islice(changes, _ROWS_A_LINE)):
+        yield batch

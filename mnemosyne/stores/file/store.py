@@ -1,0 +1,198 @@
+"""The store in files: local JSON that can be read by eye, safe for several processes.
+
+The room exists to give journals the face of a Store: one folder a tenant, one file a session or a world, one lock a tenant.
+Reading takes no lock: it follows what others have written since. Writing takes the lock, catches up, decides, and appends
+one line. An operation is one hop to a thread; nothing blocks the event loop.
+
+    FOLDER/store.json                    what this folder is
+    FOLDER/TENANT/sessions/NAME.jsonl    a journal a session
+    FOLDER/TENANT/worlds/NAME.jsonl      a journal a world
+    FOLDER/TENANT/audits.jsonl           what was erased, and when
+    FOLDER/TENANT/lock
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import anyio
+import anyio.to_thread
+from filelock import FileLock, Timeout
+
+from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
+from mnemosyne.stores.damage import DAMAGED, damaged_record
+from mnemosyne.stores.file.folder import Folder
+from mnemosyne.stores.file.journal import Journal, line_of
+from mnemosyne.stores.ledger.erase import Rewriting, Shelf
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.store import LedgerStore
+
+T = TypeVar("T")
+
+
+class FileStore(LedgerStore):
+    """A Store in a folder of JSON files.
+
+    Nothing is opened before the first call; the folder is made by the first write (unless `create` is false). With
+    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
+    `busy_seconds` bounds the wait for another process (StoreBusyError). `held` sessions stay in memory; others are read
+    again from their file. A journal of more than `compact_bytes` that has doubled is written anew without what is over.
+    For what a method does and raises, see `mnemosyne.protocols.Store`; StoreUnavailableError and
+    DamagedRecordError name a damaged file and line.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        tenant: str = "default",
+        *,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        busy_seconds: float = 5.0,
+        create: bool = True,
+        held: int = 64,
+        compact_bytes: int = 4_194_304,
+    ) -> None:
+        self.folder = Path(folder)
+        self.tenant = tenant
+        place = Folder(self.folder, tenant, create=create, durable=synchronous == "FULL")
+        super().__init__(FileKeeper(place, busy_seconds=busy_seconds, held=held, compact_bytes=compact_bytes))
+
+
+class FileKeeper:
+    """Keeps the ledgers of one tenant in journals."""
+
+    def __init__(self, folder: Folder, *, busy_seconds: float, held: int, compact_bytes: int) -> None:
+        self._folder = folder
+        self._busy_seconds = busy_seconds
+        self._held = held
+        self._compact_bytes = compact_bytes
+        self._journals: dict[str, Journal] = {}
+        self._limiter = anyio.CapacityLimiter(1)
+        self._one = threading.Lock()
+        self._closed = False
+
+    async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
+        """Run work on the ledgers as the files tell them now."""
+        return await self._hop(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
+
+    async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
+        """Run work on a ledger and write down what it changed before this returns."""
+
+        def run() -> T:
+            with self._locked():
+                ledger = self._ledger(scope)
+                result, changes = ledger.run(work)
+                if changes:
+                    self._journals[scope].keep(name, changes)
+            return result
+
+        return await self._hop(run, (scope,))
+
+    async def browse(self, work: Callable[[Shelf], T]) -> T:
+        """Run work on all that is kept; ledgers are read when they are asked for."""
+        return await self._hop(lambda: work(self._shelf()))
+
+    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+        """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
+
+        def run() -> T:
+            with self._locked():
+                result, rewriting = work(self._shelf())
+                self._folder.replace(rewriting.ledgers, rewriting.audit, rewriting.floor)
+                for scope in rewriting.ledgers:
+                    self._journals.pop(scope, None)
+            return result
+
+        return await self._hop(run)
+
+    async def close(self) -> None:
+        """Let the work in hand end, and forget what was read."""
+        self._closed = True
+        async with self._limiter:
+            self._journals.clear()
+
+    async def _hop(self, work: Callable[[], T], scopes: Sequence[str] = ()) -> T:
+        if self._closed:
+            raise StoreUnavailableError(str(self._folder.root), "this store is closed; open another")
+        return await anyio.to_thread.run_sync(lambda: self._run(work, scopes), limiter=self._limiter)
+
+    def _run(self, work: Callable[[], T], scopes: Sequence[str]) -> T:
+        with self._one:
+            try:
+                self._folder.check()
+                if self._folder.is_unfinished():
+                    with self._locked():
+                        pass
+                return work()
+            except DAMAGED as error:
+                raise self._damage(error, scopes) from error
+            except OSError as error:
+                raise StoreUnavailableError(
+                    str(error.filename or self._folder.root), f"{error.strerror or error}"
+                ) from error
+            finally:
+                for scope in list(self._journals)[: -self._held or None]:
+                    del self._journals[scope]
+
+    def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
+        """Return the error for what could not be read in the journals of these scopes (none: in any); names file and line."""
+        files = [self._folder.path(scope) for scope in scopes]
+        data = error.data if isinstance(error, UnreadableError) else b""
+        for scope, file in zip(scopes, files, strict=True):
+            self._journals.pop(scope, None)
+            if (number := line_of(file, data)) is not None:
+                return damaged_record(error, str(file), f"Line {number}")
+        return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the tenant's lock; an erasure that was cut off is finished first."""
+        self._folder.make()
+        path = self._folder.lock
+        try:
+            with FileLock(path, timeout=self._busy_seconds):
+                self._folder.finish()
+                yield
+        except Timeout:
+            raise StoreBusyError(str(path), self._busy_seconds) from None
+
+    def _ledger(self, scope: str) -> Ledger:
+        """Return the ledger as its file tells it now, and mark it as used last."""
+        journal = self._journals.pop(scope, None)
+        if journal is None:
+            journal = Journal(
+                self._folder.path(scope),
+                scope,
+                floor=self._folder.floor(),
+                compact_bytes=self._compact_bytes,
+                durable=self._folder.durable,
+            )
+        self._journals[scope] = journal
+        return journal.catch_up()
+
+    def _shelf(self) -> Shelf:
+        audits, floor = self._folder.audits()
+        return Shelf(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
+
+
+class _Ledgers(Mapping[str, Ledger]):
+    """The ledgers of a tenant, each read when it is asked for."""
+
+    def __init__(self, scopes: Sequence[str], fetch: Callable[[str], Ledger]) -> None:
+        self._scopes = dict.fromkeys(scopes)
+        self._fetch = fetch
+
+    def __getitem__(self, scope: str) -> Ledger:
+        if scope not in self._scopes:
+            raise KeyError(scope)
+        return self._fetch(scope)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._scopes)
+
+    def __len__(self) -> int:
+        return len(self._scopes)

@@ -1,0 +1,330 @@
+"""The document view of a ledger: the session as one document, and its evidences, blocks, calls and tasks.
+
+The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
+new is decided in `mnemosyne.documents.views`. Each writing function runs inside `Ledger.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+from mnemosyne.chains.turn_tree import check_version
+from mnemosyne.core.codec import JsonText, time_text, unwritten, written
+from mnemosyne.core.errors import VersionConflictError
+from mnemosyne.documents.views import (
+    BRANCH_PREFIX,
+    TURN_PREFIX,
+    bare_frame,
+    check_document,
+    compose,
+    frame_of,
+    free_name,
+    keyed_turn_id,
+    patched,
+    tell,
+)
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.record import ImportedTurn, PathSummary, PutResult
+from mnemosyne.schema.session import Message, SessionHead, TurnStatus, WindowMessage
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.reads import (
+    NO_SUMMARY,
+    newest_summary_row,
+    path_back,
+    placed_messages,
+    read_head,
+    session_row,
+)
+from mnemosyne.stores.ledger.rows import EvidenceRow, Row
+from mnemosyne.stores.ledger.writes import abandon_pending, append, begin, moved, open_branch
+
+T = TypeVar("T")
+
+_FRAME = "frame"
+
+
+def get_session(ledger: Ledger, session_id: str, branch_id: str | None) -> SessionDocument | None:
+    """Return the whole session as a document, or None; BranchNotFoundError."""
+    if ledger.session is None:
+        return None
+    return _document(ledger, read_head(ledger, session_id, branch_id))
+
+
+def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
+    frame = _frame(ledger, head.session_id)
+    return compose(
+        frame,
+        messages=(placed.message for placed in _path(ledger, head)),
+        summary=_summary(ledger, head, frame),
+        tasks=_items(ledger, "task", Task),
+        tool_calls=_items(ledger, "tool_call", ToolCall),
+        model_usage=_items(ledger, "model_usage", ModelUsage),
+        evidences=_evidences(ledger),
+        blocks=_items(ledger, "block", ContextBlock),
+    )
+
+
+def _frame(ledger: Ledger, session_id: str) -> SessionDocument:
+    stored = ledger.bodies("document").get(_FRAME)
+    if stored is not None:
+        return unwritten(stored, SessionDocument)
+    session = session_row(ledger, session_id)
+    return bare_frame(session_id, session.locale, session.created_at)
+
+
+def _path(ledger: Ledger, head: SessionHead) -> list[WindowMessage]:
+    turns = list(path_back(ledger, head.lineage))
+    return [placed for turn_id in reversed(turns) for placed in placed_messages(ledger, turn_id)]
+
+
+def _summary(ledger: Ledger, head: SessionHead, frame: SessionDocument) -> Summary | None:
+    row = newest_summary_row(ledger, head)
+    if row is None:
+        return frame.session.summary
+    return None if row == NO_SUMMARY else unwritten(row, PathSummary).summary
+
+
+def _items(ledger: Ledger, table: str, kind: type[T]) -> tuple[T, ...]:
+    return tuple(unwritten(body, kind) for body in ledger.bodies(table).values())
+
+
+def _evidences(ledger: Ledger) -> tuple[Evidence, ...]:
+    return tuple(unwritten(row.body, Evidence) for row in ledger.evidences.values())
+
+
+def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expected_version: int | None) -> PutResult:
+    """Write a whole document, making the session when it is not there; VersionConflictError, SchemaValidationError."""
+    check_document(session_id, document)
+    if ledger.session is None:
+        if expected_version not in (None, 0):
+            raise VersionConflictError(session_id, expected_version or 0, 0)
+        meta = document.meta
+        locale, at = ("", None) if meta is None else (meta.locale, meta.created_at)
+        begin(ledger, session_id, "", locale, {}, at, version=0)
+    head = read_head(ledger, session_id)
+    check_version(head.session_id, head.version, expected_version)
+    abandon_pending(ledger, head.branch_id)
+    telling = tell(_path(ledger, head), document.session.messages)
+    if telling.fork:
+        name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
+        open_branch(ledger, session_id, telling.after, name)
+    _append_turn(ledger, session_id, telling.messages)
+    _replace_parts(ledger, document)
+    return PutResult(version=moved(ledger, read_head(ledger, session_id)).version)
+
+
+def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], turn_id: str | None = None) -> None:
+    if messages:
+        head = read_head(ledger, session_id)
+        turn_id = turn_id or free_name(TURN_PREFIX, head.version + 1, ledger.turns.__contains__)
+        append(ledger, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None)
+
+
+def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
+    """Make everything but the messages what the document says."""
+    session = document.session
+    calls = () if session.tool_state is None else session.tool_state.tool_calls
+    head = read_head(ledger, session.session_id)
+    frame = frame_of(document)
+    if head.turn_id is None:
+        frame = replace(frame, session=replace(frame.session, summary=session.summary))
+    elif session.summary != _summary(ledger, head, frame):
+        ledger.put("summary", head.turn_id, _summary_row(head, session.summary))
+    _check_document_times(document)
+    ledger.refill("document", {_FRAME: written(frame)})
+    tables: dict[str, dict[str, Row]] = {
+        "task": {task.task_id: written(task) for task in session.task_state.todo_list.tasks},
+        "tool_call": {call.tool_call_id: written(call) for call in calls},
+        "model_usage": {usage.model_usage_id: written(usage) for usage in session.model_usage or ()},
+        "block": {block.block_id: written(block) for block in document.context_blocks},
+        "evidence": {
+            evidence.evidence_id: _evidence_row(evidence, place)
+            for place, evidence in enumerate(document.evidences.values())
+        },
+    }
+    for table, rows in tables.items():
+        ledger.refill(table, rows)
+
+
+def _summary_row(head: SessionHead, summary: Summary | None) -> JsonText:
+    if summary is None or head.turn_id is None:
+        return NO_SUMMARY
+    return written(PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=summary))
+
+
+def patch_session(ledger: Ledger, session_id: str, patch: Mapping[str, Any], expected_version: int | None) -> PutResult:
+    """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
+    head = read_head(ledger, session_id)
+    check_version(head.session_id, head.version, expected_version)
+    return put_session(ledger, session_id, patched(_document(ledger, head), patch), head.version)
+
+
+def append_messages(
+    ledger: Ledger,
+    session_id: str,
+    messages: Sequence[Message],
+    idempotency_key: str | None,
+    expected_version: int | None,
+) -> PutResult:
+    """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+    head = read_head(ledger, session_id)
+    turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
+    known = None if turn_id is None else ledger.turns.get(turn_id)
+    if known is not None and known.status is TurnStatus.COMMITTED:
+        return PutResult(version=head.version)
+    check_version(head.session_id, head.version, expected_version)
+    if not messages:
+        return PutResult(version=head.version)
+    _append_turn(ledger, session_id, messages, turn_id)
+    return PutResult(version=moved(ledger, read_head(ledger, session_id)).version)
+
+
+def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
+    """Write or replace an evidence; the same again changes nothing."""
+    head = read_head(ledger, session_id)
+    known = ledger.evidences.get(evidence.evidence_id)
+    place = known.place if known is not None else _next_place(ledger)
+    _check_evidence(evidence)
+    row = _evidence_row(evidence, place)
+    if row != known:
+        ledger.put("evidence", evidence.evidence_id, row)
+        moved(ledger, head)
+    return evidence.evidence_id
+
+
+def hold(
+    ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock], usages: Sequence[ModelUsage]
+) -> None:
+    """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
+    for evidence in evidences:
+        known = ledger.evidences.get(evidence.evidence_id)
+        _check_evidence(evidence)
+        row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger))
+        if row != known:
+            ledger.put("evidence", evidence.evidence_id, row)
+    rows: dict[str, Mapping[str, ContextBlock | ModelUsage]] = {
+        "block": {block.block_id: block for block in blocks},
+        "model_usage": {usage.model_usage_id: usage for usage in usages},
+    }
+    for table, items in rows.items():
+        stored = ledger.bodies(table)
+        for name, item in items.items():
+            if stored.get(name) != (body := written(item)):
+                ledger.put(table, name, body)
+
+
+def _next_place(ledger: Ledger) -> int:
+    last = next(reversed(ledger.evidences.values()), None)
+    return 0 if last is None else last.place + 1
+
+
+def _evidence_row(evidence: Evidence, place: int) -> EvidenceRow:
+    return EvidenceRow(place=place, uri=evidence.source.uri, content_hash=evidence.content_hash, body=written(evidence))
+
+
+def get_evidence(ledger: Ledger, session_id: str, evidence_id: str) -> Evidence | None:
+    """Return an evidence, or None; SessionNotFoundError."""
+    session_row(ledger, session_id)
+    row = ledger.evidences.get(evidence_id)
+    return None if row is None else unwritten(row.body, Evidence)
+
+
+def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) -> Evidence | None:
+    """Return the oldest evidence with this source uri and content hash, or None."""
+    session_row(ledger, session_id)
+    rows = (ledger.evidences.get(name) for name in ledger.sources.get((uri, content_hash), ()))
+    alike = [row for row in rows if row is not None and (row.uri, row.content_hash) == (uri, content_hash)]
+    return unwritten(min(alike, key=lambda row: row.place).body, Evidence) if alike else None
+
+
+def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
+    """Return evidences in the order of first writing."""
+    session_row(ledger, session_id)
+    where = where or EvidenceFilter()
+    rows = reversed(ledger.evidences.values()) if where.newest else iter(ledger.evidences.values())
+    found = (unwritten(row.body, Evidence) for row in rows)
+    kept = _first(where.limit, (each for each in found if where.admits(each)))
+    return kept[::-1] if where.newest else kept
+
+
+def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
+    """Return blocks in the order of first writing."""
+    session_row(ledger, session_id)
+    where = where or BlockFilter()
+    return _first(where.limit, (each for each in _items(ledger, "block", ContextBlock) if where.admits(each)))
+
+
+def put_context_blocks(
+    ledger: Ledger, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
+) -> PutResult:
+    """Write or replace blocks by id."""
+    return _upsert(ledger, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
+
+
+def append_tool_calls(
+    ledger: Ledger, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
+) -> PutResult:
+    """Append tool calls; one whose id is there already replaces it in its place."""
+    _check_times(*(call.called_at for call in calls))
+    return _upsert(ledger, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
+
+
+def append_model_usage(
+    ledger: Ledger, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
+) -> PutResult:
+    """Append model calls; one whose id is there already replaces it in its place."""
+    rows = {usage.model_usage_id: usage for usage in usages}
+    return _upsert(ledger, session_id, "model_usage", rows, expected_version)
+
+
+def upsert_tasks(ledger: Ledger, session_id: str, tasks: Sequence[Task], expected_version: int | None) -> PutResult:
+    """Write or replace tasks by id, new ones at the end."""
+    return _upsert(ledger, session_id, "task", {task.task_id: task for task in tasks}, expected_version)
+
+
+def _upsert(
+    ledger: Ledger, session_id: str, table: str, items: Mapping[str, Any], expected_version: int | None
+) -> PutResult:
+    """Write what is new or changed; the version moves when something is."""
+    head = read_head(ledger, session_id)
+    check_version(head.session_id, head.version, expected_version)
+    known = ledger.bodies(table)
+    changed = {
+        name: body for name, body in ((name, written(item)) for name, item in items.items()) if known.get(name) != body
+    }
+    for name, body in changed.items():
+        ledger.put(table, name, body)
+    return PutResult(version=moved(ledger, head).version if changed else head.version)
+
+
+def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
+    return tuple(items) if limit is None else tuple(islice(items, max(limit, 0)))
+
+
+def _check_evidence(evidence: Evidence) -> None:
+    _check_times(evidence.created_at, evidence.expires_at)
+
+
+def _check_document_times(document: SessionDocument) -> None:
+    meta, session = document.meta, document.session
+    calls = () if session.tool_state is None else session.tool_state.tool_calls
+    _check_times(
+        None if meta is None else meta.created_at,
+        None if meta is None else meta.updated_at,
+        None if session.summary is None else session.summary.updated_at,
+        *(call.called_at for call in calls),
+    )
+    for evidence in document.evidences.values():
+        _check_evidence(evidence)
+
+
+def _check_times(*times: datetime | None) -> None:
+    for at in times:
+        if at is not None:
+            time_text(at)

@@ -1,0 +1,245 @@
+"""Forgetting: what of all ledgers goes, and a search that proves it gone (seed 002 section 13; spec 3.6).
+
+The room exists so that an erasure is one pure step from a shelf of ledgers to another. Which words must go from a text is
+decided in `mnemosyne.privacy.scrub`, what becomes of the rows of a session that stays in `ledger_scrub`. It knows what rows mean,
+never where they are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+from uuid import uuid4
+
+from mnemosyne.chains.message_ids import session_of
+from mnemosyne.core.codec import JsonText, time_text, to_plain, unwritten
+from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_telling, stands_in_tree, subject_of, weight
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.session import Message
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.rows import PACK, Change
+from mnemosyne.stores.ledger.scrub import Scrubbing, scrubbed, wrote
+
+_COUNTED = {
+    "message": "messages",
+    "turn": "turns",
+    "evidence": "evidences",
+    "summary": "summaries",
+    "late": "prefetches",
+    "branch": "branches",
+    "block": "blocks",
+    "task": "tasks",
+    "tool_call": "tool_calls",
+    "model_usage": "model_usage",
+    "receipt": "receipts",
+    "entry": "entries",
+}
+"""What is counted of a session that goes whole, by table."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shelf:
+    """All ledgers of a tenant by scope, and its audit records, oldest first.
+
+    `floor` is the highest number in the order of writing that an erased row may have had.
+    """
+
+    ledgers: Mapping[str, Ledger]
+    audits: tuple[AuditRecord, ...] = ()
+    floor: int = 0
+
+    def session_ids(self) -> tuple[str, ...]:
+        """Return the ids of all sessions, sorted."""
+        found = (session_of(scope) for scope in self.ledgers)
+        return tuple(sorted(name for name in found if name is not None))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rewriting:
+    """What an erasure makes of a shelf: ledgers that take the place of others (None: gone), and the record of it."""
+
+    ledgers: Mapping[str, Ledger | None]
+    audit: AuditRecord
+    floor: int
+
+
+@dataclass(kw_only=True, slots=True)
+class _Tally:
+    """What an erasure has come to so far."""
+
+    ledgers: dict[str, Ledger | None] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    sessions: list[str] = field(default_factory=list)
+    entry_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    texts: dict[str, None] = field(default_factory=dict)
+    floor: int = 0
+
+
+def erase(shelf: Shelf, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
+    """Return what is to be forgotten as a rewriting of the shelf; ValueError unless it is one user, session or evidence."""
+    kind, subject_hash = subject_of(erasure)
+    time_text(erasure.at)
+    tally = _Tally(floor=shelf.floor)
+    if kind == "session":
+        scope = session_scope(str(erasure.session_id))
+        if scope in shelf.ledgers:
+            _drop(shelf, scope, tally)
+    elif kind == "user":
+        _erase_user(shelf, str(erasure.user_id), tally)
+    else:
+        _erase_evidence(shelf, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
+    counts = {kind: number for kind, number in tally.counts.items() if number}
+    audit = AuditRecord(
+        audit_id=uuid4().hex,
+        at=erasure.at,
+        kind=kind,
+        subject_hash=subject_hash,
+        reason=erasure.reason,
+        counts=counts,
+    )
+    outcome = ErasureOutcome(
+        audit_id=audit.audit_id,
+        counts=counts,
+        sessions=tuple(tally.sessions),
+        entry_ids={scope: ids for scope, ids in tally.entry_ids.items() if ids},
+        texts=_to_prove(shelf, tally),
+    )
+    return outcome, Rewriting(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
+
+
+def _to_prove(shelf: Shelf, tally: _Tally) -> tuple[str, ...]:
+    """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
+    what a world pack says.
+    """
+    doubtful = [text for text in tally.texts if not is_telling(text)]
+    common = set(_in_packs(shelf, tally.texts))
+    if doubtful:
+        left = {scope: tally.ledgers.get(scope, shelf.ledgers[scope]) for scope in shelf.ledgers}
+        present = Shelf(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
+        common |= {text for _, text in _standing(present, doubtful)}
+    return tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common)
+
+
+def _in_packs(shelf: Shelf, texts: Iterable[str]) -> Iterator[str]:
+    """Yield those of the texts that a world pack says."""
+    sought = [text for text in texts if text.strip()]
+    for scope in shelf.ledgers if sought else ():
+        if session_of(scope) is None:
+            trees = [unwritten(body, object) for body in shelf.ledgers[scope].bodies(PACK).values()]
+            yield from (text for text in sought if stands_in_tree((text,), trees))
+
+
+def _drop(shelf: Shelf, scope: str, tally: _Tally) -> None:
+    """Let a session go whole."""
+    ledger = shelf.ledgers[scope]
+    tally.counts.update(_COUNTED[change.table] for change in ledger.rows() if change.table in _COUNTED)
+    tally.counts["sessions"] += 1
+    tally.sessions.append(str(session_of(scope)))
+    tally.ledgers[scope] = None
+    tally.floor = max(tally.floor, ledger.sequence)
+
+
+def _erase_user(shelf: Shelf, user_id: str, tally: _Tally) -> None:
+    """Drop the sessions that are held for a user, and forget in all others what the user wrote."""
+    for session_id in shelf.session_ids():
+        scope = session_scope(session_id)
+        ledger = shelf.ledgers[scope]
+        if _owner(ledger) == user_id:
+            _drop(shelf, scope, tally)
+            continue
+        said = [message for message in _messages(ledger) if wrote(message, user_id)]
+        if said:
+            texts = tuple(dict.fromkeys(message.content for message in said if message.content.strip()))
+            tally.texts.update(dict.fromkeys(texts))
+            _scrub(
+                shelf,
+                scope,
+                tally,
+                Scrubbing(
+                    session_id=session_id,
+                    derived=Scrubber(texts, (user_id,)),
+                    others=Scrubber(texts, thorough=False),
+                    user_id=user_id,
+                ),
+            )
+
+
+def _owner(ledger: Ledger) -> str | None:
+    frame = ledger.bodies("document").get("frame")
+    meta = None if frame is None else unwritten(frame, SessionDocument).meta
+    return None if meta is None or meta.actor is None else meta.actor.user_id
+
+
+def _messages(ledger: Ledger) -> Iterator[Message]:
+    """Yield everything said in a session, waiting turns too."""
+    for row in ledger.messages.values():
+        yield unwritten(row.body, Message)
+    for draft in ledger.bodies("draft").values():
+        yield from unwritten(draft, tuple[Message, ...])
+
+
+def _erase_evidence(shelf: Shelf, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
+    """Forget evidence of a session, blocks that rest on it alone, refs to it, and its text wherever it stands."""
+    scope = session_scope(session_id)
+    if scope not in shelf.ledgers:
+        return
+    rows = [shelf.ledgers[scope].evidences.get(evidence_id) for evidence_id in sorted(evidence_ids)]
+    contents = [unwritten(row.body, Evidence).content for row in rows if row is not None]
+    texts = tuple(dict.fromkeys(content for content in contents if content.strip()))
+    tally.texts.update(dict.fromkeys(texts))
+    _scrub(
+        shelf,
+        scope,
+        tally,
+        Scrubbing(
+            session_id=session_id,
+            derived=Scrubber(texts, evidence_ids),
+            others=Scrubber(texts, thorough=False),
+            evidence_ids=evidence_ids,
+        ),
+    )
+
+
+def _scrub(shelf: Shelf, scope: str, tally: _Tally, scrubbing: Scrubbing) -> None:
+    done = scrubbed(shelf.ledgers[scope], scrubbing)
+    tally.ledgers[scope] = done.ledger
+    tally.counts.update(done.counts)
+    tally.entry_ids[scope] = tuple(done.entry_ids)
+    tally.floor = max(tally.floor, done.ledger.sequence)
+
+
+def occurrences(shelf: Shelf, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the places (`table/session/key`, sorted) where any of the texts stands."""
+    return tuple(sorted({place for place, _ in _standing(shelf, texts)}))
+
+
+def _standing(shelf: Shelf, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    sought = [text for text in dict.fromkeys(texts) if text.strip()]
+    for scope in shelf.ledgers:
+        name = session_of(scope) or scope
+        for change in shelf.ledgers[scope].rows():
+            tree = [name, change.key, *_trees(change)]
+            place = "/".join(part for part in (change.table, name, change.key) if part)
+            if change.table == PACK:
+                place = f"{PACK_PLACE}{name}"
+            yield from ((place, text) for text in sought if stands_in_tree((text,), tree))
+    for record in shelf.audits:
+        yield from ((f"audit/{record.audit_id}", text) for text in sought if stands_in_tree((text,), to_plain(record)))
+
+
+def _trees(change: Change) -> Iterator[Any]:
+    """Yield what a row says, field by field."""
+    row = change.row
+    if row is None:
+        return
+    if isinstance(row, JsonText):
+        yield unwritten(row, object)
+        return
+    for each in fields(row):
+        value = getattr(row, each.name)
+        yield unwritten(value, object) if isinstance(value, JsonText) else value

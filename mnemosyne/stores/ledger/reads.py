@@ -1,0 +1,316 @@
+"""Reading a ledger: what its rows say, as values of the schema.
+
+The room exists so that everything a turn reads stands beside the walk that it uses. None of these functions changes
+anything. Cost: along the spans of a lineage, newest first, until there is enough; so it grows with what is asked for and
+with the number of forks on the path, never with the length of the session.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import message_entry
+from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
+from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.schema.document import ModelUsage, Task
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
+from mnemosyne.schema.record import (
+    WINDOW_USAGES,
+    PathSummary,
+    Prefetch,
+    SequencedEntry,
+    SessionWindow,
+    TurnRecord,
+)
+from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.rows import BranchRow, Recalled, SessionRow, TurnRow, snapshot_key
+
+NO_SUMMARY = JsonText(b"{}")
+"""Stands at a turn whose document had no summary: what older turns say of it holds no longer."""
+
+
+def session_row(ledger: Ledger, session_id: str) -> SessionRow:
+    """Return the session's own row; SessionNotFoundError."""
+    if ledger.session is None:
+        raise SessionNotFoundError(session_id)
+    return ledger.session
+
+
+def branch_row(ledger: Ledger, session_id: str, branch_id: str) -> BranchRow:
+    """Return a branch; BranchNotFoundError."""
+    row = ledger.branches.get(branch_id)
+    if row is None:
+        raise BranchNotFoundError(session_id, branch_id)
+    return row
+
+
+def read_head(ledger: Ledger, session_id: str, branch_id: str | None = None) -> SessionHead:
+    """Return the head of a branch (None = the active one); SessionNotFoundError, BranchNotFoundError."""
+    session = session_row(ledger, session_id)
+    branch_id = session.active_branch if branch_id is None else branch_id
+    tip = branch_row(ledger, session_id, branch_id)
+    return SessionHead(
+        session_id=session_id,
+        world_id=session.world_id,
+        branch_id=branch_id,
+        turn_id=tip.head_turn,
+        depth=tip.head_depth,
+        lineage=read_lineage(ledger, branch_id, tip.head_depth),
+        version=session.version,
+    )
+
+
+def read_lineage(ledger: Ledger, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:
+    """Return the ancestors of a branch's turn at `depth`, newest branch first."""
+    spans = [BranchSpan(branch_id=branch_id, upto_depth=depth)]
+    row = ledger.branches[branch_id]
+    while row.parent is not None:
+        spans.append(BranchSpan(branch_id=row.parent, upto_depth=row.fork_depth))
+        row = ledger.branches[row.parent]
+    return tuple(spans)
+
+
+def read_branches(ledger: Ledger, session_id: str) -> tuple[SessionHead, ...]:
+    """Return the head of every branch: the active one first, the others as they were opened."""
+    active = read_head(ledger, session_id)
+    others = sorted(
+        (name for name in ledger.branches if name != active.branch_id), key=lambda name: ledger.branches[name].ordinal
+    )
+    return (active, *(read_head(ledger, session_id, name) for name in others))
+
+
+def path_back(ledger: Ledger, lineage: Sequence[BranchSpan]) -> Iterator[str]:
+    """Yield the ids of the committed turns of a lineage, newest first."""
+    for span in lineage:
+        path, before = ledger.paths.get(span.branch_id, []), ledger.branches[span.branch_id].fork_depth
+        for place in range(min(span.upto_depth - before, len(path)) - 1, -1, -1):
+            yield path[place]
+
+
+def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
+    """Return what a turn needs of a session."""
+    head = read_head(ledger, session_id, branch_id)
+    late = ledger.bodies("late").get(head.branch_id)
+    pending = ledger.branches[head.branch_id].pending
+    summary = newest_summary_row(ledger, head)
+    return SessionWindow(
+        head=head,
+        messages=_newest_messages(ledger, head, message_limit),
+        state=unwritten(head_state(ledger, head.branch_id), dict),
+        previous=None if head.turn_id is None else read_turn(ledger, session_id, head.turn_id),
+        pending=None if pending is None else read_turn(ledger, session_id, pending),
+        prefetch=None if late is None else unwritten(late, Prefetch),
+        summary=None if summary is None or summary == NO_SUMMARY else unwritten(summary, PathSummary),
+        tasks=tuple(unwritten(body, Task) for body in ledger.bodies("task").values()),
+        usages=_newest_usages(ledger),
+    )
+
+
+def _newest_usages(ledger: Ledger) -> tuple[ModelUsage, ...]:
+    return tuple(unwritten(body, ModelUsage) for body in ledger.newest_bodies("model_usage", WINDOW_USAGES))
+
+
+def _newest_messages(ledger: Ledger, head: SessionHead, limit: int) -> tuple[WindowMessage, ...]:
+    newest: list[WindowMessage] = []
+    for turn_id in path_back(ledger, head.lineage):
+        if len(newest) >= limit:
+            break
+        newest.extend(reversed(placed_messages(ledger, turn_id)))
+    return tuple(reversed(newest[:limit]))
+
+
+def placed_messages(ledger: Ledger, turn_id: str) -> list[WindowMessage]:
+    """Return the messages of a committed turn with their place."""
+    row = ledger.turns[turn_id]
+    said = [ledger.messages[message_id] for message_id in ledger.spoken.get(turn_id, ())]
+    return [
+        WindowMessage(
+            message=unwritten(message.body, Message), turn_id=turn_id, branch_id=row.branch_id, depth=row.depth
+        )
+        for message in sorted(said, key=lambda message: message.place)
+    ]
+
+
+def newest_summary_row(ledger: Ledger, head: SessionHead) -> JsonText | None:
+    """Return the newest rolling summary of a turn on the path (NO_SUMMARY: a document had none), or None."""
+    for span in head.lineage:
+        depths = ledger.summed.get(span.branch_id, [])
+        place = bisect_right(depths, span.upto_depth)
+        if place:
+            before = ledger.branches[span.branch_id].fork_depth
+            return ledger.bodies("summary")[ledger.paths[span.branch_id][depths[place - 1] - before - 1]]
+    return None
+
+
+def read_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRecord:
+    """Return one turn with all it holds; SessionNotFoundError, TurnNotFoundError."""
+    session_row(ledger, session_id)
+    row = ledger.turns.get(turn_id)
+    if row is None:
+        raise TurnNotFoundError(session_id, turn_id)
+    return _record(ledger, session_id, turn_id, row, with_papers=True)
+
+
+def read_turns(
+    ledger: Ledger, session_id: str, limit: int, branch_id: str | None, before_depth: int | None
+) -> tuple[TurnRecord, ...]:
+    """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
+    head = read_head(ledger, session_id, branch_id)
+    lineage = head.lineage
+    if before_depth is not None:
+        lineage = tuple(
+            BranchSpan(branch_id=span.branch_id, upto_depth=min(span.upto_depth, before_depth - 1)) for span in lineage
+        )
+    newest: list[TurnRecord] = []
+    for turn_id in path_back(ledger, lineage):
+        if len(newest) >= limit:
+            break
+        newest.append(_record(ledger, session_id, turn_id, ledger.turns[turn_id], with_papers=False))
+    return tuple(reversed(newest))
+
+
+def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with_papers: bool) -> TurnRecord:
+    def paper(table: str) -> dict[str, Any] | None:
+        body = ledger.bodies(table).get(turn_id)
+        return None if body is None else unwritten(body, dict)
+
+    draft = ledger.bodies("draft").get(turn_id)
+    messages = tuple(placed.message for placed in placed_messages(ledger, turn_id))
+    if draft is not None:
+        messages = unwritten(draft, tuple[Message, ...])
+    return TurnRecord(
+        turn_id=turn_id,
+        session_id=session_id,
+        branch_id=row.branch_id,
+        depth=row.depth,
+        parent_id=row.parent_id,
+        kind=row.kind,
+        status=row.status,
+        messages=messages,
+        fingerprint=row.fingerprint,
+        plan=paper("plan"),
+        receipt=paper("receipt") if with_papers else None,
+        prompt=paper("prompt") if with_papers else None,
+        report=paper("report") if with_papers else None,
+        anchors=paper("anchors") or EMPTY,
+        ops=unwritten(row.ops, Ops),
+        created_at=row.created_at,
+    )
+
+
+def committed_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRow:
+    """Return the row of a committed turn; SessionNotFoundError, TurnNotFoundError."""
+    session_row(ledger, session_id)
+    row = ledger.turns.get(turn_id)
+    if row is None or row.status is not TurnStatus.COMMITTED:
+        raise TurnNotFoundError(session_id, turn_id)
+    return row
+
+
+def head_state(ledger: Ledger, branch_id: str) -> JsonText:
+    """Return the state at the head of a branch; it is rebuilt once and then known."""
+    known = ledger.states.get(branch_id)
+    if known is None:
+        lineage = read_lineage(ledger, branch_id, ledger.branches[branch_id].head_depth)
+        known = ledger.states[branch_id] = written(_rebuild(ledger, lineage)[0])
+    return known
+
+
+def rebuild_state(ledger: Ledger, session_id: str, turn_id: str | None) -> tuple[dict[str, Any], int]:
+    """Return the state after a committed turn (None = before the first) and how many changing turns were replayed.
+
+    It starts from the nearest snapshot on the path, so the replay is short whatever the length of the session.
+    """
+    session_row(ledger, session_id)
+    lineage: tuple[BranchSpan, ...] = ()
+    if turn_id is not None:
+        row = committed_turn(ledger, session_id, turn_id)
+        lineage = read_lineage(ledger, row.branch_id, row.depth)
+    return _rebuild(ledger, lineage)
+
+
+def _rebuild(ledger: Ledger, lineage: Sequence[BranchSpan]) -> tuple[dict[str, Any], int]:
+    logs: list[JsonText] = []
+    base = ledger.snapshots[snapshot_key(BASE_BRANCH, 0)]
+    for span in lineage:
+        depths = ledger.snapshot_depths.get(span.branch_id, [])
+        place = bisect_right(depths, span.upto_depth)
+        since = depths[place - 1] if place else -1
+        changing, path = ledger.changing.get(span.branch_id, []), ledger.paths.get(span.branch_id, [])
+        before = ledger.branches[span.branch_id].fork_depth
+        for at in range(bisect_right(changing, span.upto_depth) - 1, bisect_right(changing, since) - 1, -1):
+            logs.append(ledger.turns[path[changing[at] - before - 1]].ops)
+        if place:
+            base = ledger.snapshots[snapshot_key(span.branch_id, since)]
+            break
+    ops_in_order = [op for log in reversed(logs) for op in unwritten(log, Ops)]
+    state = unwritten(base.state, dict)
+    return (apply_patch(state, ops_in_order) if ops_in_order else state), len(logs)
+
+
+def read_entries(ledger: Ledger, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+    """Return full entries in the order asked; ids that are unknown, deleted or not for recall are left out."""
+    found: list[MemoryEntry] = []
+    for entry_id in entry_ids:
+        row, message = ledger.entries.get(entry_id), ledger.messages.get(entry_id)
+        if row is not None and not row.deleted:
+            found.append(unwritten(row.body, MemoryEntry))
+        elif message is not None and message.recalled is Recalled.YES:
+            found.append(_message_entry(ledger, scope, entry_id))
+    return tuple(found)
+
+
+def read_entries_after(
+    ledger: Ledger, scope: str, chain: Chain, sequence: int, limit: int
+) -> tuple[SequencedEntry, ...]:
+    """Return entries written after `sequence`, in the order of writing; those of the history chain are messages."""
+    found: list[SequencedEntry] = []
+    if chain is Chain.HISTORY:
+        walk = ledger.recalled
+        start = bisect_right(walk, sequence, key=lambda message_id: ledger.messages[message_id].sequence)
+        return tuple(
+            SequencedEntry(
+                sequence=ledger.messages[message_id].sequence,
+                entry=_message_entry(ledger, scope, message_id),
+                deleted=ledger.messages[message_id].recalled is Recalled.NO_MORE,
+            )
+            for message_id in walk[start : start + max(limit, 0)]
+        )
+    for number, _, row in ledger.entries_from(chain, sequence):
+        if len(found) >= limit:
+            break
+        found.append(SequencedEntry(sequence=number, entry=unwritten(row.body, MemoryEntry), deleted=row.deleted))
+    return tuple(found)
+
+
+def read_written_after(
+    ledgers: Mapping[str, Ledger], after: Mapping[tuple[str, Chain], int]
+) -> frozenset[tuple[str, Chain]]:
+    """Return those of these (scope, chain) that hold something written after the sequence given with each."""
+    return frozenset(
+        (scope, chain)
+        for (scope, chain), sequence in after.items()
+        if read_entries_after(ledgers[scope], scope, chain, sequence, 1)
+    )
+
+
+def read_restricted(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
+    """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+    found = [
+        unwritten(row.body, MemoryEntry)
+        for ledger in ledgers
+        for row in ledger.entries.values()
+        if row.restricted and not row.deleted
+    ]
+    return tuple(sorted(found, key=lambda entry: (entry.entry_id, entry.scope)))
+
+
+def _message_entry(ledger: Ledger, scope: str, message_id: str) -> MemoryEntry:
+    row = ledger.messages[message_id]
+    turn = ledger.turns[row.turn_id]
+    return message_entry(scope, row.turn_id, turn.branch_id, turn.depth, unwritten(row.body, Message))

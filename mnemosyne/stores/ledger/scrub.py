@@ -1,0 +1,223 @@
+"""What becomes of a session that stays when something in it must be forgotten.
+
+The room exists so that every table of a ledger is named once with what an erasure does to it. The ledger is made anew, row
+by row, so nothing of the old one is left in it. Messages and entries that change get a new number, so that every index that
+follows the order of writing learns of it. It knows rows and the scrubber, never where a ledger is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.errors import StateOpError
+from mnemosyne.privacy.scrub import Scrubber, erased_message, without_refs
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
+from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
+from mnemosyne.schema.memory import MemoryEntry, Trust
+from mnemosyne.schema.record import PathSummary, Prefetch
+from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.reads import NO_SUMMARY, rebuild_state
+from mnemosyne.stores.ledger.rows import (
+    Change,
+    EntryRow,
+    EvidenceRow,
+    MessageRow,
+    Recalled,
+    SnapshotRow,
+    TurnRow,
+    snapshot_key,
+)
+
+_VALUES: dict[str, tuple[Any, str]] = {
+    "block": (ContextBlock, "blocks"),
+    "task": (Task, "tasks"),
+    "tool_call": (ToolCall, "tool_calls"),
+    "model_usage": (ModelUsage, "model_usage"),
+    "late": (Prefetch, "prefetches"),
+    "summary": (PathSummary, "summaries"),
+    "document": (SessionDocument, "documents"),
+}
+_PAPERS = {"plan": "plans", "receipt": "receipts", "prompt": "prompts", "report": "reports"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scrubbing:
+    """How one session that stays is cleaned.
+
+    `derived` cleans what was made of the erased texts (receipts, prompts, summaries …), `others` what others said or what
+    the story keeps: there a short text is no sign of the erased one.
+    """
+
+    session_id: str
+    derived: Scrubber
+    others: Scrubber
+    user_id: str | None = None
+    evidence_ids: frozenset[str] = frozenset()
+
+
+@dataclass(kw_only=True, slots=True)
+class Scrubbed:
+    """The session made anew, what was changed in it by kind, and the entries that an index must drop."""
+
+    ledger: Ledger
+    counts: Counter[str] = field(default_factory=Counter)
+    entry_ids: list[str] = field(default_factory=list)
+
+
+def wrote(message: Message, user_id: str) -> bool:
+    """Say whether a user is the author of a message."""
+    author = message.author
+    return author is not None and author.kind is AuthorKind.USER and author.id == user_id
+
+
+def scrubbed(ledger: Ledger, scrubbing: Scrubbing) -> Scrubbed:
+    """Return a session without what must go, one version on."""
+    done = Scrubbed(ledger=Ledger(floor=ledger.sequence))
+    late: list[Change] = []
+    for change in ledger.rows():
+        new = _clean(change, scrubbing, done)
+        if new is None:
+            continue
+        moves = new is not change and isinstance(new.row, MessageRow | EntryRow)
+        if moves:
+            late.append(new)
+            if _is_indexed(change):
+                done.entry_ids.append(new.key)
+        else:
+            done.ledger.apply((new,))
+    for change in late:
+        row = change.row
+        if isinstance(row, MessageRow | EntryRow):
+            row = replace(row, sequence=done.ledger.next_sequence())
+            done.ledger.apply((Change(table=change.table, key=change.key, row=row),))
+    if done.counts["states"]:
+        _hold_states(ledger, done.ledger, scrubbing)
+    session = done.ledger.session
+    if session is not None:
+        row = replace(session, version=session.version + 1)
+        done.ledger.apply((Change(table="session", key="", row=row),))
+    return done
+
+
+def _is_indexed(change: Change) -> bool:
+    return not isinstance(change.row, MessageRow) or change.row.recalled is not Recalled.NO
+
+
+def _clean(change: Change, scrubbing: Scrubbing, done: Scrubbed) -> Change | None:
+    """Return a row without what must go (the same one where nothing must), or None when all of it goes."""
+    row, table = change.row, change.table
+    if isinstance(row, MessageRow):
+        return _clean_message(change, row, scrubbing, done)
+    if isinstance(row, EntryRow):
+        return _changed(change, row, "body", _value(scrubbing.derived, row.body, MemoryEntry), "entries", done)
+    if isinstance(row, SnapshotRow):
+        return _changed(change, row, "state", _tree(scrubbing.others, row.state), "states", done)
+    if isinstance(row, TurnRow):
+        return _changed(change, row, "ops", _tree(scrubbing.others, row.ops), "states", done)
+    if isinstance(row, EvidenceRow):
+        return _clean_evidence(change, row, scrubbing, done)
+    if not isinstance(row, JsonText) or row == NO_SUMMARY:
+        return change
+    if table in _VALUES:
+        kind, counted = _VALUES[table]
+        if table == "block" and _rests_on_erased(unwritten(row, ContextBlock), scrubbing):
+            done.counts[counted] += 1
+            return None
+        return _body(change, row, _value(scrubbing.derived, row, kind), counted, done)
+    if table == "draft":
+        return _body(change, row, _clean_draft(row, scrubbing), "drafts", done)
+    if table in _PAPERS:
+        return _body(change, row, _tree(scrubbing.derived, row), _PAPERS[table], done)
+    return _body(change, row, _tree(scrubbing.others, row), table, done)
+
+
+def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: Scrubbed) -> Change:
+    if new is old:
+        return change
+    done.counts[counted] += 1
+    return replace(change, row=new)
+
+
+def _changed(change: Change, row: Any, name: str, new: JsonText, counted: str, done: Scrubbed) -> Change:
+    if new is getattr(row, name):
+        return change
+    done.counts[counted] += 1
+    return replace(change, row=replace(row, **{name: new}))
+
+
+def _tree(scrubber: Scrubber, body: JsonText) -> JsonText:
+    tree = unwritten(body, object)
+    clean = scrubber.tree(tree)
+    return body if clean is tree else written(clean)
+
+
+def _value(scrubber: Scrubber, body: JsonText, kind: Any) -> JsonText:
+    value = unwritten(body, kind)
+    clean = scrubber.value(value)
+    return body if clean is value else written(clean)
+
+
+def _clean_message(change: Change, row: MessageRow, scrubbing: Scrubbing, done: Scrubbed) -> Change:
+    message = unwritten(row.body, Message)
+    clean = _without(message, scrubbing)
+    if clean is message:
+        return change
+    done.counts["messages"] += 1
+    gone = scrubbing.user_id is not None and wrote(message, scrubbing.user_id)
+    recalled = Recalled.NO_MORE if gone and row.recalled is not Recalled.NO else row.recalled
+    return replace(change, row=replace(row, recalled=recalled, body=written(clean)))
+
+
+def _without(message: Message, scrubbing: Scrubbing) -> Message:
+    if scrubbing.user_id is not None and wrote(message, scrubbing.user_id):
+        return erased_message(message)
+    kept = without_refs(message.refs, scrubbing.evidence_ids)
+    clean = scrubbing.others.value(message)
+    return clean if kept is message.refs else replace(clean, refs=kept)
+
+
+def _clean_draft(body: JsonText, scrubbing: Scrubbing) -> JsonText:
+    messages = unwritten(body, tuple[Message, ...])
+    clean = tuple(_without(message, scrubbing) for message in messages)
+    return body if all(new is old for new, old in zip(clean, messages, strict=True)) else written(clean)
+
+
+def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: Scrubbing, done: Scrubbed) -> Change | None:
+    if change.key in scrubbing.evidence_ids:
+        done.counts["evidences"] += 1
+        return None
+    evidence = unwritten(row.body, Evidence)
+    of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
+    # What a turn recalled of a user's words is a copy of them, however short they are.
+    of_users = of_users or evidence.trust is Trust.USER
+    scrubber = scrubbing.derived if of_users and scrubbing.user_id is not None else scrubbing.others
+    return _changed(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
+
+
+def _rests_on_erased(block: ContextBlock, scrubbing: Scrubbing) -> bool:
+    return bool(block.refs) and not without_refs(block.refs, scrubbing.evidence_ids)
+
+
+def _hold_states(old: Ledger, new: Ledger, scrubbing: Scrubbing) -> None:
+    """Keep a snapshot at every turn whose ops were cleaned, or do not lead on from the cleaned state before them."""
+    for branch_id, changing in new.changing.items():
+        path, before = new.paths[branch_id], new.branches[branch_id].fork_depth
+        for depth in changing:
+            turn_id = path[depth - before - 1]
+            if new.turns[turn_id].ops == old.turns[turn_id].ops and _leads_on(new, scrubbing.session_id, turn_id):
+                continue
+            state = rebuild_state(old, scrubbing.session_id, turn_id)[0]
+            row = SnapshotRow(branch_id=branch_id, depth=depth, state=written(scrubbing.others.tree(state)))
+            new.apply((Change(table="snapshot", key=snapshot_key(branch_id, depth), row=row),))
+
+
+def _leads_on(ledger: Ledger, session_id: str, turn_id: str) -> bool:
+    try:
+        rebuild_state(ledger, session_id, turn_id)
+    except StateOpError:
+        return False
+    return True

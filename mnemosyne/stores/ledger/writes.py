@@ -1,0 +1,385 @@
+"""Writing turns and branches into a ledger.
+
+The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
+in one file. Each function runs inside `Ledger.run`: when it raises, nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import is_recalled, named, settled
+from mnemosyne.chains.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_adoption,
+    check_place,
+    check_version,
+    imported_record,
+    is_same,
+)
+from mnemosyne.core.codec import JsonText, time_text, unwritten, written, written_tree
+from mnemosyne.core.errors import (
+    BranchExistsError,
+    SessionExistsError,
+    StateOpError,
+    TurnNotPendingError,
+)
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
+from mnemosyne.stores.ledger.entries import write_session_entries
+from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.reads import (
+    branch_row,
+    committed_turn,
+    head_state,
+    read_head,
+    read_turn,
+    rebuild_state,
+    session_row,
+)
+from mnemosyne.stores.ledger.rows import (
+    NO_OPS,
+    PAPERS,
+    BranchRow,
+    MessageRow,
+    Recalled,
+    SessionRow,
+    SnapshotRow,
+    TurnRow,
+    snapshot_key,
+)
+
+
+def create_session(ledger: Ledger, start: SessionStart) -> SessionHead:
+    """Create a session with its first turns and entries; SessionExistsError."""
+    if ledger.session is not None:
+        raise SessionExistsError(start.session_id)
+    begin(ledger, start.session_id, start.world_id, start.locale, start.state, start.at)
+    append(ledger, read_head(ledger, start.session_id), start.turns, start.at)
+    head = read_head(ledger, start.session_id)
+    write_session_entries(ledger, head, start.entries)
+    return head
+
+
+def begin(
+    ledger: Ledger,
+    session_id: str,
+    world_id: str,
+    locale: str,
+    state: Mapping[str, Any],
+    at: datetime | None,
+    *,
+    version: int = 1,
+) -> None:
+    """Write a session without turns."""
+    _check_time(at)
+    row = SessionRow(
+        session_id=session_id,
+        world_id=world_id,
+        locale=locale,
+        active_branch=MAIN_BRANCH,
+        version=version,
+        created_at=at,
+    )
+    ledger.put_session(row)
+    _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
+    ledger.put("branch", MAIN_BRANCH, BranchRow(ordinal=0))
+
+
+def adopt_world(
+    ledger: Ledger, session_id: str, world_id: str, locale: str, state: Mapping[str, Any], instead_of: Collection[str]
+) -> SessionHead:
+    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    head, session = read_head(ledger, session_id), session_row(ledger, session_id)
+    if session.world_id == world_id:
+        return head
+    check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=any(ledger.changing.values()))
+    ledger.put_session(replace(session, world_id=world_id, locale=locale))
+    _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
+    return moved(ledger, replace(head, world_id=world_id))
+
+
+def append_turns(
+    ledger: Ledger, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
+) -> SessionHead:
+    """Commit finished turns after the active head; turns that are committed already are skipped."""
+    before = read_head(ledger, session_id)
+    appended = append(ledger, before, turns, None)
+    after = read_head(ledger, session_id)
+    wrote = write_session_entries(ledger, after, entries)
+    return moved(ledger, after) if appended or wrote else before
+
+
+def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:
+    """Commit finished turns after `head` without moving the version; returns how many were new."""
+    parent_id, depth = head.turn_id, head.depth
+    for turn in turns:
+        row = ledger.turns.get(turn.turn_id)
+        if row is not None and row.status is TurnStatus.COMMITTED:
+            continue
+        if row is not None:
+            _forget(ledger, turn.turn_id)
+        depth += 1
+        record = imported_record(turn, head, parent_id, depth, at)
+        _insert(ledger, record)
+        _insert_messages(ledger, record)
+        parent_id = turn.turn_id
+    if depth > head.depth:
+        abandon_pending(ledger, head.branch_id)
+        _move_tip(ledger, head.branch_id, parent_id, depth)
+    return depth - head.depth
+
+
+def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_version: int) -> SessionHead:
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+
+    A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
+    """
+    head = read_head(ledger, session_id, record.branch_id)
+    record = replace(record, status=TurnStatus.PREPARED, messages=named(record.turn_id, record.messages))
+    row = ledger.turns.get(record.turn_id)
+    if row is not None and row.status is TurnStatus.COMMITTED:
+        return _head_of_turn(ledger, record)
+    if row is not None and row.status is TurnStatus.PREPARED:
+        stored = read_turn(ledger, session_id, record.turn_id)
+        if is_same(stored, record):
+            return head
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
+    abandon_pending(ledger, record.branch_id)
+    if row is not None:
+        _forget(ledger, record.turn_id)
+    insert_waiting(ledger, record)
+    ledger.put("branch", record.branch_id, replace(ledger.branches[record.branch_id], pending=record.turn_id))
+    return moved(ledger, head)
+
+
+def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    record = read_turn(ledger, session_id, commit.turn_id)
+    if record.status is TurnStatus.COMMITTED:
+        return _head_of_turn(ledger, record)
+    if record.status is TurnStatus.ABANDONED:
+        raise TurnNotPendingError(session_id, commit.turn_id)
+    head = read_head(ledger, session_id, record.branch_id)
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
+    record = replace(
+        record, status=TurnStatus.COMMITTED, messages=record.messages + commit.messages, ops=commit.ops, report=None
+    )
+    before = head_state(ledger, record.branch_id)
+    ledger.put("turn", commit.turn_id, _turn_row(record))
+    ledger.drop("draft", commit.turn_id)
+    if commit.report is not None:
+        ledger.put("report", commit.turn_id, written(commit.report))
+    _settle(ledger, record, before, commit.state)
+    after = read_head(ledger, session_id, record.branch_id)
+    write_session_entries(ledger, after, [at_turn(entry, record) for entry in commit.entries])
+    return moved(ledger, after)
+
+
+def commit_numerical(
+    ledger: Ledger, session_id: str, record: TurnRecord, state: Mapping[str, Any], expected_version: int
+) -> SessionHead:
+    """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
+    head = read_head(ledger, session_id, record.branch_id)
+    row = ledger.turns.get(record.turn_id)
+    if row is not None and row.status is TurnStatus.COMMITTED:
+        return _head_of_turn(ledger, record)
+    check_version(head.session_id, head.version, expected_version)
+    check_place(head, record)
+    abandon_pending(ledger, record.branch_id)
+    if row is not None:
+        _forget(ledger, record.turn_id)
+    record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
+    before = head_state(ledger, record.branch_id)
+    _insert(ledger, record)
+    _settle(ledger, record, before, state)
+    return moved(ledger, read_head(ledger, session_id, record.branch_id))
+
+
+def fork(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
+    """Open a branch after a committed turn (None = before the first) and make it the active one."""
+    open_branch(ledger, session_id, turn_id, branch_id)
+    return moved(ledger, read_head(ledger, session_id, branch_id))
+
+
+def open_branch(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> None:
+    """Open a branch and make it the active one without moving the version."""
+    if not branch_id:
+        raise ValueError("A branch needs a name: branch_id is empty.")
+    session = session_row(ledger, session_id)
+    if branch_id in ledger.branches:
+        raise BranchExistsError(session_id, branch_id)
+    place = None if turn_id is None else committed_turn(ledger, session_id, turn_id)
+    changes = rebuild_state(ledger, session_id, turn_id)[1]
+    depth = 0 if place is None else place.depth
+    row = BranchRow(
+        ordinal=len(ledger.branches),
+        parent=None if place is None else place.branch_id,
+        fork_depth=depth,
+        head_turn=turn_id,
+        head_depth=depth,
+        changes=changes,
+    )
+    ledger.put("branch", branch_id, row)
+    ledger.put_session(replace(session, active_branch=branch_id))
+
+
+def switch(ledger: Ledger, session_id: str, branch_id: str) -> SessionHead:
+    """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
+    active = read_head(ledger, session_id)
+    if active.branch_id == branch_id:
+        return active
+    head = read_head(ledger, session_id, branch_id)
+    ledger.put_session(replace(session_row(ledger, session_id), active_branch=branch_id))
+    return moved(ledger, head)
+
+
+def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) -> None:
+    """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
+    session_row(ledger, session_id)
+    if prefetch is None:
+        for branch_id in list(ledger.bodies("late")):
+            ledger.drop("late", branch_id)
+        return
+    branch_row(ledger, session_id, prefetch.branch_id)
+    known = ledger.bodies("late").get(prefetch.branch_id)
+    if known is None or unwritten(known, Prefetch).depth <= prefetch.depth:
+        ledger.put("late", prefetch.branch_id, written(prefetch))
+
+
+def save_summary(ledger: Ledger, session_id: str, summary: PathSummary) -> None:
+    """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
+    row = committed_turn(ledger, session_id, summary.turn_id)
+    _check_time(summary.summary.updated_at)
+    placed = replace(summary, branch_id=row.branch_id, depth=row.depth)
+    ledger.put("summary", summary.turn_id, written(placed))
+
+
+def moved(ledger: Ledger, head: SessionHead) -> SessionHead:
+    """Count a write to the session and return `head` at its new version."""
+    session = session_row(ledger, head.session_id)
+    ledger.put_session(replace(session, version=session.version + 1))
+    return replace(head, version=session.version + 1)
+
+
+def abandon_pending(ledger: Ledger, branch_id: str) -> None:
+    """Mark the turn that waits on a branch abandoned, if there is one."""
+    branch = ledger.branches[branch_id]
+    if branch.pending is not None:
+        ledger.put("turn", branch.pending, replace(ledger.turns[branch.pending], status=TurnStatus.ABANDONED))
+        ledger.put("branch", branch_id, replace(branch, pending=None))
+
+
+def _settle(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
+    """Give a turn that has just become committed its messages, its state and the head of its branch."""
+    _insert_messages(ledger, record)
+    _move_tip(ledger, record.branch_id, record.turn_id, record.depth)
+    if state is not None or record.ops:
+        _write_state(ledger, record, before, state)
+
+
+def _write_state(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
+    """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
+    try:
+        replayed = written_tree(apply_patch(unwritten(before, dict), record.ops)) if record.ops else before
+    except StateOpError:
+        if state is None:
+            raise
+        replayed = None
+    after = written_tree(state) if state is not None else replayed
+    if after is None or after == replayed == before:
+        ledger.states[record.branch_id] = before
+        return
+    branch = ledger.branches[record.branch_id]
+    changes = 0 if after != replayed or branch.changes + 1 >= SNAPSHOT_EVERY else branch.changes + 1
+    if changes == 0:
+        _snapshot(ledger, record.branch_id, record.depth, after)
+    ledger.put("branch", record.branch_id, replace(branch, changes=changes))
+    ledger.states[record.branch_id] = after
+
+
+def _snapshot(ledger: Ledger, branch_id: str, depth: int, state: JsonText) -> None:
+    row = SnapshotRow(branch_id=branch_id, depth=depth, state=state)
+    ledger.put("snapshot", snapshot_key(branch_id, depth), row)
+
+
+def _turn_row(record: TurnRecord) -> TurnRow:
+    _check_time(record.created_at)
+    return TurnRow(
+        branch_id=record.branch_id,
+        depth=record.depth,
+        parent_id=record.parent_id,
+        kind=record.kind,
+        status=record.status,
+        fingerprint=record.fingerprint,
+        created_at=record.created_at,
+        ops=written(record.ops) if record.ops else NO_OPS,
+    )
+
+
+def _insert(ledger: Ledger, record: TurnRecord) -> None:
+    ledger.put("turn", record.turn_id, _turn_row(record))
+    papers: dict[str, Mapping[str, Any] | None] = {
+        "plan": record.plan,
+        "anchors": record.anchors or None,
+        "receipt": record.receipt,
+        "prompt": record.prompt,
+    }
+    for table, paper in papers.items():
+        if paper is not None:
+            ledger.put(table, record.turn_id, written(paper))
+
+
+def insert_waiting(ledger: Ledger, record: TurnRecord) -> None:
+    """Write a turn that is not committed, its messages as a draft."""
+    _insert(ledger, record)
+    ledger.put("draft", record.turn_id, written(record.messages))
+
+
+def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:
+    said = settled(record.turn_id, record.messages, ledger.messages.__contains__)
+    for place, message in enumerate(said):
+        _check_time(message.at)
+        row = MessageRow(
+            sequence=ledger.next_sequence(),
+            turn_id=record.turn_id,
+            place=place,
+            recalled=Recalled.YES if is_recalled(message, record.kind) else Recalled.NO,
+            body=written(message),
+        )
+        ledger.put("message", message.message_id, row)
+
+
+def _check_time(at: datetime | None) -> None:
+    if at is not None:
+        time_text(at)
+
+
+def _forget(ledger: Ledger, turn_id: str) -> None:
+    """Remove a turn that is not committed, so that its id can be written anew."""
+    row = ledger.turns[turn_id]
+    branch = ledger.branches[row.branch_id]
+    if branch.pending == turn_id:
+        ledger.put("branch", row.branch_id, replace(branch, pending=None))
+    for table in PAPERS:
+        ledger.drop(table, turn_id)
+    ledger.drop("turn", turn_id)
+
+
+def _move_tip(ledger: Ledger, branch_id: str, turn_id: str | None, depth: int) -> None:
+    branch = replace(ledger.branches[branch_id], head_turn=turn_id, head_depth=depth)
+    ledger.put("branch", branch_id, replace(branch, pending=None if branch.pending == turn_id else branch.pending))
+
+
+def _head_of_turn(ledger: Ledger, record: TurnRecord) -> SessionHead:
+    return read_head(ledger, record.session_id, ledger.turns[record.turn_id].branch_id)

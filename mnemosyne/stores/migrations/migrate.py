@@ -1,0 +1,87 @@
+"""Bringing a store of an older release up to date, with Alembic.
+
+The room exists so that Alembic and SQLAlchemy are imported here alone, and only when a database is behind. The whole way is
+one transaction: it arrives or nothing has changed. Revisions are in `migrations/versions/`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from mnemosyne.stores.sql.schema import REVISION
+
+_FOLDER = Path(__file__).parent / "migrations"
+
+
+def migrate_sqlite(path: Path, busy_seconds: float) -> None:
+    """Bring a SQLite file to the present revision; whoever comes second finds it done. Raises what sqlite3 raises."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA secure_delete = ON")
+        return connection
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    event.listen(engine, "begin", _begin_at_once)
+    try:
+        with engine.begin() as connection:
+            revision = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            if revision < REVISION:
+                upgrade(connection, revision)
+                connection.exec_driver_sql(f"PRAGMA user_version = {REVISION}")
+    except DBAPIError as error:
+        raise (error.orig or error) from error
+    finally:
+        engine.dispose()
+    _rewrite(connect())
+
+
+def _begin_at_once(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _rewrite(connection: sqlite3.Connection) -> None:
+    """Write the file anew, so that its free pages hold nothing that an erasure could not reach; if it must be, later."""
+    with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def migrate_postgres(connect: Callable[[], Any], lock: str) -> None:
+    """Bring the tables of a PostgreSQL schema to the present revision. Raises what psycopg raises.
+
+    `connect` opens a connection whose search path is the schema; `lock` is the statement that lets one migrate at a time.
+    """
+    engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
+    try:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(lock)
+            revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
+            if int(revision) < REVISION:
+                upgrade(connection, int(revision))
+    except DBAPIError as error:
+        raise (error.orig or error) from error
+    finally:
+        engine.dispose()
+
+
+def upgrade(connection: Connection, revision: int, to: str = "head") -> None:
+    """Run the revisions after `revision` (0 = from nothing) inside the connection's transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    if revision:
+        command.stamp(config, f"{revision:04}")
+    command.upgrade(config, to)

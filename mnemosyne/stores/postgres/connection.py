@@ -1,0 +1,141 @@
+"""A connection to PostgreSQL inside a transaction: how statements and rows go out, and in how few rounds.
+
+The room exists so that what nobody waits for travels with the next question, all in one round to the server, and so that
+thousands of rows go by COPY. It knows nothing of sessions, and is only imported when an address names PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+from psycopg.pq import Format
+
+from mnemosyne.stores.sql.connection import Rows
+
+Driver = psycopg.Connection[tuple[Any, ...]]
+
+_FEW_ROWS = 8
+_MOST_POSTED = 500
+
+
+class PostgresConnection:
+    """A connection of the driver inside a transaction, for one tenant."""
+
+    def __init__(self, driver: Driver, tenant: str, lock: str) -> None:
+        self.driver = driver
+        self.tenant = tenant
+        self.lock = lock
+        self.answered = False
+        self._posted: list[tuple[bytes, Sequence[Any]]] = []
+
+    def begin(self, statement: bytes) -> None:
+        """Let a transaction begin with the next statement."""
+        self.answered = False
+        self._posted = [(statement, ())]
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run one statement, after all that was posted."""
+        return self._ask(_numbered(sql), _escaped(parameters))
+
+    def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement with the next question or with the commit."""
+        self._posted.append((_numbered(sql), _escaped(parameters)))
+        if len(self._posted) >= _MOST_POSTED:
+            self._flush()
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write new rows: a few with the next question, many at once by COPY."""
+        if len(rows) > _FEW_ROWS:
+            self._copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)".encode(), rows)
+        elif rows:
+            signs = f"({', '.join('?' * len(rows[0]))})"
+            values = [value for row in rows for value in row]
+            self.post(f"INSERT INTO {table} ({columns}) VALUES {', '.join([signs] * len(rows))}", values)
+
+    def end(self, statement: bytes) -> str | None:
+        """Run the last statement of a transaction, after all that was posted; return what the server says it did."""
+        return self._ask(statement, ()).statusmessage
+
+    def contains(self, column: str) -> str:
+        """Return the condition that a text or a blob holds the value of a `?`."""
+        return f"position(? IN {column}) > 0"
+
+    def drop(self) -> None:
+        """Forget what was posted and has not been sent."""
+        self._posted = []
+
+    def _ask(self, statement: bytes, values: Sequence[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+        cursor = self.driver.cursor(binary=True)
+        if self._posted:
+            with self.driver.pipeline():
+                self._send()
+                cursor.execute(statement, values)
+        else:
+            cursor.execute(statement, values)
+        self.answered = True
+        return cursor
+
+    def _flush(self) -> None:
+        with self.driver.pipeline():
+            self._send()
+        self.answered = True
+
+    def _send(self) -> None:
+        posted, self._posted = self._posted, []
+        for statement, values in posted:
+            self.driver.cursor().execute(statement, values)
+
+    def _copy(self, statement: bytes, rows: Sequence[Sequence[Any]]) -> None:
+        self._flush()
+        with self.driver.cursor().copy(statement) as copy:
+            copy.set_types([_type_of(column) for column in zip(*rows, strict=True)])
+            for row in rows:
+                copy.write_row(_escaped(row))
+
+
+def _type_of(column: Sequence[Any]) -> str:
+    """Return the type of a column of values: PostgreSQL asks for exactly the right one here."""
+    first = next((value for value in column if value is not None), None)
+    if isinstance(first, int):
+        return "int8"
+    return "text" if isinstance(first, str) else "bytea"
+
+
+@lru_cache(maxsize=512)
+def _numbered(sql: str) -> bytes:
+    """Return a statement with `$1`, `$2` … in place of `?`."""
+    numbers = count(1)
+    return "".join(f"${next(numbers)}" if sign == "?" else sign for sign in sql).encode()
+
+
+def _escaped(values: Sequence[Any]) -> Sequence[Any]:
+    """Write NUL, which PostgreSQL's text cannot hold, as two characters; what is compared and sorted stays in order."""
+    if any(isinstance(value, str) and ("\0" in value or "\1" in value) for value in values):
+        return [escape_text(value) if isinstance(value, str) else value for value in values]
+    return values
+
+
+def escape_text(text: str) -> str:
+    """Return a text without NUL: U+0000 is written U+0001 U+0001, and U+0001 is written U+0001 U+0002."""
+    return text.replace("\1", "\1\2").replace("\0", "\1\1")
+
+
+def unescape_text(text: str) -> str:
+    """Return the text that `escape_text` wrote."""
+    return text.replace("\1\1", "\0").replace("\1\2", "\1")
+
+
+class TextLoader(Loader):
+    """Reads text as `escape_text` wrote it."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> str:
+        """Return the text."""
+        text = bytes(data).decode()
+        return unescape_text(text) if "\1" in text else text

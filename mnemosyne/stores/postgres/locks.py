@@ -1,0 +1,170 @@
+"""Locks of sessions that hold among machines: advisory locks of PostgreSQL, all of one engine on one connection.
+
+The room exists because a file's lock ends at its machine. The server lets go of a lock when its connection ends, however it
+does, so nothing has to expire; a host that fell silent is noticed by the server within half a minute. It must not import a
+store; psycopg is met here as in the other `postgres_*` rooms.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import anyio
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.stores.locate import PostgresAddress
+from mnemosyne.stores.threads import surely
+
+_FIRST_WAIT_SECONDS = 0.005
+_LONGEST_WAIT_SECONDS = 0.1
+_THREADS = 2
+_LINE: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""How soon a line that went dead is noticed, where the address says nothing of it."""
+
+_SERVERS_SIDE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
+Driver = psycopg.Connection[tuple[bool]]
+
+
+@dataclass(slots=True)
+class _Claim:
+    """One caller's way to a lock. `driver` is the connection that holds it; `is_over`: nobody wants it any more."""
+
+    session_id: str
+    key: int
+    is_first: bool = False
+    driver: Driver | None = None
+    is_over: bool = False
+
+
+class PostgresSessionLocks:
+    """Locks of the sessions of one tenant in one schema of a database.
+
+    Whoever waits looks again after 5 ms, then ever more seldom, at least every 100 ms. `wait_seconds` bounds the wait. One
+    connection serves all sessions; when it is lost its locks are, and the next call opens another. A pooler between must
+    keep sessions together, as for the store itself.
+    """
+
+    def __init__(self, address: PostgresAddress, *, tenant: str = "default", wait_seconds: float = 60.0) -> None:
+        self._address = address
+        self._tenant = tenant
+        self._wait_seconds = wait_seconds
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="session-locks")
+        self._driver: Driver | None = None
+        self._one = Lock()
+        self._claimed: set[int] = set()
+
+    @asynccontextmanager
+    async def hold(self, session_id: str) -> AsyncIterator[None]:
+        """Hold a session as long as the block lasts; StoreBusyError, StoreUnavailableError."""
+        claim = _Claim(session_id=session_id, key=self._key(session_id))
+        try:
+            await self._acquire(claim)
+            yield
+        finally:
+            if claim.is_first:
+                await surely(self._threads, partial(self._give_back, claim))
+
+    async def close(self) -> None:
+        """Close the connection; what it still holds goes with it."""
+        await surely(self._threads, self._hang_up)
+        self._threads.shutdown(wait=False)
+
+    def _key(self, session_id: str) -> int:
+        named = "\0".join(("jacquard", self._address.schema, self._tenant, session_id))
+        return int.from_bytes(hashlib.sha256(named.encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
+
+    async def _acquire(self, claim: _Claim) -> None:
+        until = anyio.current_time() + self._wait_seconds
+        wait = _FIRST_WAIT_SECONDS
+        while not await self._try(claim):
+            if anyio.current_time() >= until:
+                raise StoreBusyError(self._address.shown, self._wait_seconds, session_id=claim.session_id)
+            await anyio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
+
+    async def _try(self, claim: _Claim) -> bool:
+        """Return whether the lock is this caller's now. One caller at a time asks: the server would give its own connection the
+        same lock again and again.
+        """
+        if not claim.is_first:
+            if claim.key in self._claimed:
+                return False
+            self._claimed.add(claim.key)
+            claim.is_first = True
+        return await surely(self._threads, partial(self._take, claim))
+
+    def _take(self, claim: _Claim) -> bool:
+        """Ask for a lock, unless its caller has gone meanwhile; on a connection that turns out to be lost, ask anew."""
+        with self._one:
+            if claim.is_over:
+                return False
+            was_open = self._driver is not None
+            try:
+                return self._ask(claim)
+            except psycopg.Error as error:
+                if not (was_open and self._is_lost()):
+                    raise self._unavailable(error) from None
+            try:
+                return self._ask(claim)
+            except psycopg.Error as error:
+                raise self._unavailable(error) from None
+
+    def _ask(self, claim: _Claim) -> bool:
+        if self._driver is None:
+            self._driver = self._connected()
+        row = self._driver.execute("SELECT pg_try_advisory_lock(%s)", (claim.key,)).fetchone()
+        if row is not None and row[0]:
+            claim.driver = self._driver
+        return claim.driver is not None
+
+    def _is_lost(self) -> bool:
+        """Say whether the connection is gone; then its locks are gone as well, and it is forgotten."""
+        if self._driver is not None and self._driver.closed:
+            self._drop()
+        return self._driver is None
+
+    def _connected(self) -> Driver:
+        wanted: dict[str, Any] = _LINE | conninfo_to_dict(self._address.conninfo)
+        driver: Driver = psycopg.connect(**wanted, autocommit=True)
+        driver.execute(_SERVERS_SIDE)
+        return driver
+
+    def _give_back(self, claim: _Claim) -> None:
+        """Let go of a lock; where that fails the connection goes, and the lock with it."""
+        with self._one:
+            claim.is_over = True
+            self._claimed.discard(claim.key)
+            if claim.driver is None or claim.driver is not self._driver:
+                return
+            try:
+                claim.driver.execute("SELECT pg_advisory_unlock(%s)", (claim.key,))
+            except psycopg.Error:
+                self._drop()
+
+    def _hang_up(self) -> None:
+        with self._one:
+            self._drop()
+
+    def _drop(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+
+    def _unavailable(self, error: psycopg.Error) -> StoreUnavailableError:
+        said = self._address.without_secrets(" ".join(str(error).split())) or type(error).__name__
+        return StoreUnavailableError(self._address.shown, f"no lock of a session can be had ({said})")

@@ -1,0 +1,128 @@
+"""A crew: a few threads that share a few PostgreSQL connections and run whole transactions on them.
+
+The room exists so that no statement ever runs on the event loop and no two callers share a transaction. A connection is
+opened when one is wanted, kept, and let go when anything is wrong with it. It knows nothing of sessions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailableError
+from mnemosyne.stores.damage import DAMAGED, damage_in
+from mnemosyne.stores.postgres.connection import PostgresConnection
+from mnemosyne.stores.postgres.database import PostgresOpening, meaning_of, open_driver
+from mnemosyne.stores.threads import hop
+
+T = TypeVar("T")
+
+
+class Crew:
+    """Runs transactions of one kind, as many at once as it has connections; a caller beyond that waits.
+
+    Reads see one moment, whatever is written meanwhile. Writes see all that was committed before each statement, and lock
+    what they are about to change. A caller that is cancelled leaves either nothing or a whole transaction.
+    """
+
+    def __init__(self, opening: PostgresOpening, tenant: str, *, connections: int, writing: bool) -> None:
+        self._opening = opening
+        self._tenant = tenant
+        self._writing = writing
+        self._begin = b"BEGIN" if writing else b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        self._threads = ThreadPoolExecutor(max_workers=connections, thread_name_prefix="mnemosyne-postgres")
+        self._idle: list[PostgresConnection] = []
+        self._closed = False
+
+    async def run(self, work: Callable[[PostgresConnection], T]) -> T:
+        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
+
+        StoreBusyError when a lock is not had in time, StoreUnavailableError when the server cannot be used or the store is
+        closed, CommitUnknownError when the connection was lost while the transaction was being committed, DamagedRecordError
+        when what is kept cannot be read.
+        """
+        if self._closed:
+            raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
+        return await hop(self._threads, lambda: self._guarded(work), finish=self._writing)
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release connections and threads. Closing twice is fine."""
+        if not self._closed:
+            self._closed = True
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(self._release)
+
+    def _release(self) -> None:
+        self._threads.shutdown()
+        while self._idle:
+            self._idle.pop().driver.close()
+
+    def _guarded(self, work: Callable[[PostgresConnection], T]) -> T:
+        try:
+            while (connection := self._kept()) is not None:
+                try:
+                    return self._whole(connection, work)
+                except psycopg.OperationalError:
+                    # It had died while it was idle: nothing has been heard from it since.
+                    if connection.answered or not connection.driver.closed:
+                        raise
+            return self._whole(self._opened(), work)
+        except (psycopg.Error, OSError) as error:
+            known = meaning_of(error, self._opening)
+            if known is None:
+                raise
+            raise known from error
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+            ) from error
+
+    def _kept(self) -> PostgresConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _opened(self) -> PostgresConnection:
+        return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
+
+    def _whole(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+        """Run one transaction; the connection is kept when it is well afterwards."""
+        connection.begin(self._begin)
+        try:
+            result = work(connection)
+            said = self._committed(connection)
+        except BaseException as error:
+            connection.drop()
+            damage = damage_in(connection, error, self._opening.address.shown) if isinstance(error, DAMAGED) else None
+            with contextlib.suppress(psycopg.Error):
+                connection.driver.execute(b"ROLLBACK")
+            if damage is not None:
+                raise damage from error
+            raise
+        finally:
+            self._put_back(connection)
+        if said != "COMMIT":
+            raise RuntimeError(f"The transaction ended with {said}: a statement had failed and its error was dropped.")
+        return result
+
+    def _committed(self, connection: PostgresConnection) -> str | None:
+        try:
+            return connection.end(b"COMMIT")
+        except psycopg.OperationalError as error:
+            if self._writing and connection.driver.closed:
+                raise CommitUnknownError(self._opening.address.shown) from error
+            raise
+
+    def _put_back(self, connection: PostgresConnection) -> None:
+        if connection.driver.info.transaction_status is TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            connection.driver.close()

@@ -1,0 +1,43 @@
+"""The shared store: a PostgreSQL database, for many processes on many hosts.
+
+The room exists to bring PostgreSQL's own manners to the SQL store: whoever writes to a session locks its row first, so that
+writes to it happen one after the other, and writes to different sessions side by side. It is only imported when an address
+names PostgreSQL, and must not import other stores.
+"""
+
+from __future__ import annotations
+
+from mnemosyne.stores.locate import PostgresAddress, postgres_address
+from mnemosyne.stores.postgres.database import PostgresOpening
+from mnemosyne.stores.postgres.pool import Crew
+from mnemosyne.stores.sql.store import SqlStore
+
+
+class PostgresStore(SqlStore):
+    """A Store in one schema of a PostgreSQL database (14 or later, UTF-8), opened for one tenant.
+
+    `url` is what libpq reads (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`), and may name the schema by
+    `schema=NAME` (`mnemosyne` unless it does). Nothing is opened before the first call; schema and tables are made then
+    (unless `create` is false). `connections` bounds the connections for writes, and those for reads. `busy_seconds` bounds
+    the wait for another writer of the same session (StoreBusyError). `shown` is the address without its password.
+    For what a method does and raises, see `mnemosyne.protocols.Store`; CommitUnknownError when the connection is lost
+    while a write is being committed. What an erasure leaves in the server's files is told in docs/stores.md.
+    """
+
+    def __init__(
+        self,
+        url: str | PostgresAddress,
+        *,
+        tenant: str = "default",
+        busy_seconds: float = 5.0,
+        create: bool = True,
+        connections: int = 4,
+    ) -> None:
+        address = postgres_address(url) if isinstance(url, str) else url
+        self.shown = address.shown
+        self.tenant = tenant
+        opening = PostgresOpening(address=address, busy_seconds=busy_seconds, create=create)
+        super().__init__(
+            reads=Crew(opening, tenant, connections=connections, writing=False),
+            writes=Crew(opening, tenant, connections=connections, writing=True),
+        )

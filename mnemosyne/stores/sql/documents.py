@@ -1,0 +1,186 @@
+"""The document view of a SQL store: a session as one document, read and written.
+
+The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
+new is decided in `mnemosyne.documents.views`. Each function runs inside a transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.errors import VersionConflictError
+from mnemosyne.documents.views import (
+    BRANCH_PREFIX,
+    TURN_PREFIX,
+    bare_frame,
+    check_document,
+    compose,
+    frame_of,
+    free_name,
+    keyed_turn_id,
+    patched,
+    tell,
+)
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
+from mnemosyne.schema.evidence import ContextBlock
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.record import ImportedTurn, PutResult, SessionStart
+from mnemosyne.schema.session import Message, SessionHead, TurnStatus
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.parts import (
+    bump,
+    check_times,
+    read_evidences,
+    read_parts,
+    refill_evidences,
+    refill_parts,
+)
+from mnemosyne.stores.sql.reading.turns import read_path, read_summary
+from mnemosyne.stores.sql.sessions import Entered, enter, find_session, has_branch, head_of
+from mnemosyne.stores.sql.writing.append import append
+from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, turn_status
+from mnemosyne.stores.sql.writing.turns import begin_session, open_branch, put_summary
+
+
+def get_session(connection: Connection, session_id: str, branch_id: str | None) -> SessionDocument | None:
+    """Return the whole session as a document, or None; BranchNotFoundError."""
+    session = find_session(connection, session_id)
+    return None if session is None else _document(connection, session, head_of(connection, session, branch_id))
+
+
+def _document(connection: Connection, session: Entered, head: SessionHead) -> SessionDocument:
+    frame = _frame(connection, session)
+    summary, told = read_summary(connection, session.key, head.lineage)
+    shown = frame.session.summary if not told else None if summary is None else summary.summary
+    return compose(
+        frame,
+        messages=(placed.message for placed in read_path(connection, session.key, head.lineage)),
+        summary=shown,
+        tasks=read_parts(connection, session.key, "task", Task),
+        tool_calls=read_parts(connection, session.key, "tool_call", ToolCall),
+        model_usage=read_parts(connection, session.key, "model_usage", ModelUsage),
+        evidences=read_evidences(connection, session.key, EvidenceFilter()),
+        blocks=read_parts(connection, session.key, "block", ContextBlock),
+    )
+
+
+def _frame(connection: Connection, session: Entered) -> SessionDocument:
+    row = connection.execute("SELECT frame FROM documents WHERE session = ?", (session.key,)).fetchone()
+    if row is not None:
+        return decode(row[0], SessionDocument)
+    locale, at = connection.execute("SELECT locale, created_at FROM sessions WHERE key = ?", (session.key,)).fetchone()
+    return bare_frame(session.session_id, locale, None if at is None else text_time(at))
+
+
+def put_session(
+    connection: Connection, session_id: str, document: SessionDocument, expected_version: int | None
+) -> PutResult:
+    """Write a whole document, making the session when it is not there; VersionConflictError, SchemaValidationError."""
+    check_document(session_id, document)
+    if find_session(connection, session_id) is None:
+        if expected_version:
+            raise VersionConflictError(session_id, expected_version, 0)
+        _begin(connection, session_id, document)
+    session = enter(connection, session_id, expected_version)
+    head = head_of(connection, session)
+    abandon_pending(connection, session.key, head.branch_id)
+    telling = tell(read_path(connection, session.key, head.lineage), document.session.messages)
+    if telling.fork:
+        branch_id = free_name(
+            BRANCH_PREFIX, session.version + 1, lambda name: has_branch(connection, session.key, name)
+        )
+        open_branch(connection, session, telling.after, branch_id)
+        session = replace(session, active_branch=branch_id)
+        head = head_of(connection, session)
+    if telling.messages:
+        _append(connection, session, head, telling.messages, None)
+        head = head_of(connection, session)
+    _put_rest(connection, session, head, document)
+    return PutResult(version=bump(connection, session))
+
+
+def _begin(connection: Connection, session_id: str, document: SessionDocument) -> None:
+    """Make a bare session of version 0; another process may have been first."""
+    meta = document.meta
+    locale, at = ("", None) if meta is None else (meta.locale, meta.created_at)
+    start = SessionStart(session_id=session_id, world_id="", locale=locale, state={}, at=at)
+    begin_session(connection, start, version=0)
+
+
+def _append(
+    connection: Connection, session: Entered, head: SessionHead, messages: Sequence[Message], turn_id: str | None
+) -> None:
+    new = turn_id is None
+    if turn_id is None:
+        turn_id = free_name(
+            TURN_PREFIX, session.version + 1, lambda name: turn_status(connection, session.key, name) is not None
+        )
+    append(connection, session, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None, new=new)
+
+
+def _put_rest(connection: Connection, session: Entered, head: SessionHead, document: SessionDocument) -> None:
+    """Make everything but the messages what the document says."""
+    said, meta = document.session, document.meta
+    calls = () if said.tool_state is None else said.tool_state.tool_calls
+    check_times(*(call.called_at for call in calls))
+    if said.summary is not None:
+        check_times(said.summary.updated_at)
+    frame = frame_of(document)
+    if head.turn_id is None:
+        frame = replace(frame, session=replace(frame.session, summary=said.summary))
+    else:
+        _put_summary(connection, session, head, said.summary)
+    if meta is not None:
+        check_times(meta.created_at, meta.updated_at)
+    connection.post(
+        "INSERT INTO documents (session, frame) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET frame = excluded.frame",
+        (session.key, encode(frame)),
+    )
+    user_id = meta.actor.user_id if meta is not None and meta.actor is not None else ""
+    connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
+    refill_evidences(connection, session.key, document.evidences.values())
+    refill_parts(connection, session.key, "block", document.context_blocks, lambda block: block.block_id)
+    refill_parts(connection, session.key, "task", said.task_state.todo_list.tasks, lambda task: task.task_id)
+    refill_parts(connection, session.key, "tool_call", calls, lambda call: call.tool_call_id)
+    refill_parts(connection, session.key, "model_usage", said.model_usage or (), lambda usage: usage.model_usage_id)
+
+
+def _put_summary(connection: Connection, session: Entered, head: SessionHead, wanted: Summary | None) -> None:
+    """Write the summary at the head, unless the path shows this one already."""
+    shown = read_summary(connection, session.key, head.lineage)[0]
+    if wanted == (None if shown is None else shown.summary) or head.turn_id is None:
+        return
+    body = None if wanted is None else encode(wanted)
+    put_summary(connection, session.key, (head.branch_id, head.depth, head.turn_id), body)
+
+
+def patch_session(
+    connection: Connection, session_id: str, patch: Mapping[str, Any], expected_version: int | None
+) -> PutResult:
+    """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
+    session = enter(connection, session_id, expected_version)
+    document = _document(connection, session, head_of(connection, session))
+    return put_session(connection, session_id, patched(document, patch), session.version)
+
+
+def append_messages(
+    connection: Connection,
+    session_id: str,
+    messages: Sequence[Message],
+    idempotency_key: str | None,
+    expected_version: int | None,
+) -> PutResult:
+    """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+    session = enter(connection, session_id)
+    turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
+    if turn_id is not None and turn_status(connection, session.key, turn_id) is TurnStatus.COMMITTED:
+        return PutResult(version=session.version)
+    if expected_version is not None and session.version != expected_version:
+        raise VersionConflictError(session_id, expected_version, session.version)
+    if not messages:
+        return PutResult(version=session.version)
+    _append(connection, session, head_of(connection, session), messages, turn_id)
+    return PutResult(version=bump(connection, session))

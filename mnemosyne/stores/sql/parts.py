@@ -1,0 +1,279 @@
+"""What a session holds beside its turns: evidences, blocks, tasks, tool calls and model calls, each list in its order.
+
+The room exists so that a list is kept in one way: an item has an id and a place; one that is written again keeps its place.
+Each function runs inside a transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.schema.document import ModelUsage, Task, ToolCall
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.record import PutResult
+from mnemosyne.stores.sql.connection import Connection, among
+from mnemosyne.stores.sql.sessions import Entered, enter
+
+T = TypeVar("T")
+Kind = Literal["block", "task", "tool_call", "model_usage"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PUT_EVIDENCE = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, created_us, origin, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
+    source_kind = excluded.source_kind, created_us = excluded.created_us, origin = excluded.origin, body = excluded.body"""
+_PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (session, kind, part_id) DO UPDATE SET body = excluded.body"""
+
+
+def put_evidence(connection: Connection, session_id: str, evidence: Evidence) -> str:
+    """Write or replace an evidence; the same again changes nothing. Returns its id."""
+    session = enter(connection, session_id)
+    check_times(evidence.created_at, evidence.expires_at)
+    known = connection.execute(
+        "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (session.key, evidence.evidence_id)
+    ).fetchone()
+    if known is None or known[0] != encode(evidence):
+        place = _next_place(connection, "evidences WHERE session = ?", (session.key,))
+        connection.post(_PUT_EVIDENCE, _evidence_row(session.key, place, evidence))
+        bump(connection, session)
+    return evidence.evidence_id
+
+
+def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...]:
+    created = evidence.created_at
+    return (
+        key,
+        evidence.evidence_id,
+        place,
+        evidence.type.value,
+        evidence.source.kind.value,
+        None if created is None else _microseconds(created),
+        _origin(evidence.source.uri, evidence.content_hash),
+        encode(evidence),
+    )
+
+
+def _origin(uri: str, content_hash: str) -> str:
+    """Return one short key of a source and a content; an uri may be too long for an index."""
+    return hashlib.sha256(f"{content_hash}\0{uri}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> Evidence | None:
+    """Return an evidence, or None; SessionNotFoundError."""
+    row = connection.execute(
+        "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?",
+        (enter(connection, session_id).key, evidence_id),
+    ).fetchone()
+    return None if row is None else decode(row[0], Evidence)
+
+
+def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:
+    """Return the oldest evidence with this source uri and content hash, or None; SessionNotFoundError."""
+    row = connection.execute(
+        "SELECT body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord LIMIT 1",
+        (enter(connection, session_id).key, _origin(uri, content_hash)),
+    ).fetchone()
+    return None if row is None else decode(row[0], Evidence)
+
+
+def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
+    """Return evidences in the order of first writing; SessionNotFoundError."""
+    key = enter(connection, session_id).key
+    return read_evidences(connection, key, where or EvidenceFilter())
+
+
+def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
+    """Return the evidences of a session that pass, in the order of first writing."""
+    tests, values = ["session = ?"], [key]
+    for column, names in (("type", where.types), ("source_kind", where.source_kinds)):
+        if names is not None:
+            marks, wanted = among(sorted(name.value for name in names) or [""])
+            tests.append(f"{column} IN ({marks})")
+            values.extend(wanted)  # type: ignore[arg-type]
+    for test, at in (("created_us >= ?", where.since), ("created_us < ?", where.until)):
+        if at is not None:
+            tests.append(test)
+            values.append(_microseconds(at))
+    order = "DESC" if where.newest else "ASC"
+    # What `tags` asks is not in a column, so how many rows that takes is not known beforehand.
+    bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
+    source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
+    rows = connection.execute(f"SELECT body FROM {source}", values)
+    found = (decode(body, Evidence) for (body,) in rows)
+    kept = _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
+    return kept[::-1] if where.newest else kept
+
+
+def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
+    return tuple(items) if limit is None else tuple(islice(items, max(limit, 0)))
+
+
+def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
+    """Return blocks in the order of first writing; SessionNotFoundError."""
+    where = where or BlockFilter()
+    blocks = read_parts(connection, enter(connection, session_id).key, "block", ContextBlock)
+    return _first(where.limit, (block for block in blocks if where.admits(block)))
+
+
+def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
+    """Return a whole list of a session."""
+    rows = connection.execute("SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord", (key, kind))
+    return tuple(decode(body, what) for (body,) in rows)
+
+
+def put_context_blocks(
+    connection: Connection, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
+) -> PutResult:
+    """Write or replace blocks by id."""
+    return _upsert(connection, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
+
+
+def append_tool_calls(
+    connection: Connection, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
+) -> PutResult:
+    """Append tool calls; one whose id is there already replaces it in its place."""
+    check_times(*(call.called_at for call in calls))
+    return _upsert(connection, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
+
+
+def append_model_usage(
+    connection: Connection, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
+) -> PutResult:
+    """Append model calls; one whose id is there already replaces it in its place."""
+    items = {usage.model_usage_id: usage for usage in usages}
+    return _upsert(connection, session_id, "model_usage", items, expected_version)
+
+
+def upsert_tasks(
+    connection: Connection, session_id: str, tasks: Sequence[Task], expected_version: int | None
+) -> PutResult:
+    """Write or replace tasks by id, new ones at the end."""
+    return _upsert(connection, session_id, "task", {task.task_id: task for task in tasks}, expected_version)
+
+
+def _upsert(
+    connection: Connection, session_id: str, kind: Kind, items: Mapping[str, Any], expected_version: int | None
+) -> PutResult:
+    """Write what is new or changed; the version moves when something is."""
+    session = enter(connection, session_id, expected_version)
+    changed = _write_parts(connection, session.key, kind, items)
+    return PutResult(version=bump(connection, session) if changed else session.version)
+
+
+def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[str, Any]) -> bool:
+    """Write what is new or changed; return whether something was."""
+    if not items:
+        return False
+    marks, wanted = among(list(items))
+    known = dict(
+        connection.execute(
+            f"SELECT part_id, body FROM parts WHERE session = ? AND kind = ? AND part_id IN ({marks})",
+            (key, kind, *wanted),
+        ).fetchall()
+    )
+    bodies = {name: encode(item) for name, item in items.items()}
+    changed = {name: body for name, body in bodies.items() if known.get(name) != body}
+    if not changed:
+        return False
+    start = _next_place(connection, "parts WHERE session = ? AND kind = ?", (key, kind))
+    rows = [(key, kind, name, start + place, body) for place, (name, body) in enumerate(changed.items())]
+    for row in rows:
+        connection.post(_PUT_PART, row)
+    return True
+
+
+def hold(
+    connection: Connection,
+    session_id: str,
+    evidences: Sequence[Evidence],
+    blocks: Sequence[ContextBlock],
+    usages: Sequence[ModelUsage],
+) -> None:
+    """Write what a turn's prompt holds and what made it, beside the turn: by id, without a version of its own."""
+    key = enter(connection, session_id).key
+    for evidence in evidences:
+        check_times(evidence.created_at, evidence.expires_at)
+    place = _next_place(connection, "evidences WHERE session = ?", (key,))
+    for number, evidence in enumerate(evidences):
+        connection.post(_PUT_EVIDENCE, _evidence_row(key, place + number, evidence))
+    _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
+    _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
+
+
+def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], limit: int) -> tuple[T, ...]:
+    """Return the last items of a list, in its order."""
+    rows = connection.execute(
+        "SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord DESC LIMIT ?", (key, kind, limit)
+    ).fetchall()
+    return tuple(decode(body, what) for (body,) in reversed(rows))
+
+
+def bump(connection: Connection, session: Entered) -> int:
+    """Count a write to the session and return its new version."""
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    return session.version + 1
+
+
+def _next_place(connection: Connection, where: str, values: tuple[object, ...]) -> int:
+    (last,) = connection.execute(f"SELECT max(ord) FROM {where}", values).fetchone()
+    return 0 if last is None else int(last) + 1
+
+
+def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evidence]) -> None:
+    """Make a session hold these evidences alone, in this order."""
+    wanted = list(evidences)
+    for evidence in wanted:
+        check_times(evidence.created_at, evidence.expires_at)
+    rows = [_evidence_row(key, place, evidence) for place, evidence in enumerate(wanted)]
+    _refill(connection, "evidences", "evidence_id", (key,), rows, _PUT_EVIDENCE)
+
+
+def refill_parts(connection: Connection, key: int, kind: Kind, items: Iterable[T], name: Callable[[T], str]) -> None:
+    """Make a list of a session hold these items alone, in this order."""
+    rows = [(key, kind, name(item), place, encode(item)) for place, item in enumerate(items)]
+    _refill(connection, "parts", "part_id", (key, kind), rows, _PUT_PART)
+
+
+def _refill(
+    connection: Connection,
+    table: str,
+    id_column: str,
+    here: tuple[object, ...],
+    rows: Sequence[tuple[object, ...]],
+    put: str,
+) -> None:
+    """Write the rows that differ; from the first whose id is another one on, all are written anew in their places."""
+    where = "session = ?" if len(here) == 1 else "session = ? AND kind = ?"
+    stored = connection.execute(
+        f"SELECT {id_column}, ord, body FROM {table} WHERE {where} ORDER BY ord", here
+    ).fetchall()
+    shared = 0
+    while shared < min(len(stored), len(rows)) and stored[shared][0] == rows[shared][len(here)]:
+        shared += 1
+    if shared < len(stored):
+        connection.post(f"DELETE FROM {table} WHERE {where} AND ord >= ?", (*here, stored[shared][1]))
+    end = stored[shared - 1][1] if shared else -1
+    changed = [
+        row if place < shared else (*row[: len(here) + 1], end + 1 + place - shared, *row[len(here) + 2 :])
+        for place, row in enumerate(rows)
+        if place >= shared or stored[place][2] != row[-1]
+    ]
+    for row in changed:
+        connection.post(put, row)
+
+
+def check_times(*times: datetime | None) -> None:
+    """Raise CodecError for a time without a zone."""
+    for at in times:
+        if at is not None:
+            time_text(at)

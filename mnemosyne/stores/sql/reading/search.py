@@ -1,0 +1,149 @@
+"""Searching everything that is kept, and the records of what was erased.
+
+The room exists so that an erasure can be proved: the search goes through every column of every table that can hold text, as
+`sql_schema` lists them, in the form in which JSON writes it; packed ones are unpacked on the way. Each function runs inside
+a transaction; none of them writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.plain_values import text_fault
+from mnemosyne.privacy.scrub import spellings, stands_in, stands_in_tree
+from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
+from mnemosyne.schema.memory import world_scope
+from mnemosyne.stores.sql.blobs import unpacked
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept
+
+_AT_ONCE = 16
+
+
+def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
+    """Return the audit records, oldest first."""
+    rows = connection.execute(
+        "SELECT audit_id, erased_at, kind, subject_hash, reason, counts FROM audits WHERE tenant = ? ORDER BY number",
+        (connection.tenant,),
+    )
+    return tuple(
+        AuditRecord(
+            audit_id=audit_id,
+            at=text_time(at),
+            kind=kind,
+            subject_hash=subject_hash,
+            reason=reason,
+            counts=decode(counts, dict[str, int]),
+        )
+        for audit_id, at, kind, subject_hash, reason, counts in rows
+    )
+
+
+def occurrences(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the places (`table/session/key`, sorted) where any of these texts stands."""
+    return tuple(sorted({place for place, _ in _standing(connection, texts)}))
+
+
+def still_standing(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
+    """Return those of the texts that stand anywhere."""
+    return frozenset(text for _, text in _standing(connection, texts))
+
+
+def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
+    """Return those of the texts that a world pack says, too."""
+    sought = [text for text in dict.fromkeys(texts) if text.strip()]
+    return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
+
+
+def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    sought = [text for text in dict.fromkeys(texts) if text.strip()]
+    for start in range(0, len(sought), _AT_ONCE):
+        some = sought[start : start + _AT_ONCE]
+        for kept, source in _sources():
+            yield from _in_table(connection, kept, source, some)
+        yield from _in_papers(connection, some)
+        yield from _in_packs(connection, some)
+
+
+def _sources() -> Iterator[tuple[Kept, str]]:
+    """Yield each table with the SELECT of session and key that its columns are added to."""
+    for kept in OF_A_SESSION:
+        yield kept, f"s.session_id, {_key(kept)} FROM {kept.table} AS t JOIN sessions AS s ON s.key = t.session"
+    for kept in OF_A_TENANT:
+        yield kept, f"'', {_key(kept)} FROM {kept.table} AS s"
+
+
+def _key(kept: Kept) -> str:
+    return kept.key if kept.key.startswith("'") else f"{_alias(kept)}.{kept.key}"
+
+
+def _alias(kept: Kept) -> str:
+    return "s" if kept in OF_A_TENANT else "t"
+
+
+def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    alias = _alias(kept)
+    tests: list[str] = []
+    values: list[Any] = [connection.tenant]
+    for column in kept.words:
+        for text in texts:
+            if "\0" not in text and text_fault(text) is None:
+                tests.append(connection.contains(f"{alias}.{column}"))
+                values.append(text)
+    for column in kept.bodies:
+        for needle in dict.fromkeys(form for text in texts for form in _written_forms(text)):
+            tests.append(connection.contains(f"{alias}.{column}"))
+            values.append(needle)
+    if not tests:
+        return
+    columns = "".join(f"{alias}.{column}, " for column in (*kept.words, *kept.bodies))
+    rows = connection.execute(f"SELECT {columns}{source} WHERE s.tenant = ? AND ({' OR '.join(tests)})", values)
+    for row in rows:
+        *cells, session_id, key = row
+        place = "/".join(part for part in (kept.table, session_id, key) if part)
+        words = [word for word in cells[: len(kept.words)] if word is not None]
+        trees = [decode(body, object) for body in cells[len(kept.words) :] if body is not None]
+        for text in texts:
+            if any(stands_in(text, word) for word in words) or stands_in_tree((text,), trees):
+                yield place, text
+
+
+def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the papers of turns, which no database can look into: they are packed."""
+    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
+    rows = connection.execute(
+        f"SELECT {columns}, s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
+        "JOIN sessions AS s ON s.key = u.session WHERE s.tenant = ?",
+        (connection.tenant,),
+    )
+    for *cells, session_id, turn_id in rows:
+        bodies = [unpacked(cell) for cell in cells if cell is not None]
+        if any(needle in body for body in bodies for needle in needles):
+            trees = [decode(body, object) for body in bodies]
+            for text in texts:
+                if stands_in_tree((text,), trees):
+                    yield f"{OF_A_TURN.table}/{session_id}/{turn_id}", text
+
+
+def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the world packs, which are packed too; the names of a world are words beside its pack."""
+    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
+    rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
+    for world_id, digest, cell in rows:
+        body = unpacked(cell)
+        trees = [decode(body, object)] if any(needle in body for needle in needles) else []
+        for text in texts:
+            if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):
+                yield f"{PACK_PLACE}{world_scope(world_id)}", text
+
+
+def _written_forms(text: str) -> Iterator[bytes]:
+    """Yield the bytes that JSON may write for a text and its XML spellings."""
+    for form in spellings(text):
+        yield encode(form)[1:-1]
+        yield json.dumps(form)[1:-1].encode("ascii")

@@ -1,0 +1,151 @@
+"""Sessions and branches: who is where, under which number.
+
+The room exists so that every road into a session goes through one door, `enter`, which in a write transaction also locks
+it: what follows in the transaction sees everything that was committed before, and its sequence numbers come in the order of
+commits. Each function runs inside a transaction that its caller has opened; none of them writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
+from mnemosyne.schema.session import BranchSpan, SessionHead
+from mnemosyne.stores.sql.connection import Connection
+
+_PATH = """WITH RECURSIVE path (branch_id, upto, parent, next_upto, tip, place) AS (
+        SELECT branch_id, coalesce(?, head_depth), parent_branch, fork_depth, head_turn, 0 FROM branches
+            WHERE session = ? AND branch_id = ?
+        UNION ALL
+        SELECT b.branch_id, path.next_upto, b.parent_branch, b.fork_depth, b.head_turn, path.place + 1
+            FROM path JOIN branches AS b ON b.session = ? AND b.branch_id = path.parent)
+    SELECT branch_id, upto, tip FROM path ORDER BY path.place"""
+
+_HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
+        SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?),
+    path (session, branch_id, upto, parent, next_upto, tip, place) AS (
+        SELECT b.session, b.branch_id, b.head_depth, b.parent_branch, b.fork_depth, b.head_turn, 0
+            FROM here JOIN branches AS b ON b.session = here.key AND b.branch_id = coalesce(?, here.active_branch)
+        UNION ALL
+        SELECT b.session, b.branch_id, path.next_upto, b.parent_branch, b.fork_depth, b.head_turn, path.place + 1
+            FROM path JOIN branches AS b ON b.session = path.session AND b.branch_id = path.parent)
+    SELECT here.key, here.world_id, here.active_branch, here.version, path.branch_id, path.upto, path.tip
+        FROM here LEFT JOIN path ON path.session = here.key ORDER BY path.place"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entered:
+    """A session's own row; `key` is its number in all other tables."""
+
+    key: int
+    session_id: str
+    world_id: str
+    active_branch: str
+    version: int
+
+
+def find_session(connection: Connection, session_id: str) -> Entered | None:
+    """Return a session, or None; in a write transaction nobody else can write to it from here on."""
+    row = connection.execute(
+        "SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?"
+        + connection.lock,
+        (connection.tenant, session_id),
+    ).fetchone()
+    if row is None:
+        return None
+    return Entered(key=row[0], session_id=session_id, world_id=row[1], active_branch=row[2], version=row[3])
+
+
+def enter(connection: Connection, session_id: str, expected_version: int | None = None) -> Entered:
+    """Return a session as `find_session` does; SessionNotFoundError, VersionConflictError."""
+    session = find_session(connection, session_id)
+    if session is None:
+        raise SessionNotFoundError(session_id)
+    if expected_version is not None and session.version != expected_version:
+        raise VersionConflictError(session_id, expected_version, session.version)
+    return session
+
+
+def read_sessions(connection: Connection) -> tuple[str, ...]:
+    """Return all session ids, sorted."""
+    rows = connection.execute(
+        "SELECT session_id FROM sessions WHERE tenant = ? ORDER BY session_id", (connection.tenant,)
+    )
+    return tuple(name for (name,) in rows)
+
+
+def head_of(connection: Connection, session: Entered, branch_id: str | None = None) -> SessionHead:
+    """Return the head of a branch (None = the active one); BranchNotFoundError."""
+    branch_id = session.active_branch if branch_id is None else branch_id
+    return _head(session, branch_id, _spans(connection, session.key, branch_id, None))
+
+
+def _head(session: Entered, branch_id: str, spans: Sequence[tuple[str, int, str | None]]) -> SessionHead:
+    if not spans:
+        raise BranchNotFoundError(session.session_id, branch_id)
+    return SessionHead(
+        session_id=session.session_id,
+        world_id=session.world_id,
+        branch_id=branch_id,
+        turn_id=spans[0][2],
+        depth=spans[0][1],
+        lineage=tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans),
+        version=session.version,
+    )
+
+
+def visit(connection: Connection, session_id: str, branch_id: str | None = None) -> tuple[Entered, SessionHead]:
+    """Return a session and the head of a branch (None = the active one) from one question, without locking anything.
+
+    Only for reads: a writer must hold the session before it looks. SessionNotFoundError, BranchNotFoundError.
+    """
+    rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
+    if not rows:
+        raise SessionNotFoundError(session_id)
+    key, world_id, active_branch, version = rows[0][:4]
+    session = Entered(key=key, session_id=session_id, world_id=world_id, active_branch=active_branch, version=version)
+    spans = [row[4:] for row in rows if row[4] is not None]
+    return session, _head(session, active_branch if branch_id is None else branch_id, spans)
+
+
+def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
+    """Return the head of a branch (None = the active one); SessionNotFoundError, BranchNotFoundError."""
+    return visit(connection, session_id, branch_id)[1]
+
+
+def read_lineage(connection: Connection, key: int, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:
+    """Return the ancestors of a branch's turn at `depth`, newest branch first."""
+    spans = _spans(connection, key, branch_id, depth)
+    return tuple(BranchSpan(branch_id=branch, upto_depth=upto) for branch, upto, _ in spans)
+
+
+def _spans(connection: Connection, key: int, branch_id: str, depth: int | None) -> list[tuple[str, int, str | None]]:
+    return connection.execute(_PATH, (depth, key, branch_id, key)).fetchall()
+
+
+def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead, ...]:
+    """Return the head of every branch: the active one first, the others as they were opened."""
+    session = enter(connection, session_id)
+    names = connection.execute(
+        "SELECT branch_id FROM branches WHERE session = ? AND branch_id <> ? ORDER BY ordinal",
+        (session.key, session.active_branch),
+    ).fetchall()
+    return tuple(head_of(connection, session, name) for name in (session.active_branch, *(row[0] for row in names)))
+
+
+def has_branch(connection: Connection, key: int, branch_id: str) -> bool:
+    """Say whether a session has this branch."""
+    row = connection.execute("SELECT 1 FROM branches WHERE session = ? AND branch_id = ?", (key, branch_id)).fetchone()
+    return row is not None
+
+
+def committed_place(connection: Connection, session: Entered, turn_id: str) -> tuple[str, int]:
+    """Return branch and depth of a committed turn; TurnNotFoundError."""
+    row = connection.execute(
+        "SELECT branch_id, depth FROM turns WHERE session = ? AND turn_id = ? AND status = 'committed'",
+        (session.key, turn_id),
+    ).fetchone()
+    if row is None:
+        raise TurnNotFoundError(session.session_id, turn_id)
+    return row[0], row[1]

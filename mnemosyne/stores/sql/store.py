@@ -1,0 +1,312 @@
+"""The Store protocol on a SQL database: each method is one transaction, handed to a runner of reads or of writes.
+
+The room exists so that SQLite and PostgreSQL share every statement and every rule; what a database has of its own (files,
+locks, connections, errors) is in the runners that the two stores bring. What the rows mean is in the other `sql_*` rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
+from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.record import (
+    ImportedTurn,
+    Leftovers,
+    PathSummary,
+    Prefetch,
+    PutResult,
+    SequencedEntry,
+    SessionStart,
+    SessionWindow,
+    TurnCommit,
+    TurnRecord,
+)
+from mnemosyne.schema.session import Message, SessionHead
+from mnemosyne.stores.sql import documents as sql_documents
+from mnemosyne.stores.sql import erase as sql_erase
+from mnemosyne.stores.sql import hidden_records as sql_leftovers
+from mnemosyne.stores.sql import parts as sql_parts
+from mnemosyne.stores.sql import sessions as sql_sessions
+from mnemosyne.stores.sql import worlds as sql_worlds
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.reading import entries as sql_recall
+from mnemosyne.stores.sql.reading import search as sql_search
+from mnemosyne.stores.sql.reading import turns as sql_turns
+from mnemosyne.stores.sql.reading import window as sql_window
+from mnemosyne.stores.sql.writing import turns as sql_writes
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs whole transactions off the event loop."""
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back."""
+        ...
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release connections and threads. Closing twice is fine."""
+        ...
+
+
+class SqlStore:
+    """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
+
+    def __init__(self, reads: Runner, writes: Runner) -> None:
+        self._reads = reads
+        self._writes = writes
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release the database and the threads. Closing twice is fine."""
+        await self._reads.close()
+        await self._writes.close()
+
+    async def create_session(self, start: SessionStart) -> SessionHead:
+        """Create a session with its first turns and entries; SessionExistsError."""
+        return await self._writes.run(lambda db: sql_writes.create_session(db, start))
+
+    async def adopt_world(
+        self,
+        session_id: str,
+        world_id: str,
+        locale: str,
+        state: Mapping[str, Any],
+        *,
+        instead_of: Collection[str] = ("",),
+    ) -> SessionHead:
+        """Give a session that lives in one of the worlds `instead_of` another, as if it had begun there."""
+        return await self._writes.run(
+            lambda db: sql_writes.adopt_world(db, session_id, world_id, locale, state, instead_of)
+        )
+
+    async def append_turns(
+        self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
+    ) -> SessionHead:
+        """Commit finished turns after the active head; committed ones are skipped, and entries that are there already."""
+        return await self._writes.run(lambda db: sql_writes.append_turns(db, session_id, turns, entries))
+
+    async def sessions(self) -> tuple[str, ...]:
+        """Return all session ids, sorted."""
+        return await self._reads.run(sql_sessions.read_sessions)
+
+    async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
+        """Return the head of the active branch, or of `branch_id`."""
+        return await self._reads.run(lambda db: sql_sessions.read_head(db, session_id, branch_id))
+
+    async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
+        """Return what a turn needs; `previous` and `pending` come with plan, prompt and receipt."""
+        return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
+
+    async def save_prepared(
+        self,
+        record: TurnRecord,
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
+    ) -> SessionHead:
+        """Write a prepared turn as the pending one of its head, with what its prompt holds."""
+
+        def work(db: Connection) -> SessionHead:
+            head = sql_writes.save_prepared(db, record, expected_version)
+            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
+            return head
+
+        return await self._writes.run(work)
+
+    async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
+        """Commit the pending turn: reply, ops, state and entries at once."""
+        return await self._writes.run(lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version))
+
+    async def commit_numerical(
+        self,
+        record: TurnRecord,
+        state: Mapping[str, Any],
+        *,
+        expected_version: int,
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
+    ) -> SessionHead:
+        """Write and commit a numerical turn in one step, with what its prompt holds."""
+
+        def work(db: Connection) -> SessionHead:
+            head = sql_writes.commit_numerical(db, record, state, expected_version)
+            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
+            return head
+
+        return await self._writes.run(work)
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
+        """Return one turn with all that was stored of it."""
+        return await self._reads.run(lambda db: sql_turns.read_turn(db, session_id, turn_id))
+
+    async def turns(
+        self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
+    ) -> tuple[TurnRecord, ...]:
+        """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
+        return await self._reads.run(lambda db: sql_turns.read_turns(db, session_id, limit, branch_id, before_depth))
+
+    async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
+        """Return the head of every branch: the active one first, the others as they were opened."""
+        return await self._reads.run(lambda db: sql_sessions.read_branches(db, session_id))
+
+    async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
+        """Open a branch after `turn_id` (None = before the first turn) and make it the active one."""
+        return await self._writes.run(lambda db: sql_writes.fork(db, session_id, turn_id, branch_id))
+
+    async def switch(self, session_id: str, branch_id: str) -> SessionHead:
+        """Make another branch the active one."""
+        return await self._writes.run(lambda db: sql_writes.switch(db, session_id, branch_id))
+
+    async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
+        """Rebuild the state as it was after a committed turn (None = before the first)."""
+        return await self._reads.run(lambda db: sql_turns.read_state(db, session_id, turn_id))
+
+    async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
+        """Keep a late result for the next turn of its branch; None forgets those of the session."""
+        await self._writes.run(lambda db: sql_writes.save_prefetch(db, session_id, prefetch))
+
+    async def replace_world(
+        self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
+    ) -> int:
+        """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
+        return await self._writes.run(lambda db: sql_worlds.replace_world(db, world_id, digest, lore, pack))
+
+    async def worlds(self) -> Mapping[str, str]:
+        """Return the digest of the present version of every world, by world id, sorted."""
+        return await self._reads.run(sql_worlds.read_worlds)
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of the present version of a world, or None."""
+        return await self._reads.run(lambda db: sql_worlds.read_digest(db, world_id))
+
+    async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        """Return the pack that is kept of this version of a world, or None."""
+        return await self._reads.run(lambda db: sql_worlds.read_pack(db, world_id, digest))
+
+    async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return full entries in the order asked; unknown ids are left out."""
+        return await self._reads.run(lambda db: sql_recall.read_entries(db, scope, entry_ids))
+
+    async def restricted(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+        return await self._reads.run(lambda db: sql_recall.read_restricted(db, scopes))
+
+    async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
+        """Return entries written after `sequence`, in the order of writing."""
+        return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
+
+    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        return await self._reads.run(lambda db: sql_recall.read_written_after(db, after))
+
+    async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+        """Add entries of turns that were committed before; returns how many were new."""
+        return await self._writes.run(lambda db: sql_writes.append_entries(db, session_id, entries))
+
+    async def save_summary(self, session_id: str, summary: PathSummary) -> None:
+        """Keep a rolling summary of a committed turn's path."""
+        await self._writes.run(lambda db: sql_writes.save_summary(db, session_id, summary))
+
+    async def leftovers(self, session_id: str) -> Leftovers:
+        """Return abandoned turns and every rolling summary."""
+        return await self._reads.run(lambda db: sql_leftovers.read_leftovers(db, session_id))
+
+    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
+        """Write the leftovers of a session that was copied from elsewhere."""
+        await self._writes.run(lambda db: sql_leftovers.keep_leftovers(db, session_id, leftovers))
+
+    async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
+        """Return the whole session as a document, or None."""
+        return await self._reads.run(lambda db: sql_documents.get_session(db, session_id, branch_id))
+
+    async def put_session(
+        self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write a whole document; a session that is not there is made."""
+        return await self._writes.run(lambda db: sql_documents.put_session(db, session_id, document, expected_version))
+
+    async def append_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        idempotency_key: str | None = None,
+        expected_version: int | None = None,
+    ) -> PutResult:
+        """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+        return await self._writes.run(
+            lambda db: sql_documents.append_messages(db, session_id, messages, idempotency_key, expected_version)
+        )
+
+    async def patch_session(
+        self, session_id: str, patch: Mapping[str, Any], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Apply a JSON merge patch to the document."""
+        return await self._writes.run(lambda db: sql_documents.patch_session(db, session_id, patch, expected_version))
+
+    async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
+        """Write or replace an evidence; the same again changes nothing. Returns its id."""
+        return await self._writes.run(lambda db: sql_parts.put_evidence(db, session_id, evidence))
+
+    async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
+        """Return an evidence, or None."""
+        return await self._reads.run(lambda db: sql_parts.get_evidence(db, session_id, evidence_id))
+
+    async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
+        """Return the oldest evidence with this source uri and content hash, or None."""
+        return await self._reads.run(lambda db: sql_parts.find_evidence(db, session_id, uri, content_hash))
+
+    async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
+        """Return evidences in the order of first writing."""
+        return await self._reads.run(lambda db: sql_parts.list_evidences(db, session_id, where))
+
+    async def put_context_blocks(
+        self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write or replace blocks by id."""
+        return await self._writes.run(lambda db: sql_parts.put_context_blocks(db, session_id, blocks, expected_version))
+
+    async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
+        """Return blocks in the order of first writing."""
+        return await self._reads.run(lambda db: sql_parts.list_context_blocks(db, session_id, where))
+
+    async def append_tool_calls(
+        self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Append tool calls; one whose id is there already replaces it in its place."""
+        return await self._writes.run(
+            lambda db: sql_parts.append_tool_calls(db, session_id, tool_calls, expected_version)
+        )
+
+    async def append_model_usage(
+        self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Append model calls; one whose id is there already replaces it in its place."""
+        return await self._writes.run(lambda db: sql_parts.append_model_usage(db, session_id, usages, expected_version))
+
+    async def upsert_tasks(
+        self, session_id: str, tasks: Sequence[Task], *, expected_version: int | None = None
+    ) -> PutResult:
+        """Write or replace tasks by id, new ones at the end."""
+        return await self._writes.run(lambda db: sql_parts.upsert_tasks(db, session_id, tasks, expected_version))
+
+    async def erase(self, erasure: Erasure) -> ErasureOutcome:
+        """Forget in one transaction, everywhere in the store, and leave an audit record."""
+        return await self._writes.run(lambda db: sql_erase.erase(db, erasure))
+
+    async def audits(self) -> tuple[AuditRecord, ...]:
+        """Return the audit records, oldest first."""
+        return await self._reads.run(sql_search.read_audits)
+
+    async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
+        """Return the places (`table/key`) where any of these texts stands."""
+        return await self._reads.run(lambda db: sql_search.occurrences(db, texts))

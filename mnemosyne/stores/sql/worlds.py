@@ -1,0 +1,98 @@
+"""Worlds in a SQL store: the present version of each, its lore as entries, its pack as one packed JSON value.
+
+Lore and pack are written in one transaction, so that what is hidden (the rows) and what is rendered (the pack) are always of
+one version. Each function runs inside a transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mnemosyne.chains.turn_tree import lore_by_id
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import CodecError
+from mnemosyne.schema.memory import MemoryEntry, world_scope
+from mnemosyne.stores.sql.blobs import packed, unpacked
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.writing.entries import replace_entry
+
+
+def replace_world(
+    connection: Connection,
+    world_id: str,
+    digest: str,
+    lore: Sequence[MemoryEntry],
+    pack: Mapping[str, Any] | None,
+) -> int:
+    """Make a version the present one and return how many entries of lore changed (0 = it is the present one already)."""
+    here = (connection.tenant, world_id)
+    body = None if pack is None else packed(encode(pack))
+    connection.post(
+        "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
+        here,
+    )
+    known = connection.execute(
+        "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?" + connection.lock, here
+    ).fetchone()
+    if known[0] == digest and digest and (body is None or _body(connection, world_id, digest) == body):
+        return 0
+    changes = _replace_lore(connection, world_id, lore)
+    connection.post("DELETE FROM packs WHERE tenant = ? AND world_id = ?", here)
+    if body is not None:
+        connection.insert("packs", "tenant, world_id, digest, body", [(*here, digest, body)])
+    connection.post("UPDATE worlds SET digest = ? WHERE tenant = ? AND world_id = ?", (digest, *here))
+    return changes
+
+
+def _replace_lore(connection: Connection, world_id: str, lore: Sequence[MemoryEntry]) -> int:
+    """Write what is new or changed, mark what is gone; return how many entries that were."""
+    scope, wanted = world_scope(world_id), lore_by_id(world_id, lore)
+    changes = 0
+    rows = connection.execute(
+        "SELECT seq, entry_id, deleted, body FROM entries WHERE tenant = ? AND scope = ?", (connection.tenant, scope)
+    ).fetchall()
+    for seq, entry_id, deleted, body in rows:
+        stored = decode(body, MemoryEntry)
+        given = wanted.pop(entry_id, None)
+        if (given is None and deleted) or (given == stored and not deleted):
+            continue
+        replace_entry(connection, given or stored, seq, deleted=given is None)
+        changes += 1
+    for entry in wanted.values():
+        replace_entry(connection, entry, None)
+    return changes + len(wanted)
+
+
+def read_worlds(connection: Connection) -> dict[str, str]:
+    """Return the digest of the present version of every world, by world id, sorted."""
+    rows = connection.execute(
+        "SELECT world_id, digest FROM worlds WHERE tenant = ? ORDER BY world_id", (connection.tenant,)
+    )
+    return dict(rows)
+
+
+def read_digest(connection: Connection, world_id: str) -> str | None:
+    """Return the digest of the present version of a world, or None."""
+    row = connection.execute(
+        "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?", (connection.tenant, world_id)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, Any] | None:
+    """Return the pack that is kept of a version, or None; CodecError when it is damaged."""
+    body = _body(connection, world_id, digest)
+    try:
+        return None if body is None else decode(unpacked(body), dict)
+    except zlib.error as error:
+        raise CodecError(f"The pack of world {world_id!r} is damaged: {error}.") from None
+
+
+def _body(connection: Connection, world_id: str, digest: str) -> bytes | None:
+    row = connection.execute(
+        "SELECT body FROM packs WHERE tenant = ? AND world_id = ? AND digest = ?",
+        (connection.tenant, world_id, digest),
+    ).fetchone()
+    return None if row is None else bytes(row[0])

@@ -1,0 +1,62 @@
+"""Finished turns that come in, one or thousands at a time.
+
+The room exists so that an import asks the database a few questions and not some for each message. It runs inside a write
+transaction that its caller has opened, with the session entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from mnemosyne.chains.turn_tree import imported_record
+from mnemosyne.schema.record import ImportedTurn, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnStatus
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.sessions import Entered
+from mnemosyne.stores.sql.writing.messages import insert_messages
+from mnemosyne.stores.sql.writing.turn_rows import (
+    abandon_pending,
+    forget_turn,
+    insert_bare_turns,
+    move_tip,
+    turn_statuses,
+)
+
+_AT_ONCE = 1_000
+
+
+def append(
+    connection: Connection,
+    session: Entered,
+    head: SessionHead,
+    turns: Sequence[ImportedTurn],
+    at: datetime | None,
+    *,
+    new: bool = False,
+) -> int:
+    """Commit finished turns after a head without moving the version; returns how many were new.
+
+    With `new` the caller has made sure that there are no turns of these ids.
+    """
+    parent_id, depth = head.turn_id, head.depth
+    for start in range(0, len(turns), _AT_ONCE):
+        some = turns[start : start + _AT_ONCE]
+        known = {} if new else turn_statuses(connection, session.key, [turn.turn_id for turn in some])
+        records: list[TurnRecord] = []
+        for turn in some:
+            status = known.get(turn.turn_id)
+            if status is TurnStatus.COMMITTED:
+                continue
+            if status is not None:
+                forget_turn(connection, session.key, turn.turn_id)
+            known[turn.turn_id] = TurnStatus.COMMITTED
+            depth += 1
+            records.append(imported_record(turn, head, parent_id, depth, at))
+            parent_id = turn.turn_id
+        insert_bare_turns(connection, session.key, records)
+        insert_messages(connection, session.key, records)
+    if depth > head.depth:
+        abandon_pending(connection, session.key, head.branch_id)
+        move_tip(connection, session.key, head.branch_id, parent_id, depth)
+    return depth - head.depth

@@ -1,0 +1,97 @@
+"""Writing entries: what a session adds to memory. (A world's lore is written in `sql_worlds`.)
+
+The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
+tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
+follow. Each function runs inside a write transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mnemosyne.chains.turn_tree import check_entry, on_path, turn_of
+from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.core.errors import EntryConflictError
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.sessions import Entered, committed_place
+
+
+def write_session_entries(
+    connection: Connection, session: Entered, head: SessionHead, entries: Sequence[MemoryEntry]
+) -> int:
+    """Write entries of a session and return how many were new or changed.
+
+    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head itself.
+    EntryConflictError when another turn has the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    """
+    return sum(_write_session_entry(connection, session, head, entry) for entry in entries)
+
+
+def _write_session_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> bool:
+    check_entry(session.session_id, entry)
+    row = _stored(connection, entry)
+    if row is not None and entry.turn_id is None and entry.depth is None:
+        placed = replace(entry, branch_id=row[2], depth=row[3], turn_id=row[4])
+    else:
+        placed = _placed(connection, session, head, entry)
+    if row is not None:
+        if placed == decode(row[1], MemoryEntry):
+            return False
+        if (placed.branch_id, placed.depth) != (row[2], row[3]):
+            raise EntryConflictError(entry.scope, entry.entry_id, row[4])
+    replace_entry(connection, placed, None if row is None else row[0])
+    return True
+
+
+def append_session_entries(connection: Connection, session: Entered, entries: Sequence[MemoryEntry]) -> int:
+    """Write entries of committed turns that are not there yet and return how many; TurnNotFoundError."""
+    written = 0
+    for entry in entries:
+        check_entry(session.session_id, entry)
+        branch_id, depth = committed_place(connection, session, turn_of(entry))
+        if _stored(connection, entry) is None:
+            replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
+            written += 1
+    return written
+
+
+def _placed(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+    if entry.turn_id is None:
+        return on_path(entry, head)
+    branch_id, depth = committed_place(connection, session, entry.turn_id)
+    return replace(entry, branch_id=branch_id, depth=depth)
+
+
+def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str | None, int | None, str | None] | None:
+    row: tuple[int, bytes, str | None, int | None, str | None] | None = connection.execute(
+        "SELECT seq, body, branch_id, depth, turn_id FROM entries WHERE tenant = ? AND scope = ? AND entry_id = ?",
+        (connection.tenant, entry.scope, entry.entry_id),
+    ).fetchone()
+    return row
+
+
+def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False) -> None:
+    """Write an entry under a new number, in place of the row `seq`."""
+    if entry.at is not None:
+        time_text(entry.at)
+    if seq is not None:
+        connection.post("DELETE FROM entries WHERE seq = ?", (seq,))
+    connection.post(
+        """INSERT INTO entries (tenant, scope, chain, entry_id, branch_id, depth, turn_id, restricted, deleted, body)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            connection.tenant,
+            entry.scope,
+            entry.chain.value,
+            entry.entry_id,
+            entry.branch_id,
+            entry.depth,
+            entry.turn_id,
+            int(bool(entry.viewers or entry.when)),
+            int(deleted),
+            encode(entry),
+        ),
+    )

@@ -1,0 +1,61 @@
+"""Writing messages: the rows of a turn that is committed now.
+
+The room exists so that a message is written in one way, whether its turn was played, imported or told by a document. It
+runs inside a write transaction that its caller has opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mnemosyne.chains.message_ids import is_recalled, named, settled
+from mnemosyne.core.codec import encode, time_text
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import Message
+from mnemosyne.stores.sql.connection import Connection, among
+from mnemosyne.stores.sql.reading.entries import RECALLED
+
+MESSAGE_COLUMNS = "session, branch_id, depth, ord, turn_id, message_id, recalled, body"
+_AT_ONCE = 512
+
+
+def insert_messages(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
+    """Write the messages of turns, each under an id that no other message of the session has."""
+    wishes = {each.message_id for record in records for each in named(record.turn_id, record.messages)}
+    used = _used_among(connection, key, list(wishes))
+
+    def is_used(wish: str) -> bool:
+        return wish in used or (wish not in wishes and bool(_used_among(connection, key, [wish])))
+
+    rows: list[tuple[object, ...]] = []
+    for record in records:
+        messages = settled(record.turn_id, record.messages, is_used)
+        used.update(message.message_id for message in messages)
+        rows.extend(_row(key, record, place, each) for place, each in enumerate(messages))
+    connection.insert("messages", MESSAGE_COLUMNS, rows)
+
+
+def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[object, ...]:
+    if message.at is not None:
+        time_text(message.at)
+    return (
+        key,
+        record.branch_id,
+        record.depth,
+        place,
+        record.turn_id,
+        message.message_id,
+        RECALLED if is_recalled(message, record.kind) else 0,
+        encode(message),
+    )
+
+
+def _used_among(connection: Connection, key: int, message_ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for start in range(0, len(message_ids), _AT_ONCE):
+        signs, values = among(message_ids[start : start + _AT_ONCE])
+        rows = connection.execute(
+            f"SELECT message_id FROM messages WHERE session = ? AND message_id IN ({signs})", (key, *values)
+        )
+        found.update(message_id for (message_id,) in rows)
+    return found

@@ -1,0 +1,108 @@
+"""Rows of turns: written, forgotten, and the tip of a branch that follows them.
+
+The room exists so that a turn is written in one way, whether it was played or comes in by the thousand. Each function runs
+inside a write transaction that its caller has opened, with the session entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mnemosyne.core.codec import encode, time_text
+from mnemosyne.core.errors import UnreadableError
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import TurnStatus
+from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.connection import Connection, among
+
+_TURN_COLUMNS = (
+    "session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
+)
+_AT_ONCE = 512
+
+
+def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
+    """Write a turn; the messages of one that waits are its draft, those of a committed one are rows of their own."""
+    row = _row(key, record)
+    if record.receipt is None and record.prompt is None:
+        connection.insert("turns", _TURN_COLUMNS, [row])
+        return
+    signs = ", ".join("?" * len(row))
+    (number,) = connection.execute(
+        f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
+    ).fetchone()
+    papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
+    connection.insert("papers", "turn, receipt, prompt", [(number, *papers)])
+
+
+def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
+    """Write committed turns without receipt and prompt."""
+    connection.insert("turns", _TURN_COLUMNS, [_row(key, record) for record in records])
+
+
+def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
+    waiting = record.status is not TurnStatus.COMMITTED
+    return (
+        key,
+        record.turn_id,
+        record.branch_id,
+        record.depth,
+        record.parent_id,
+        record.kind.value,
+        record.status.value,
+        record.fingerprint,
+        None if record.created_at is None else time_text(record.created_at),
+        encode(record.anchors) if record.anchors else None,
+        encode(record.ops) if record.ops else None,
+        encode(record.messages) if waiting else None,
+        None if record.plan is None else encode(record.plan),
+    )
+
+
+def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
+    """Remove a turn that is not committed, so that its id can be written anew."""
+    connection.post(
+        "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
+    )
+    connection.post("DELETE FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id))
+
+
+def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
+    """Let a branch end at a turn."""
+    connection.post(
+        "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
+        (turn_id, depth, key, branch_id),
+    )
+
+
+def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
+    """Mark the turn that waits on a branch abandoned, if there is one."""
+    connection.post(
+        "UPDATE turns SET status = 'abandoned' WHERE session = ? AND branch_id = ? AND status = 'prepared'",
+        (key, branch_id),
+    )
+
+
+def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | None:
+    """Return how far a turn has come, or None when there is none of this id."""
+    row = connection.execute("SELECT status FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id)).fetchone()
+    return None if row is None else _status(turn_id, row[0])
+
+
+def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> dict[str, TurnStatus]:
+    """Return how far each of these turns has come; those that are not there are left out."""
+    found: dict[str, TurnStatus] = {}
+    for start in range(0, len(turn_ids), _AT_ONCE):
+        signs, values = among(turn_ids[start : start + _AT_ONCE])
+        rows = connection.execute(
+            f"SELECT turn_id, status FROM turns WHERE session = ? AND turn_id IN ({signs})", (key, *values)
+        )
+        found.update((turn_id, _status(turn_id, status)) for turn_id, status in rows)
+    return found
+
+
+def _status(turn_id: str, word: str) -> TurnStatus:
+    try:
+        return TurnStatus(word)
+    except ValueError as error:
+        raise UnreadableError(f"turn {turn_id!r}: {error}") from None

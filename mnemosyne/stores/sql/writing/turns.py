@@ -1,0 +1,324 @@
+"""Writing turns and branches: the changes that a SQL store makes to its rows.
+
+The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
+in one file. Each function runs inside a write transaction that its caller has opened: when it raises, nothing has changed.
+Each begins by entering the session, which locks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.message_ids import named
+from mnemosyne.chains.turn_tree import (
+    BASE_BRANCH,
+    MAIN_BRANCH,
+    SNAPSHOT_EVERY,
+    at_turn,
+    check_adoption,
+    check_place,
+    check_version,
+    is_same,
+)
+from mnemosyne.core.codec import decode_tree, encode, encode_tree, time_text
+from mnemosyne.core.errors import (
+    BranchExistsError,
+    BranchNotFoundError,
+    SessionExistsError,
+    StateOpError,
+    TurnNotPendingError,
+)
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
+from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
+from mnemosyne.stores.sql.sessions import (
+    Entered,
+    committed_place,
+    enter,
+    find_session,
+    has_branch,
+    head_of,
+)
+from mnemosyne.stores.sql.writing.append import append
+from mnemosyne.stores.sql.writing.entries import append_session_entries, write_session_entries
+from mnemosyne.stores.sql.writing.messages import insert_messages
+from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
+
+
+def create_session(connection: Connection, start: SessionStart) -> SessionHead:
+    """Create a session with its first turns and entries; SessionExistsError."""
+    if not begin_session(connection, start, version=1):
+        raise SessionExistsError(start.session_id)
+    session = enter(connection, start.session_id)
+    append(connection, session, head_of(connection, session), start.turns, start.at)
+    head = head_of(connection, session)
+    write_session_entries(connection, session, head, start.entries)
+    return head
+
+
+def begin_session(connection: Connection, start: SessionStart, *, version: int) -> bool:
+    """Write a session without turns; says whether it was not there before."""
+    state = encode_tree(start.state)
+    connection.post(
+        """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
+            VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, session_id) DO NOTHING""",
+        (
+            connection.tenant,
+            start.session_id,
+            start.world_id,
+            start.locale,
+            MAIN_BRANCH,
+            0,
+            None if start.at is None else time_text(start.at),
+        ),
+    )
+    session = find_session(connection, start.session_id)
+    if session is None or session.version:
+        return False
+    key = session.key
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
+    connection.post(
+        "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, 0, ?)", (key, BASE_BRANCH, state)
+    )
+    _insert_branch(connection, key, (MAIN_BRANCH, 0, None, 0, None, 0, 0), state)
+    return True
+
+
+def _insert_branch(connection: Connection, key: int, row: tuple[Any, ...], state: bytes) -> None:
+    connection.post(
+        """INSERT INTO branches
+            (session, branch_id, ordinal, parent_branch, fork_depth, head_turn, head_depth, changes)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (key, *row),
+    )
+    connection.post("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
+
+
+def adopt_world(
+    connection: Connection,
+    session_id: str,
+    world_id: str,
+    locale: str,
+    state: Mapping[str, Any],
+    instead_of: Collection[str],
+) -> SessionHead:
+    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    session = enter(connection, session_id)
+    head = head_of(connection, session)
+    if session.world_id == world_id:
+        return head
+    changing = connection.execute(
+        "SELECT 1 FROM turns WHERE session = ? AND status = 'committed' AND ops IS NOT NULL LIMIT 1", (session.key,)
+    )
+    check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=changing.fetchone() is not None)
+    stored = encode_tree(state)
+    connection.post("UPDATE sessions SET world_id = ?, locale = ? WHERE key = ?", (world_id, locale, session.key))
+    connection.post("UPDATE snapshots SET state = ? WHERE session = ?", (stored, session.key))
+    connection.post("UPDATE branch_states SET state = ? WHERE session = ?", (stored, session.key))
+    return moved(connection, session, replace(head, world_id=world_id))
+
+
+def append_turns(
+    connection: Connection, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
+) -> SessionHead:
+    """Commit finished turns after the active head; turns that are committed already are skipped."""
+    session = enter(connection, session_id)
+    before = head_of(connection, session)
+    appended = append(connection, session, before, turns, None)
+    after = head_of(connection, session) if appended else before
+    written = write_session_entries(connection, session, after, entries)
+    return moved(connection, session, after) if appended or written else before
+
+
+def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+
+    A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
+    """
+    session = enter(connection, record.session_id)
+    head = head_of(connection, session, record.branch_id)
+    record = replace(record, status=TurnStatus.PREPARED, messages=named(record.turn_id, record.messages))
+    status = turn_status(connection, session.key, record.turn_id)
+    if status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    if status is TurnStatus.PREPARED and is_same(find_turn(connection, session, record.turn_id), record):
+        return head
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
+    if status is not None:
+        forget_turn(connection, session.key, record.turn_id)
+    abandon_pending(connection, session.key, record.branch_id)
+    insert_turn(connection, session.key, record)
+    return moved(connection, session, head)
+
+
+def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    session = enter(connection, session_id)
+    record = find_turn(connection, session, commit.turn_id)
+    if record.status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    if record.status is TurnStatus.ABANDONED:
+        raise TurnNotPendingError(session_id, commit.turn_id)
+    head = head_of(connection, session, record.branch_id)
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
+    (number,) = connection.execute(
+        "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
+        (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
+    ).fetchone()
+    if commit.report is not None:
+        connection.post(
+            "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
+            (number, packed(encode(commit.report))),
+        )
+    record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
+    _settle(connection, session.key, record, commit.state)
+    after = head_of(connection, session, record.branch_id)
+    write_session_entries(connection, session, after, [at_turn(entry, record) for entry in commit.entries])
+    return moved(connection, session, after)
+
+
+def commit_numerical(
+    connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
+) -> SessionHead:
+    """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
+    session = enter(connection, record.session_id)
+    head = head_of(connection, session, record.branch_id)
+    status = turn_status(connection, session.key, record.turn_id)
+    if status is TurnStatus.COMMITTED:
+        return _head_of_turn(connection, session, record)
+    check_version(session.session_id, session.version, expected_version)
+    check_place(head, record)
+    if status is not None:
+        forget_turn(connection, session.key, record.turn_id)
+    abandon_pending(connection, session.key, record.branch_id)
+    record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
+    insert_turn(connection, session.key, record)
+    _settle(connection, session.key, record, state)
+    return moved(connection, session, head_of(connection, session, record.branch_id))
+
+
+def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
+    """Open a branch after a committed turn (None = before the first) and make it the active one."""
+    session = enter(connection, session_id)
+    open_branch(connection, session, turn_id, branch_id)
+    return moved(connection, session, head_of(connection, session, branch_id))
+
+
+def open_branch(connection: Connection, session: Entered, turn_id: str | None, branch_id: str) -> None:
+    """Open a branch and make it the active one without moving the version."""
+    if not branch_id:
+        raise ValueError("A branch needs a name: branch_id is empty.")
+    if has_branch(connection, session.key, branch_id):
+        raise BranchExistsError(session.session_id, branch_id)
+    parent, depth = (None, 0) if turn_id is None else committed_place(connection, session, turn_id)
+    state, changes = rebuild_state(connection, session, turn_id)
+    (ordinal,) = connection.execute("SELECT count(*) FROM branches WHERE session = ?", (session.key,)).fetchone()
+    row = (branch_id, ordinal, parent, depth, turn_id, depth, changes)
+    _insert_branch(connection, session.key, row, encode_tree(state))
+    _activate(connection, session.key, branch_id)
+
+
+def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:
+    """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
+    session = enter(connection, session_id)
+    head = head_of(connection, session, branch_id)
+    if session.active_branch == branch_id:
+        return head
+    _activate(connection, session.key, branch_id)
+    return moved(connection, session, head)
+
+
+def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
+    """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
+    key = enter(connection, session_id).key
+    if prefetch is None:
+        connection.post("DELETE FROM prefetches WHERE session = ?", (key,))
+        return
+    if not has_branch(connection, key, prefetch.branch_id):
+        raise BranchNotFoundError(session_id, prefetch.branch_id)
+    connection.post(
+        """INSERT INTO prefetches (session, branch_id, depth, body) VALUES (?, ?, ?, ?)
+            ON CONFLICT (session, branch_id) DO UPDATE SET depth = excluded.depth, body = excluded.body
+            WHERE excluded.depth >= prefetches.depth""",
+        (key, prefetch.branch_id, prefetch.depth, encode(prefetch)),
+    )
+
+
+def append_entries(connection: Connection, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+    """Add entries of turns that were committed before; those that are there already are skipped. No version moves."""
+    return append_session_entries(connection, enter(connection, session_id), entries)
+
+
+def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
+    """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
+    session = enter(connection, session_id)
+    branch_id, depth = committed_place(connection, session, summary.turn_id)
+    if summary.summary.updated_at is not None:
+        time_text(summary.summary.updated_at)
+    put_summary(connection, session.key, (branch_id, depth, summary.turn_id), encode(summary.summary))
+
+
+def put_summary(connection: Connection, key: int, place: tuple[str, int, str], body: bytes | None) -> None:
+    """Write what a path has as its summary from a turn on (None: nothing any more)."""
+    connection.post(
+        """INSERT INTO summaries (session, branch_id, depth, turn_id, body) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (session, branch_id, depth) DO UPDATE SET turn_id = excluded.turn_id, body = excluded.body""",
+        (key, *place, body),
+    )
+
+
+def moved(connection: Connection, session: Entered, head: SessionHead) -> SessionHead:
+    """Count a write to the session and return `head` at its new version."""
+    connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    return replace(head, version=session.version + 1)
+
+
+def _settle(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+    """Give a turn that has just become committed its messages, its state and the head of its branch."""
+    insert_messages(connection, key, (record,))
+    move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
+    if state is not None or record.ops:
+        _write_state(connection, key, record, state)
+
+
+def _write_state(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+    """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
+    here = (key, record.branch_id)
+    before, changes = connection.execute(
+        """SELECT s.state, b.changes FROM branch_states AS s JOIN branches AS b USING (session, branch_id)
+            WHERE s.session = ? AND s.branch_id = ?""",
+        here,
+    ).fetchone()
+    try:
+        replayed = encode_tree(apply_patch(decode_tree(before), record.ops)) if record.ops else before
+    except StateOpError:
+        if state is None:
+            raise
+        replayed = b""
+    after = replayed if state is None else encode_tree(state)
+    if after == replayed == before:
+        return
+    changes = 0 if after != replayed or changes + 1 >= SNAPSHOT_EVERY else changes + 1
+    if changes == 0:
+        connection.post(
+            "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, ?, ?)", (*here, record.depth, after)
+        )
+    connection.post("UPDATE branch_states SET state = ? WHERE session = ? AND branch_id = ?", (after, *here))
+    connection.post("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
+
+
+def _activate(connection: Connection, key: int, branch_id: str) -> None:
+    connection.post("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
+
+
+def _head_of_turn(connection: Connection, session: Entered, record: TurnRecord) -> SessionHead:
+    branch_id, _ = committed_place(connection, session, record.turn_id)
+    return head_of(connection, session, branch_id)

@@ -1,0 +1,158 @@
+"""A SQLite file: how it is opened, made, recognised, brought up to date, and cleaned after an erasure.
+
+The room exists so that the refusals (another program's file, a newer release's) and the settings of a connection are read in
+one place. It knows nothing of the values that the rows hold.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.stores.sql.schema import REVISION, statements
+
+APPLICATION_ID = 0x4A435144
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opening:
+    """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes a page)."""
+
+    path: Path
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    busy_seconds: float = 5.0
+    create: bool = True
+    page_limit: int | None = None
+    read_only: bool = False
+
+
+class SqliteConnection:
+    """A connection of the driver, for one tenant. One writer at a time is SQLite's own rule, so no row is ever locked."""
+
+    lock = ""
+
+    def __init__(self, driver: sqlite3.Connection, tenant: str) -> None:
+        self.driver = driver
+        self.tenant = tenant
+        self.execute = driver.execute
+
+    def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Run one statement that nobody asks anything of."""
+        self.driver.execute(sql, parameters)
+
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write new rows; `columns` are their names, joined by commas."""
+        if rows:
+            signs = ", ".join("?" * len(rows[0]))
+            self.driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({signs})", rows)
+
+    def contains(self, column: str) -> str:
+        """Return the condition that a text or a blob holds the value of a `?`."""
+        return f"instr({column}, ?) > 0"
+
+
+def open_database(opening: Opening) -> sqlite3.Connection:
+    """Return a connection in WAL mode on a file of the present revision, made or migrated if need be.
+
+    A file of another program or of a newer release, and with `create` false a missing one, raises StoreUnavailableError
+    before anything is written. Use it on the thread that will use the connection. What is deleted is overwritten
+    (`secure_delete`); what that misses, `clean` removes.
+    """
+    path = opening.path
+    if not path.exists():
+        if not opening.create:
+            raise StoreUnavailableError(str(path), "there is no such file; start a session there first")
+        _make_folder(path)
+    elif path.is_dir():
+        raise StoreUnavailableError(str(path), "it is a folder; name a file in it")
+    connection = sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
+    try:
+        revision = _recognise(connection, path)
+        connection.execute(f"PRAGMA synchronous = {opening.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")
+        if opening.page_limit is not None:
+            connection.execute(f"PRAGMA max_page_count = {opening.page_limit:d}")
+        if revision < REVISION:
+            _use_wal(connection, opening.busy_seconds)
+            if revision == 0:
+                _make(connection)
+            if _recognise(connection, path) < REVISION:
+                import_module("mnemosyne.stores.migrations.migrate").migrate_sqlite(path, opening.busy_seconds)
+        if opening.read_only:
+            connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def clean(connection: sqlite3.Connection) -> bool:
+    """Write the file anew and empty its log, so that no byte of what was deleted is left; says whether it could be done.
+
+    `secure_delete` overwrites a row where it lies, but SQLite leaves copies of rows behind when it divides a page; only
+    VACUUM drops those. It cannot be done while another process is inside a transaction, nor on a full disk.
+    """
+    try:
+        connection.execute("VACUUM")
+        return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError:
+        return False
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailableError(
+            str(path), f"its folder cannot be made ({error.filename}: {error.strerror}); choose another path"
+        ) from error
+
+
+def _recognise(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the revision of a file (0 = empty); StoreUnavailableError when it is not ours or too new."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    revision: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application != APPLICATION_ID and (tables or application or revision):
+        raise StoreUnavailableError(str(path), "it is a database of another program; choose another path")
+    if revision > REVISION:
+        raise StoreUnavailableError(
+            str(path),
+            f"it was written by a newer release (store version {revision}, this one reads up to {REVISION}); update",
+        )
+    return revision
+
+
+def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Switch to WAL; SQLite does not wait for others by itself here, so this does."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    """Make the tables in one transaction; whoever comes second finds them there."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            for statement in statements("sqlite"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {REVISION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,76 @@
+"""The embedded store: a SQLite file in WAL mode, safe for several processes.
+
+The room exists to bring SQLite's own manners to the SQL store: writes take their turn on one lane (BEGIN IMMEDIATE), reads
+on another, so that a read never waits for a locked file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from mnemosyne.core.errors import StoreError
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+from mnemosyne.stores.sql.store import SqlStore
+from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, clean, open_database
+from mnemosyne.stores.sqlite.worker import Lane
+
+
+class SqliteStore(SqlStore):
+    """A Store in one SQLite file, opened for one tenant.
+
+    Nothing is opened before the first call; the file and its folder are made then (unless `create` is false). With
+    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
+    `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096 bytes a page;
+    StoreUnavailableError when it is reached). After an erasure the file is written anew (VACUUM), so that nothing of it is
+    left in the file or beside it; where that must wait for another process, it is done with the next erasure or by `close`
+    (`erase` with the same request again changes nothing else). For what a method does and raises, see
+    `mnemosyne.protocols.Store`.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        tenant: str = "default",
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        busy_seconds: float = 5.0,
+        create: bool = True,
+        page_limit: int | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.tenant = tenant
+        opening = Opening(
+            path=self.path, synchronous=synchronous, busy_seconds=busy_seconds, create=create, page_limit=page_limit
+        )
+        self._unclean = False
+        self._file = self._lane(opening, "BEGIN IMMEDIATE")
+        super().__init__(reads=self._lane(replace(opening, read_only=True), "BEGIN"), writes=self._file)
+
+    def _lane(self, opening: Opening, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Lane:
+        return Lane(
+            self.path,
+            lambda: SqliteConnection(open_database(opening), self.tenant),
+            begin=begin,
+            busy_seconds=opening.busy_seconds,
+            finish=not opening.read_only,
+        )
+
+    async def erase(self, erasure: Erasure) -> ErasureOutcome:
+        """Forget in one transaction, everywhere in the store, and leave an audit record; then write the file anew."""
+        outcome = await super().erase(erasure)
+        self._unclean = True
+        await self._clean()
+        return outcome
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release the file and the threads. Closing twice is fine."""
+        if self._unclean:
+            with contextlib.suppress(StoreError):
+                await self._clean()
+        await super().close()
+
+    async def _clean(self) -> None:
+        self._unclean = not await self._file.outside(lambda db: clean(db.driver))

@@ -1,0 +1,132 @@
+"""A lane: one thread that owns one SQLite connection and runs whole transactions on it, one after the other.
+
+The room exists so that no statement ever runs on the event loop and no two callers share a transaction. It knows SQLite's
+error codes and nothing of sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
+from mnemosyne.stores.damage import DAMAGED, damage_in
+from mnemosyne.stores.sqlite.file import SqliteConnection
+from mnemosyne.stores.threads import hop
+
+T = TypeVar("T")
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk or the size limit is full; free some space and try again",
+    sqlite3.SQLITE_READONLY: "the file or its folder may not be written; give write permission or choose another path",
+    sqlite3.SQLITE_PERM: "the file or its folder may not be used; give permission or choose another path",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that the path names a file in a folder that may be written",
+    sqlite3.SQLITE_IOERR: "reading or writing the disk failed; check the disk and its free space",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database; choose another path",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it from a copy",
+}
+
+
+class Lane:
+    """Runs transactions of one kind in order.
+
+    A caller that is cancelled leaves either nothing or a whole transaction. A lane of writes (`finish`) lets him go when
+    the transaction is over, so that he knows where he stands; a lane of reads lets him go at once.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        connect: Callable[[], SqliteConnection],
+        *,
+        begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
+        busy_seconds: float,
+        finish: bool,
+    ) -> None:
+        self._path = path
+        self._connect = connect
+        self._begin = begin
+        self._busy_seconds = busy_seconds
+        self._finish = finish
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
+        self._connection: SqliteConnection | None = None
+        self._closed = False
+
+    async def run(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
+
+        StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
+        DamagedRecordError when what is kept cannot be read.
+        """
+        return await self._hop(lambda connection: _whole(connection, self._begin, work, str(self._path)))
+
+    async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Return what `work` returns, run in its turn but in no transaction; errors as of `run`."""
+        return await self._hop(work)
+
+    async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
+        if self._closed:
+            raise StoreUnavailableError(str(self._path), "this store is closed; open another")
+        return await hop(self._thread, lambda: self._guarded(work), finish=self._finish)
+
+    async def close(self) -> None:
+        """Let the work in hand end, then release connection and thread. Closing twice is fine."""
+        if not self._closed:
+            self._closed = True
+            ending = self._thread.submit(self._disconnect)
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(ending)
+
+    def _guarded(self, work: Callable[[SqliteConnection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            return work(self._connection)
+        except (sqlite3.Error, OSError) as error:
+            known = self._translate(error)
+            if known is None:
+                raise
+            if isinstance(known, StoreUnavailableError):
+                self._disconnect()
+            raise known from error
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+            ) from error
+
+    def _translate(self, error: sqlite3.Error | OSError) -> StoreError | None:
+        if isinstance(error, OSError):
+            return StoreUnavailableError(str(self._path), f"{error.strerror or error}")
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreBusyError(str(self._path), self._busy_seconds)
+        if code in _REASONS:
+            return StoreUnavailableError(str(self._path), f"{_REASONS[code]} ({error})")
+        if isinstance(error, sqlite3.OperationalError) and "UTF-8" in str(error):
+            return DamagedRecordError(str(self._path), "A text", str(error))
+        return None
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.driver.close()
+
+
+def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
+    driver = connection.driver
+    driver.execute(begin)
+    try:
+        result = work(connection)
+        driver.execute("COMMIT")
+    except BaseException as error:
+        damage = damage_in(connection, error, shown) if isinstance(error, DAMAGED) else None
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+        if damage is not None:
+            raise damage from error
+        raise
+    return result

@@ -1,0 +1,220 @@
+"""What holds between the parts of a pack: unique ids, references that lead somewhere, paths that resolve, ops that can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from mnemosyne.chains.event import QUEST_UPDATE
+from mnemosyne.core.plain_values import Path as KeyPath
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.world.checking.ops import check_ops
+from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
+from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree
+from mnemosyne.world.format.check import sound
+from mnemosyne.world.format.faults import FaultList, Place, did_you_mean
+from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
+from mnemosyne.world.reading.draft import Draft, Item, Part
+
+
+def check_links(draft: Draft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
+    """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built).
+
+    `try_patterns`: look also whether some input keeps a pattern busy, which takes a moment.
+    """
+    _check_unique(draft.world.items("entities"), "entity", faults)
+    _check_unique(draft.actions, "action", faults)
+    _check_unique(
+        _memories(draft), "memory (lore, quests, scheduled texts, events and narratives share their ids)", faults
+    )
+    tree = _tree(draft, faults)
+    _check_references(draft, tree, faults)
+    _check_quest_graph(draft, faults)
+    _check_narratives(draft.history, faults)
+    _check_focus(draft, faults)
+    _check_events(draft, faults)
+    for place, action in draft.actions:
+        for where, pattern in sound(action.get("patterns"), place.at("patterns")):
+            if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
+                faults.add(where, wrong)
+    if tree is not None and draft.quests_known:
+        for where, condition in _conditions(draft):
+            _check_condition(condition, tree, where, faults)
+        for place, action in draft.actions:
+            check_ops(sound(action.get("ops"), place.at("ops")), tree, faults)
+    return tree
+
+
+def _tree(draft: Draft, faults: FaultList) -> StateTree | None:
+    state = draft.world.value.get("state")
+    if not isinstance(state, dict):
+        return None
+    world, places = draft.world.place, {}
+    root = dict(state)
+    if QUESTS in root:
+        faults.add(
+            world.at("state", QUESTS), "stands in world.yaml; quests are written in quests.yaml, take it out here"
+        )
+        return None
+    for place, quest in draft.quests:
+        if "id" in quest and quest["id"] not in places:
+            places[quest["id"]] = place
+            root.setdefault(QUESTS, {})[quest["id"]] = quest_state(quest)
+
+    def where(path: KeyPath) -> Place:
+        if len(path) > 1 and path[0] == QUESTS and path[1] in places:
+            return places[path[1]].at(*path[2:])
+        return world.at("state", *path)
+
+    return read_tree(root, where, faults)
+
+
+def _memories(draft: Draft) -> Iterator[Item]:
+    yield from draft.lore
+    yield from draft.quests
+    yield from draft.injections
+    for place, turn in draft.history.items("turns"):
+        yield from sound(turn.get("events"), place.at("events"))
+    yield from draft.history.items("narratives")
+
+
+def _check_unique(items: Iterable[Item], what: str, faults: FaultList) -> None:
+    first: dict[str, Place] = {}
+    for place, item in items:
+        name = item.get("id")
+        if name is None:
+            continue
+        here = place.at("id")
+        if name in first:
+            faults.add(
+                here, f"{name!r} is used already at {first[name]} ({first[name].key}); give each {what} its own id"
+            )
+        else:
+            first[name] = here
+
+
+def _check_references(draft: Draft, tree: StateTree | None, faults: FaultList) -> None:
+    quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
+    entities = {entity["id"] for _, entity in draft.world.items("entities") if "id" in entity}
+    if draft.entities_known and tree is not None:
+        known = entities | tree.anchors
+        for place, item in (*draft.lore, *draft.quests):
+            for where, name in sound(item.get("entities"), place.at("entities")):
+                _check_known(name, known, "entity", "add it to the entities of world.yaml", where, faults)
+    for place, quest in draft.quests:
+        for where, name in _linked(quest, place):
+            if name == quest.get("id"):
+                faults.add(where, "links the quest to itself; take it out")
+            elif draft.quests_known:
+                _check_known(name, quests, "quest", "add it to quests.yaml", where, faults)
+    for place, turn in draft.history.items("turns"):
+        for where, event in sound(turn.get("events"), place.at("events")):
+            if event.get("quest") is not None and draft.quests_known:
+                _check_known(event["quest"], quests, "quest", "add it to quests.yaml", where.at("quest"), faults)
+
+
+def _linked(quest: dict[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
+    links = quest.get("links") or {}
+    for key in ("requires", "leads_to"):
+        yield from sound(links.get(key), place.at("links", key))
+    if links.get("parent") is not None:
+        yield place.at("links", "parent"), links["parent"]
+
+
+def _check_known(name: str, known: set[str], what: str, remedy: str, place: Place, faults: FaultList) -> None:
+    if name not in known:
+        near = did_you_mean(name, sorted(known))
+        faults.add(place, f"there is no {what} {name!r}{near or f'; {remedy}'}")
+
+
+def _check_quest_graph(draft: Draft, faults: FaultList) -> None:
+    """Refuse circles: a quest that waits for itself can never begin."""
+    places = {quest["id"]: place for place, quest in draft.quests if "id" in quest}
+    for key in ("requires", "parent"):
+        before = {
+            quest["id"]: [name for _, name in _linked({"links": {key: (quest.get("links") or {}).get(key)}}, place)]
+            for place, quest in draft.quests
+            if "id" in quest
+        }
+        before = {name: [each for each in names if each != name] for name, names in before.items()}
+        try:
+            TopologicalSorter(before).prepare()
+        except CycleError as error:
+            circle = list(reversed(error.args[1]))
+            first = min(circle[:-1], key=lambda name: places[name].line)
+            turned = circle[:-1][circle.index(first) :] + circle[: circle.index(first) + 1]
+            faults.add(places[first].at("links", key), f"runs in a circle ({' -> '.join(turned)}); break it somewhere")
+
+
+def _check_narratives(history: Part, faults: FaultList) -> None:
+    turns = history.value.get("turns")
+    if turns is None:
+        return
+    for place, narrative in history.items("narratives"):
+        first, last = narrative.get("from_turn"), narrative.get("to_turn")
+        if first is not None and last is not None and first > last:
+            faults.add(place.at("from_turn"), f"is {first}, after to_turn {last}; swap them")
+        for key in ("from_turn", "to_turn"):
+            number = narrative.get(key)
+            if number is not None and number > len(turns):
+                faults.add(place.at(key), f"is {number}, but there are {len(turns)} turns; turns count from 1")
+
+
+def _check_focus(draft: Draft, faults: FaultList) -> None:
+    locked = draft.planner.value.get("focus_locked") is True
+    if locked and draft.quests_known and not any(quest.get("status") == "active" for _, quest in draft.quests):
+        faults.add(draft.planner.place.at("focus_locked"), "locks the focus, but no quest is active; make one active")
+
+
+def _check_events(draft: Draft, faults: FaultList) -> None:
+    """An event that cannot happen would never bring its text, and the author would never know."""
+    quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
+    known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
+    for place, injection in draft.injections:
+        for where, word in sound(injection.get("on"), place.at("on")):
+            event, colon, quest = word.partition(":")
+            if event.startswith("quest") and event not in known:
+                near = did_you_mean(event, known) or f"; there are {', '.join(known)}"
+                faults.add(where, f"names the event {event!r}, which never happens{near}")
+            elif colon and event in known and draft.quests_known:
+                _check_known(quest, quests, "quest", "add it to quests.yaml", where, faults)
+
+
+def _conditions(draft: Draft) -> Iterator[tuple[Place, Condition]]:
+    for place, entry in draft.lore:
+        yield from sound(entry.get("when"), place.at("when"))
+    for place, rule in draft.planner.items("templates"):
+        yield from sound(rule.get("when"), place.at("when"))
+    for place, action in draft.actions:
+        yield from sound(action.get("guards"), place.at("guards"))
+    for place, injection in draft.injections:
+        yield from sound(injection.get("when"), place.at("when"))
+
+
+def _check_condition(condition: Condition, tree: StateTree, place: Place, faults: FaultList) -> None:
+    path = tree.find(condition.path)
+    if path is None:
+        near = tree.nearest(condition.path) or "; add it to the state with its starting value"
+        faults.add(place, f"asks for {condition.path!r}, which is nowhere in the state{near}")
+        return
+    value = plain_value(tree.at(path))
+    ordered = condition.op in (Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE)
+    if ordered and (isinstance(value, bool) or not isinstance(value, int | float)):
+        faults.add(place, f"compares {condition.path!r} by size, but it is no number; compare with == or !=")
+    elif condition.op is Comparison.CONTAINS and not isinstance(value, list | str):
+        faults.add(place, f"asks whether {condition.path!r} contains something, but it is neither list nor text")
+    elif condition.op in (Comparison.EQ, Comparison.NE, Comparison.IN):
+        _check_status(condition, path, place, faults)
+
+
+def _check_status(condition: Condition, path: tuple[str, ...], place: Place, faults: FaultList) -> None:
+    """A status that does not exist would never be reached, and the author would never know."""
+    if path[0] != QUESTS or path[-1] != "status" or len(path) not in (3, 5):
+        return
+    known = QUEST_STATUSES if len(path) == 3 else OBJECTIVE_STATUSES
+    asked = condition.value if isinstance(condition.value, list) else [condition.value]
+    for value in asked:
+        if value not in known:
+            near = did_you_mean(str(value), known) or f"; it can be {', '.join(known)}"
+            faults.add(place, f"compares a status with {value!r}{near}")

@@ -1,0 +1,253 @@
+"""What a pack says in `$meta`: each key in its form, each field that it names there, templates all the way down.
+
+`docs/filament.md` section 6 says what the keys mean. The room exists beside `state` because rules are checked twice: as
+written (`check_meta`, also inside templates), and against the things that follow them (`check_follows`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from filament.state.changes.guards import has_type, type_text
+from filament.state.conventions import ANCHOR, ID, META, is_number, is_pair, is_scalar
+from filament.state.descriptions import look_up_text
+from filament.state.rules import (
+    DESCRIPTION,
+    DESCRIPTIONS,
+    DROP,
+    EXTENSIBLE,
+    KEEP,
+    LIMITS,
+    LISTS,
+    META_KEYS,
+    NECESSARY,
+    NECESSARY_WORDS,
+    OTHERS,
+    SELF,
+    TEMPLATE,
+    TYPE_WORDS,
+    TYPES,
+    UPDATABLE,
+    Rules,
+    rules_at_root,
+)
+from filament.state.verdicts import RefusedError
+from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+
+MAX_DEPTH = 16
+
+
+def check_meta(node: dict[str, Any], place: Place, faults: FaultList, *, depth: int = 0) -> None:
+    """Note every fault of the `$meta` that stands in a mapping (or in a template) itself."""
+    if META not in node:
+        return
+    meta, here = node[META], place.at(META)
+    if not isinstance(meta, dict):
+        faults.add(here, f"is {called(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
+        return
+    known = _known_fields(node, meta)
+    checks: dict[str, Callable[[Any, Place], None]] = {
+        DESCRIPTION: lambda value, at: _check_kind(value, str, "text; it is a note for people", at, faults),
+        EXTENSIBLE: lambda value, at: _check_kind(value, bool, "true or false; change it", at, faults),
+        UPDATABLE: lambda value, at: _check_updatable(value, known, at, faults),
+        NECESSARY: lambda value, at: _check_necessary(value, known, at, faults),
+        LIMITS: lambda value, at: _check_limits(value, known, at, faults),
+        LISTS: lambda value, at: _check_lists(node, value, known, at, faults),
+        TYPES: lambda value, at: _check_types(value, at, faults),
+        DESCRIPTIONS: lambda value, at: _check_descriptions(value, known, at, faults),
+        TEMPLATE: lambda value, at: _check_template(value, at, faults, depth),
+    }
+    for key, value in meta.items():
+        if key in checks:
+            checks[key](value, here.at(key))
+        else:
+            near = did_you_mean(key, META_KEYS) or f"; known keys: {', '.join(META_KEYS)}"
+            faults.add(here.at(key), f"is no key of $meta{near}")
+
+
+def check_follows(node: dict[str, Any], rules: Rules, place: Place, faults: FaultList) -> None:
+    """Note where the fields of a mapping break its rules as they stand at the start, own or of a template."""
+    for name in rules.necessary_fields:
+        if name not in node and rules.knows(name):
+            faults.add(place, f"has no {name!r}, which its template calls necessary; add it")
+    for key, value in node.items():
+        if key != META:
+            _check_field(rules, key, value, place.at(key), faults)
+
+
+def _check_field(rules: Rules, key: str, value: Any, place: Place, faults: FaultList) -> None:
+    try:
+        word, limits, table = rules.type_of(key), rules.limits_of(key), rules.description_rule(key)
+    except RefusedError:
+        return
+    plain = value[0] if rules.is_described(key, value) else value
+    if word is not None and not has_type(word, plain):
+        faults.add(place, f"is {called(plain)}, but $meta.types wants {type_text(word)}; change one of the two")
+        return
+    if limits is not None:
+        least, most = (-math.inf if limits[0] is None else limits[0]), (math.inf if limits[1] is None else limits[1])
+        if not is_number(plain):
+            faults.add(place, f"has limits, but is {called(plain)}; limits are for numbers")
+        elif least <= most and not least <= plain <= most:
+            faults.add(place, f"has limits {least}..{most}, but it starts at {plain}; change one of the two")
+    if isinstance(table, tuple):
+        if not is_scalar(plain):
+            faults.add(place, f"has a table of descriptions, but is {called(plain)}; only a single value has one")
+        elif look_up_text(table, plain) is None and all(is_number(row[0]) for row in table):
+            faults.add(place, f"has a table for numbers, but is {called(plain)}; change one of the two")
+
+
+def _known_fields(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that rules may name, with their values (None for one that only `types` foresees)."""
+    types = meta.get(TYPES)
+    foreseen = dict.fromkeys(types, None) if isinstance(types, Mapping) else {}
+    return {**foreseen, **{key: value for key, value in node.items() if key != META}}
+
+
+def _check_kind(value: Any, kind: type, wanted: str, place: Place, faults: FaultList) -> None:
+    if not isinstance(value, kind):
+        faults.add(place, f"is {called(value)}, but must be {wanted}")
+
+
+def _check_updatable(value: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+    if isinstance(value, bool):
+        return
+    if not isinstance(value, dict):
+        faults.add(place, f"is {called(value)}, but must be true or false, or a mapping 'field: true or false'")
+        return
+    for name, word in value.items():
+        if name != OTHERS and not _is_field(known, name, place.at(name), faults):
+            continue
+        if not isinstance(word, bool):
+            faults.add(place.at(name), f"is {called(word)}, but must be true or false; change it")
+
+
+def _check_necessary(value: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+    if isinstance(value, str):
+        if value not in NECESSARY_WORDS:
+            near = did_you_mean(value, NECESSARY_WORDS)
+            words = ", ".join(NECESSARY_WORDS)
+            faults.add(place, f"is {value[:80]!r}; write the fields in [ ], or one of {words}{near}")
+        return
+    for at, name in _named(value, place, faults):
+        if name != SELF:
+            _is_field(known, name, at, faults)
+
+
+def _check_limits(limits: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+    if not isinstance(limits, dict):
+        faults.add(place, f"is {called(limits)}, but must be a mapping; write 'field: [least, most]'")
+        return
+    for name, bounds in limits.items():
+        here = place.at(name)
+        if not _is_field(known, name, here, faults):
+            continue
+        if (
+            not isinstance(bounds, list)
+            or len(bounds) != 2
+            or not all(each is None or is_number(each) for each in bounds)
+        ):
+            faults.add(here, "must be two numbers; write [least, most], with null for an open end")
+        elif None not in bounds and bounds[0] > bounds[1]:
+            faults.add(here, f"has a least value {bounds[0]} above the most {bounds[1]}; swap them")
+
+
+def _check_lists(
+    node: Mapping[str, Any], names: Any, known: Mapping[str, Any], place: Place, faults: FaultList
+) -> None:
+    for at, name in _named(names, place, faults):
+        if _is_field(known, name, at, faults) and name in node and not isinstance(node[name], list):
+            faults.add(at, f"names {name!r}, which is {called(node[name])} and no list; take it out")
+
+
+def _check_types(types: Any, place: Place, faults: FaultList) -> None:
+    if not isinstance(types, dict):
+        faults.add(place, f"is {called(types)}, but must be a mapping; write 'field: {TYPE_WORDS[0]}'")
+        return
+    words = ", ".join(TYPE_WORDS)
+    for name, word in types.items():
+        here = place.at(name)
+        if isinstance(word, list):
+            if not word or not all(is_scalar(choice) for choice in word):
+                faults.add(here, "must list single values to choose from; write them in [ ]")
+        elif not isinstance(word, str):
+            faults.add(here, f"is {called(word)}, but must be one of {words}, or a list of values")
+        elif word not in TYPE_WORDS:
+            near = did_you_mean(word, TYPE_WORDS)
+            faults.add(here, f"is {word[:80]!r}, but must be one of {words}, or a list of values{near}")
+
+
+def _check_descriptions(rules: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+    if not isinstance(rules, dict):
+        faults.add(place, f"is {called(rules)}, but must be a mapping; write 'field: [[value, text], …]'")
+        return
+    for name, rule in rules.items():
+        here = place.at(name)
+        if _is_field(known, name, here, faults) and rule not in (KEEP, DROP):
+            _check_table(rule, here, faults)
+
+
+def _check_table(rule: Any, place: Place, faults: FaultList) -> None:
+    if not isinstance(rule, list) or not rule:
+        faults.add(place, f"must be a table; write [[value, text], …], or {KEEP}, or {DROP}")
+        return
+    before = len(faults)
+    for index, row in enumerate(rule):
+        if not is_pair(row) or not row[1].strip():
+            faults.add(place.at(index), "must be a value and its description; write [value, text]")
+    if len(faults) > before:
+        return
+    values = [row[0] for row in rule]
+    numbers = [value for value in values if is_number(value)]
+    if numbers and len(numbers) < len(values):
+        faults.add(place, "has numbers and other values; a table is read by steps or by value, not both")
+    elif numbers != sorted(set(numbers)):
+        faults.add(place, "must rise from row to row; each number stands for itself and all up to the next")
+    elif not numbers and len({repr(value) for value in values}) < len(values):
+        faults.add(place, "describes one value twice; keep one of the rows")
+
+
+def _check_template(template: Any, place: Place, faults: FaultList, depth: int) -> None:
+    if template is None:
+        return
+    if not isinstance(template, dict):
+        faults.add(place, f"is {called(template)}, but must be a mapping: the fields and $meta of the things in here")
+        return
+    if depth >= MAX_DEPTH:
+        faults.add(place, f"is a template inside a template more than {MAX_DEPTH} deep; make it flatter")
+        return
+    _check_shape(template, place, faults, depth + 1)
+
+
+def _check_shape(shape: dict[str, Any], place: Place, faults: FaultList, depth: int) -> None:
+    """Check a template, or a mapping that is a part of one; nothing in it may have an anchor, for it stands for many."""
+    check_meta(shape, place, faults, depth=depth)
+    rules = rules_at_root(shape)
+    for key, value in shape.items():
+        if key == META:
+            continue
+        here = place.at(key)
+        if key in (ID, ANCHOR):
+            faults.add(here, f"is an {key!r} in a template, which many things follow; each needs its own, take it out")
+        elif isinstance(value, dict):
+            _check_shape(value, here, faults, depth)
+        else:
+            _check_field(rules, key, value, here, faults)
+
+
+def _named(names: Any, place: Place, faults: FaultList) -> Iterable[tuple[Place, Any]]:
+    if not isinstance(names, list):
+        faults.add(place, f"is {called(names)}, but must be a list; write the fields in [ ]")
+        return ()
+    return [(place.at(index), name) for index, name in enumerate(names)]
+
+
+def _is_field(known: Mapping[str, Any], name: Any, place: Place, faults: FaultList) -> bool:
+    if isinstance(name, str) and name in known:
+        return True
+    near = did_you_mean(name, known) if isinstance(name, str) else ""
+    hint = near or "; add the field, name it in types, or take it out"
+    faults.add(place, f"names {name!r}, which is no field of this mapping{hint}")
+    return False

@@ -1,0 +1,202 @@
+"""The state tree of a pack: quests merged in, its anchors found, its pairs and `$meta` checked.
+
+Rules of the tree (spec 3.4; seed 004 section 5.3): a list `[scalar, text]` is a value with a description unless `$meta.lists`
+of the mapping names the field; a mapping with `id` is an entity, one with `_anchor` a container; both are anchors, unique
+in the tree. A flat path begins with an anchor, or else at the root.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from filament.state.anchors import with_anchors
+from filament.state.conventions import ANCHOR, ID, META, is_pair
+from filament.state.descriptions import with_descriptions
+from filament.state.places import AnchorIndex, locate
+from filament.state.pointer import look_up
+from filament.state.rules import Rules, rules_at_root
+from mnemosyne.core.plain_values import Path as KeyPath
+from mnemosyne.world.checking.meta import check_follows, check_meta
+from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.shapes import IDENTIFIER
+
+QUESTS = "quests"
+
+Where = Callable[[KeyPath], Place]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateTree:
+    """A tree with its anchors; of an anchor that stands at two places, the first counts here.
+
+    `is_sound` is false when an anchor stands twice: then no op can be tried on the tree.
+    """
+
+    root: dict[str, Any]
+    index: AnchorIndex
+    is_sound: bool
+
+    @property
+    def anchors(self) -> frozenset[str]:
+        """The names of all entities and containers."""
+        return frozenset(self.index.places)
+
+    def find(self, flat: str) -> tuple[str, ...] | None:
+        """Return the tokens of the place that a flat path means, or None when nothing is there."""
+        try:
+            tokens = locate(flat, self.index, self.root)
+        except ValueError:
+            return None
+        return tokens if look_up(self.root, tokens)[0] else None
+
+    def at(self, tokens: tuple[str, ...]) -> Any:
+        """Return the node at a place that `find` has found."""
+        return look_up(self.root, tokens)[1]
+
+    def nearest(self, flat: str) -> str:
+        """Return `; did you mean …?` for a flat path that leads nowhere."""
+        steps = flat.split(".")
+        known = 0
+        found: tuple[str, ...] | None = ()
+        while known < len(steps) and (here := self.find(".".join(steps[: known + 1]))) is not None:
+            known, found = known + 1, here
+        if known == len(steps):
+            return ""
+        node = self.at(found or ())
+        choices = [key for key in node if key != META] if isinstance(node, dict) else []
+        return did_you_mean(steps[known], choices if known else [*self.anchors, *choices])
+
+
+def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the mapping that stands for a quest in the state: what the author wrote, with the fallbacks filled in.
+
+    `$meta.lists` keeps lists of two ids from being read as a value with a description.
+    """
+    kept = {key: quest[key] for key in ("id", "title", "status", "description") if key in quest}
+    kept["objectives"] = [dict(step) for step in quest.get("objectives", ()) if isinstance(step, dict)]
+    links = {key: value for key, value in quest.get("links", {}).items() if value}
+    if links:
+        lists = [key for key in ("requires", "leads_to") if key in links]
+        kept["links"] = {**links, **({META: {"lists": lists}} if lists else {})}
+    if quest.get("entities"):
+        kept |= {"entities": list(quest["entities"]), META: {"lists": ["entities"]}}
+    kept |= {key: quest[key] for key in ("progress", "outcome") if quest.get(key) is not None}
+    return kept
+
+
+def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
+    """Return the tree with its anchors, noting everything that breaks a rule of the tree; `where` tells places."""
+    anchors: dict[str, tuple[KeyPath, str]] = {}
+    for path, node, rules, described in _nodes(root):
+        if isinstance(node, dict):
+            _note_anchors(anchors, path, node, rules, where, faults)
+            _check_keys(path, node, where, faults)
+            check_meta(node, where(path), faults)
+            check_follows(node, rules, where(path), faults)
+        elif described:
+            _check_pair(node, where(path), faults)
+    for anchor, (path, _) in anchors.items():
+        if anchor in root and path != (anchor,):
+            faults.add(
+                where(path), f"has the anchor {anchor!r}, which is also a key at the root; give one another name"
+            )
+    index = AnchorIndex(root)
+    is_sound = not index.ambiguous
+    index.ambiguous.clear()
+    return StateTree(root=root, index=index, is_sound=is_sound)
+
+
+def plain_value(node: Any) -> Any:
+    """Return the value of a pair `[scalar, description]`, and any other node as it is."""
+    return node[0] if is_pair(node) else node
+
+
+def start_state(tree: StateTree) -> dict[str, Any]:
+    """Return the state with which sessions start: everything in a container has an id, what has a table its description."""
+    started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
+    return started
+
+
+def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the key path, with dots, of every value with a description, in reading order."""
+    for path, node, _, described in _nodes(root):
+        if described and is_pair(node):
+            yield ".".join(str(step) for step in path)
+
+
+_Node = tuple[KeyPath, Any, Rules, bool]
+
+
+def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
+    """Yield `(path, node, rules, may be a pair)` for every node, parents first; `$meta` is no part of the tree.
+
+    The rules of a mapping are its own, those of all else are the rules of the mapping above.
+    """
+    yield from _within((), root, rules_at_root(root), "", described=False)
+
+
+def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
+    yield path, node, rules, described
+    if isinstance(node, dict):
+        inner = [(key, value, key) for key, value in node.items() if key != META]
+    elif isinstance(node, list) and not (described and is_pair(node)):
+        inner = [(index, value, field) for index, value in enumerate(node)]
+    else:
+        return
+    entry = isinstance(node, list)
+    for step, value, name in inner:
+        below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
+        yield from _within((*path, step), value, below, name, described=rules.may_describe(name))
+
+
+def _note_anchors(
+    anchors: dict[str, tuple[KeyPath, str]],
+    path: KeyPath,
+    node: dict[str, Any],
+    rules: Rules,
+    where: Where,
+    faults: FaultList,
+) -> None:
+    for key in (ID, ANCHOR):
+        if key not in node:
+            continue
+        name, place = node[key], where((*path, key))
+        if not isinstance(name, str):
+            faults.add(place, f"is {called(name)}, but an anchor must be text; write it in quotes")
+        elif not re.fullmatch(IDENTIFIER, name):
+            faults.add(
+                place, f"is {name[:80]!r}; an anchor has 1 to 128 characters, none of them a space, '.', '/' or '~'"
+            )
+        elif name in anchors and anchors[name][0] != path:
+            first = where((*anchors[name][0], anchors[name][1]))
+            faults.add(place, f"{name!r} is used already at {first} ({first.key}); give each its own id")
+        else:
+            anchors.setdefault(name, (path, key))
+    if ANCHOR in node and not any(key != META and rules.is_list(key, value) for key, value in node.items()):
+        faults.add(where(path), "has an _anchor but no list that could grow; add 'items: []', or take the _anchor out")
+
+
+def _check_keys(path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList) -> None:
+    for key in node:
+        if not key.strip() or re.search(r"[\s.\x00-\x1f\x7f]", key):
+            faults.add(
+                where((*path, key)), f"has the key {key!r}, which no flat path can name; leave out spaces and dots"
+            )
+        elif key.startswith("$") and key != META:
+            faults.add(where((*path, key)), f"begins with '$', which is kept for $meta{did_you_mean(key, (META,))}")
+
+
+def _check_pair(node: Any, place: Place, faults: FaultList) -> None:
+    if not isinstance(node, list) or len(node) != 2 or not isinstance(node[1], str):
+        return
+    if isinstance(node[0], list | dict):
+        faults.add(
+            place,
+            f"is {called(node[0])} with a description; only a single value can have one. "
+            "Describe the fields inside, or name this field in $meta.lists",
+        )
+    elif not node[1].strip():
+        faults.add(place, "has an empty description; write one, or the value alone")

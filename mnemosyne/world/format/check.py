@@ -1,0 +1,242 @@
+"""Checks a parsed value against a shape, noting every fault and going on.
+
+A value that has a fault comes back as BROKEN, so that what depends on it can be left unsaid instead of said twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mnemosyne.core.plain_values import plain_faults, text_fault
+from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.world.format.conditions import parse_condition
+from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.shapes import (
+    Anything,
+    Choice,
+    Described,
+    Field,
+    Flag,
+    Many,
+    Number,
+    OpList,
+    Record,
+    Shape,
+    ShortCondition,
+    Text,
+    Tree,
+)
+
+
+class Broken:
+    """The type of BROKEN."""
+
+    def __repr__(self) -> str:
+        return "BROKEN"
+
+
+BROKEN: Final = Broken()
+
+
+def check(shape: Shape, value: Any, place: Place, faults: FaultList) -> Any:
+    """Return `value` with fallbacks filled in and conditions read, or BROKEN after noting why.
+
+    A record with a broken part comes back without that part and a list with BROKEN in its place (see `sound`); only a
+    value of the wrong kind is BROKEN itself.
+    """
+    match shape:
+        case Text():
+            return _text(shape, value, place, faults)
+        case Number():
+            return _number(shape, value, place, faults)
+        case Flag():
+            return value if isinstance(value, bool) else _broken(place, faults, value, "true or false")
+        case Choice():
+            return _choice(shape, value, place, faults)
+        case Anything():
+            return _plain(value, place, faults)
+        case Described():
+            pair = isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
+            if isinstance(value[0] if pair else value, list | dict):
+                return _broken(place, faults, value, "a single value, or [value, description]")
+            return _plain(value, place, faults)
+        case Tree():
+            if not isinstance(value, dict):
+                return _broken(place, faults, value, "a mapping")
+            return _plain(value, place, faults)
+        case Many():
+            return _many(shape, value, place, faults)
+        case Record():
+            return _record(shape, value, place, faults)
+        case ShortCondition():
+            return _condition(shape, value, place, faults)
+        case OpList():
+            return _op(shape, value, place, faults)
+
+
+def sound(items: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+    """Yield the unbroken members of a checked list, each with its place; nothing if the list itself is broken."""
+    if isinstance(items, list):
+        yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
+
+
+def _broken(place: Place, faults: FaultList, value: Any, wanted: str) -> Broken:
+    hint = ""
+    if wanted == "text" and isinstance(value, bool | int | float):
+        hint = "; write it in quotes"
+    elif wanted == "text" and value is not None and not isinstance(value, list | dict):
+        hint = "; write it in quotes, for YAML reads it as something else"
+    elif wanted == "a list" and isinstance(value, str):
+        hint = "; write [ ] around it"
+    elif value is None:
+        hint = "; fill it in or take the key out"
+    faults.add(place, f"is {called(value)}, but must be {wanted}{hint or '; change it'}")
+    return BROKEN
+
+
+def _text(shape: Text, value: Any, place: Place, faults: FaultList) -> Any:
+    if not isinstance(value, str):
+        return _broken(place, faults, value, "text")
+    if not value.strip() and not shape.blank:
+        faults.add(place, "is empty; write something or take it out")
+        return BROKEN
+    if reason := text_fault(value):
+        faults.add(place, reason)
+        return BROKEN
+    if len(value) > shape.max_chars:
+        faults.add(place, f"has {len(value):,} characters; shorten it to {shape.max_chars:,}")
+        return BROKEN
+    if shape.pattern and not re.fullmatch(shape.pattern, value):
+        faults.add(place, f"is {value[:80]!r}, which cannot be; {shape.hint}")
+        return BROKEN
+    return value
+
+
+def _number(shape: Number, value: Any, place: Place, faults: FaultList) -> Any:
+    wanted = "a whole number" if shape.whole else "a number"
+    if isinstance(value, bool) or not isinstance(value, int | float) or (shape.whole and not isinstance(value, int)):
+        return _broken(place, faults, value, wanted)
+    # NaN compares false with everything, so the range is asked positively.
+    fits = (shape.low is None or value >= shape.low) and (shape.high is None or value <= shape.high)
+    if not fits or _plain(value, place, faults) is BROKEN:
+        if not fits:
+            limits = f"{shape.low:g} or more" if shape.high is None else f"between {shape.low:g} and {shape.high:g}"
+            faults.add(place, f"is {value}; it must be {limits}")
+        return BROKEN
+    return value
+
+
+def _choice(shape: Choice, value: Any, place: Place, faults: FaultList) -> Any:
+    if isinstance(value, str) and value in shape.words:
+        return value
+    if not isinstance(value, str):
+        return _broken(place, faults, value, f"one of {', '.join(shape.words)}")
+    near = did_you_mean(value, shape.words) or "; choose one of these"
+    faults.add(place, f"is {value[:80]!r}, but must be one of {', '.join(shape.words)}{near}")
+    return BROKEN
+
+
+def _plain(value: Any, place: Place, faults: FaultList) -> Any:
+    found = False
+    for path, reason in plain_faults(value):
+        faults.add(place.at(*path), reason)
+        found = True
+    return BROKEN if found else value
+
+
+def _many(shape: Many, value: Any, place: Place, faults: FaultList) -> Any:
+    if not isinstance(value, list):
+        return _broken(place, faults, value, "a list")
+    if len(value) < shape.least:
+        faults.add(place, f"has {len(value)} items; write at least {shape.least}")
+        return BROKEN
+    return [check(shape.item, item, place.at(index), faults) for index, item in enumerate(value)]
+
+
+def _record(shape: Record, value: Any, place: Place, faults: FaultList) -> Any:
+    if not isinstance(value, dict):
+        return _broken(place, faults, value, "a mapping")
+    known = {field.name: field for field in shape.fields}
+    unwritten = [name for name in known if name not in value]
+    for key in value:
+        if not isinstance(key, str):
+            faults.add(place, f"has the key {key!r}, which is no text; known keys: {', '.join(known)}")
+        elif key not in known:
+            near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
+            faults.add(place.at(key), f"is no key of {shape.label}{near}")
+    checked = {name: _field(field, value, place, faults) for name, field in known.items()}
+    return {name: item for name, item in checked.items() if item is not BROKEN}
+
+
+def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList) -> Any:
+    if field.name not in record:
+        if field.required:
+            faults.add(place.at(field.name), f"is missing; {_sentence(field.doc)}")
+            return BROKEN
+        return field.fallback
+    value = record[field.name]
+    if value is None and not field.required:
+        return field.fallback
+    return check(field.shape, value, place.at(field.name), faults)
+
+
+def _condition(shape: ShortCondition, value: Any, place: Place, faults: FaultList) -> Any:
+    if isinstance(value, str) and not shape.short:
+        faults.add(place, "is short text, which has no message; write {path, op, value, message}")
+        return BROKEN
+    if isinstance(value, str):
+        try:
+            condition = parse_condition(value)
+        except ValueError as error:
+            faults.add(place, str(error))
+            return BROKEN
+    else:
+        before = len(faults)
+        record = check(shape.record, value, place, faults)
+        if len(faults) > before:
+            return BROKEN
+        condition = Condition(
+            path=record["path"], op=Comparison(record["op"]), value=record["value"], message=record["message"]
+        )
+    wrong = _condition_fault(condition)
+    if wrong:
+        faults.add(place, wrong)
+        return BROKEN
+    return condition
+
+
+def _condition_fault(condition: Condition) -> str | None:
+    if condition.op is Comparison.IN and not isinstance(condition.value, list):
+        return "asks 'in' of what is no list; write the choices in [ ]"
+    ordered = condition.op in (Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE)
+    if ordered and (isinstance(condition.value, bool) or not isinstance(condition.value, int | float)):
+        return f"compares {condition.op.value} with {called(condition.value)}; write a number without quotes"
+    return None
+
+
+def _op(shape: OpList, value: Any, place: Place, faults: FaultList) -> Any:
+    if isinstance(value, dict):
+        faults.add(place, "is a mapping; a pack writes ops as lists, such as [SET, hero.health, 5]")
+        return BROKEN
+    if not isinstance(value, list) or not value:
+        return _broken(place, faults, value, "a list [VERB, path, value]")
+    verb = value[0]
+    if not isinstance(verb, str) or verb not in shape.verbs:
+        near = did_you_mean(verb.upper(), shape.verbs) if isinstance(verb, str) else ""
+        faults.add(place, f"has the verb {verb!r}; choose one of {', '.join(shape.verbs)}{near}")
+        return BROKEN
+    fits = (len(value) == 2 and verb in shape.short) or (len(value) == 3 and verb not in shape.bare)
+    if not fits:
+        form = "[VERB, path]" if verb in shape.bare else "[VERB, path, value]"
+        faults.add(place, f"has {len(value)} parts; write {verb} as {form}")
+        return BROKEN
+    if not isinstance(value[1], str) or not value[1].strip():
+        faults.add(place, f"has {value[1]!r} as its path; write a flat path such as hero.health")
+        return BROKEN
+    return BROKEN if len(value) == 3 and _plain(value[2], place.at(2), faults) is BROKEN else value
+
+
+def _sentence(doc: str) -> str:
+    return f"write it: {doc[0].lower()}{doc[1:]}".rstrip(".")

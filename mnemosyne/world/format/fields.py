@@ -1,0 +1,305 @@
+"""The pack format as tables: every file, every key, its shape, its default and a sentence about it.
+
+`check` reads packs by these tables, `publish` makes the JSON Schema and the tables of the authors' page from them.
+"""
+
+from __future__ import annotations
+
+from mnemosyne.schema.memory import Comparison, LoreCategory
+from mnemosyne.world.format.shapes import (
+    SLUG,
+    Anything,
+    Choice,
+    Described,
+    Field,
+    Flag,
+    Many,
+    Number,
+    OpList,
+    Record,
+    ShortCondition,
+    Text,
+    Tree,
+    identifier,
+)
+
+VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
+QUEST_STATUSES = ("inactive", "active", "completed", "failed", "paused")
+OBJECTIVE_STATUSES = ("active", "completed", "failed")
+TEMPORALS = ("past", "now", "future")
+
+WORDS = Many(item=Text())
+IDENTIFIERS = Many(item=identifier())
+WEIGHT = Number(low=0, high=1)
+PATH = Text(pattern=r"\S+", hint="a path has no spaces", max_chars=500)
+
+_COMPARED = (
+    Field(name="path", shape=PATH, required=True, doc="Flat path into the state, such as `hero.health`."),
+    Field(
+        name="op",
+        shape=Choice(words=tuple(each.value for each in Comparison)),
+        required=True,
+        doc="How the value at the path is compared.",
+    ),
+    Field(name="value", shape=Anything(), required=True, doc="What it is compared with; a list for `in`."),
+)
+CONDITION = Record(
+    name="condition",
+    label="a condition",
+    fields=(
+        *_COMPARED,
+        Field(name="message", shape=Text(blank=True), fallback="", doc="Free words; only a guard shows them."),
+    ),
+)
+GUARD = Record(
+    name="guard",
+    label="a guard",
+    fields=(
+        *_COMPARED,
+        Field(name="message", shape=Text(), required=True, doc="What the player is told when it does not hold."),
+    ),
+)
+CONDITIONS = Many(item=ShortCondition(record=CONDITION))
+GUARDS = Many(item=ShortCondition(record=GUARD, short=False))
+
+ENTITY = Record(
+    name="entity",
+    label="an entity",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the entity for the pack; one entity each."),
+        Field(name="name", shape=Text(), required=True, doc="How it is called in play."),
+        Field(name="aliases", shape=WORDS, fallback=(), doc="Other names by which an input may mean it."),
+        Field(name="kind", shape=Text(blank=True), fallback="", doc="A free word: person, place, item, …"),
+    ),
+)
+
+WORLD = Record(
+    name="world",
+    label="world.yaml",
+    fields=(
+        Field(
+            name="id",
+            shape=Text(pattern=SLUG, hint="a world id is made of a-z, 0-9, '-' and '_', at most 64 characters"),
+            required=True,
+            doc="Name of the world for programs.",
+        ),
+        Field(name="title", shape=Text(), required=True, doc="Name of the world for people."),
+        Field(
+            name="locale",
+            shape=Text(
+                pattern=r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*",
+                hint="a locale looks like en, zh-CN or pt-BR",
+                max_chars=32,
+            ),
+            required=True,
+            doc="Language of the pack.",
+        ),
+        Field(name="instruction", shape=Text(blank=True), fallback="", doc="Opening text of the system prompt."),
+        Field(name="persona", shape=Tree(), fallback={}, doc="Who the model plays: name, description, voice, …"),
+        Field(name="user_name", shape=Text(blank=True), fallback="", doc="How the player is called."),
+        Field(name="entities", shape=Many(item=ENTITY), fallback=(), doc="What an input can point at by name."),
+        Field(name="state", shape=Tree(), fallback={}, doc="The state tree at the start of play."),
+    ),
+)
+
+LORE = Record(
+    name="lore",
+    label="a lore entry",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the entry; unique among all memories."),
+        Field(name="name", shape=Text(), required=True, doc="Title shown above the text."),
+        Field(
+            name="category",
+            shape=Choice(words=tuple(each.value for each in LoreCategory)),
+            required=True,
+            doc="How it reaches the prompt: axiom always, agent and encyclopedia by recall, directive at the input.",
+        ),
+        Field(name="content", shape=Text(), required=True, doc="The text; in a Markdown file, everything below `---`."),
+        Field(name="kind", shape=Text(blank=True), fallback="", doc="A free word: item, place, person, …"),
+        Field(name="keys", shape=WORDS, fallback=(), doc="Words that call the entry up."),
+        Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
+        Field(name="tags", shape=WORDS, fallback=(), doc="Free labels."),
+        Field(
+            name="priority",
+            shape=Number(low=0, high=100, whole=True),
+            fallback=50,
+            doc="0 to 100; higher stands nearer to the input and is dropped later.",
+        ),
+        Field(name="viewers", shape=WORDS, fallback=(), doc="Who may know it; empty means everyone."),
+        Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
+        Field(name="constant", shape=Flag(), fallback=False, doc="For a directive: on in every turn."),
+    ),
+)
+
+OBJECTIVE = Record(
+    name="objective",
+    label="an objective",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the objective; an anchor of the state."),
+        Field(name="text", shape=Text(), required=True, doc="What is to be done."),
+        Field(name="status", shape=Choice(words=OBJECTIVE_STATUSES), fallback="active", doc="How far it has come."),
+        Field(name="optional", shape=Flag(), fallback=False, doc="True if the quest can end without it."),
+    ),
+)
+LINKS = Record(
+    name="links",
+    label="links",
+    fields=(
+        Field(name="requires", shape=IDENTIFIERS, fallback=(), doc="Quests that come before."),
+        Field(name="leads_to", shape=IDENTIFIERS, fallback=(), doc="Quests that come after."),
+        Field(name="parent", shape=identifier(), doc="The quest that it is a part of."),
+    ),
+)
+QUEST = Record(
+    name="quest",
+    label="a quest",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the quest; an anchor of the state."),
+        Field(name="title", shape=Text(), required=True, doc="Title shown to the player."),
+        Field(name="status", shape=Choice(words=QUEST_STATUSES), fallback="inactive", doc="Status at the start."),
+        Field(name="description", shape=Text(blank=True), fallback="", doc="What it is about."),
+        Field(name="objectives", shape=Many(item=OBJECTIVE), fallback=(), doc="Steps, in order."),
+        Field(name="links", shape=LINKS, fallback={}, doc="Where it stands in the graph of quests."),
+        Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
+        Field(name="progress", shape=Described(), doc="Progress: a value, or a value with a description."),
+        Field(name="outcome", shape=Text(), doc="How it ended; what is remembered of a finished quest."),
+    ),
+)
+
+ACTION = Record(
+    name="action",
+    label="an action",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the action."),
+        Field(
+            name="patterns",
+            shape=Many(item=Text(max_chars=500), least=1),
+            required=True,
+            doc="Regular expressions; one must match the whole input.",
+        ),
+        Field(name="guards", shape=GUARDS, fallback=(), doc="Conditions; the first that fails answers."),
+        Field(
+            name="ops",
+            shape=Many(item=OpList(verbs=VERBS, short=("POP", "DELETE"), bare=("DELETE",)), least=1),
+            required=True,
+            doc="What changes: `[VERB, path, value]`; DELETE has no value, POP may have one.",
+        ),
+        Field(name="reply", shape=Text(), required=True, doc="The answer, a template over the state after the ops."),
+    ),
+)
+
+TEMPLATE_RULE = Record(
+    name="template_rule",
+    label="a template rule",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Template that is chosen."),
+        Field(name="keywords", shape=WORDS, fallback=(), doc="Words, one of which must be in the input."),
+        Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
+    ),
+)
+WEIGHTS = Record(
+    name="weights",
+    label="weights",
+    fields=tuple(
+        Field(name=name, shape=WEIGHT, doc=f"Weight of the {name} chain, 0 to 1.")
+        for name in ("narrative", "lore", "event")
+    ),
+)
+DOMAIN_WEIGHTS = Record(
+    name="domain_weights",
+    label="domain_weights",
+    fields=tuple(
+        Field(name=name, shape=WEIGHTS, doc=f"Weights when the input speaks of the {name}.") for name in TEMPORALS
+    ),
+)
+PLANNER = Record(
+    name="planner",
+    label="planner.yaml",
+    fields=(
+        Field(name="default_template", shape=identifier(), fallback="chat", doc="Template when no rule fits."),
+        Field(name="templates", shape=Many(item=TEMPLATE_RULE), fallback=(), doc="Rules; the first that fits wins."),
+        Field(name="past_words", shape=WORDS, fallback=(), doc="Words by which an input speaks of the past."),
+        Field(name="future_words", shape=WORDS, fallback=(), doc="Words by which an input speaks of the future."),
+        Field(name="domain_weights", shape=DOMAIN_WEIGHTS, fallback={}, doc="Weights of the chains, by time."),
+        Field(name="focus_locked", shape=Flag(), fallback=False, doc="True: the focused quest is never switched."),
+        Field(
+            name="confidence_threshold",
+            shape=WEIGHT,
+            fallback=0.6,
+            doc="Below this confidence a small model may be asked, 0 to 1.",
+        ),
+    ),
+)
+
+EVENT = Record(
+    name="event",
+    label="an event",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the event; unique among all memories."),
+        Field(name="type", shape=identifier(), required=True, doc="A free word: plot_point, item_get, …"),
+        Field(name="summary", shape=Text(), required=True, doc="What happened, in a sentence."),
+        Field(name="participants", shape=WORDS, fallback=(), doc="Who took part: entity ids or names."),
+        Field(name="location", shape=Text(), doc="Where: an entity id or a name."),
+        Field(name="quest", shape=identifier(), doc="Id of the quest that it belongs to."),
+    ),
+)
+TURN = Record(
+    name="turn",
+    label="a turn",
+    fields=(
+        Field(name="user", shape=Text(), required=True, doc="What the player said."),
+        Field(name="assistant", shape=Text(), required=True, doc="What was answered."),
+        Field(name="summary", shape=Text(), doc="The turn in a sentence; becomes a narrative memory."),
+        Field(name="events", shape=Many(item=EVENT), fallback=(), doc="Typed facts of the turn."),
+    ),
+)
+NARRATIVE = Record(
+    name="narrative",
+    label="a narrative",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the narrative; unique among all memories."),
+        Field(name="title", shape=Text(), required=True, doc="Title shown above the text."),
+        Field(name="text", shape=Text(), required=True, doc="What happened over these turns."),
+        Field(name="from_turn", shape=Number(low=1, whole=True), required=True, doc="First turn, counted from 1."),
+        Field(name="to_turn", shape=Number(low=1, whole=True), required=True, doc="Last turn, included."),
+    ),
+)
+HISTORY = Record(
+    name="history",
+    label="history.yaml",
+    fields=(
+        Field(name="turns", shape=Many(item=TURN), fallback=(), doc="Turns played before the session, oldest first."),
+        Field(name="narratives", shape=Many(item=NARRATIVE), fallback=(), doc="Longer memories over several turns."),
+    ),
+)
+
+INJECTION = Record(
+    name="injection",
+    label="a scheduled text",
+    fields=(
+        Field(name="id", shape=identifier(), required=True, doc="Name of the text; unique among all memories."),
+        Field(name="text", shape=Text(), required=True, doc="What the model is told, right before the input."),
+        Field(name="title", shape=Text(blank=True), fallback="", doc="How people call it; shown in receipts."),
+        Field(name="every", shape=Number(low=1, whole=True), doc="Due in every so many turns, counted from the first."),
+        Field(name="on", shape=WORDS, fallback=(), doc="Due after a turn that made one of these events happen."),
+        Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold as well."),
+        Field(
+            name="cooldown",
+            shape=Number(low=0, whole=True),
+            fallback=0,
+            doc="Once it came, it can come again at the earliest so many turns later.",
+        ),
+        Field(name="once", shape=Flag(), fallback=False, doc="It comes once and never again."),
+        Field(
+            name="priority",
+            shape=Number(low=0, high=100, whole=True),
+            fallback=50,
+            doc="0 to 100; higher stands nearer to the input.",
+        ),
+    ),
+)
+
+LORE_FILE = Many(item=LORE)
+INJECTIONS_FILE = Many(item=INJECTION)
+QUESTS_FILE = Many(item=QUEST)
+ACTIONS_FILE = Many(item=ACTION)

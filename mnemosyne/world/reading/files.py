@@ -1,0 +1,202 @@
+"""The files of a pack as bytes: which there are, what they may be, and the digest over all of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from mnemosyne.world.format.faults import FaultList, Place, did_you_mean
+
+WORLD_FILE = "world.yaml"
+TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "injections.yaml", "history.yaml")
+LORE_FOLDER = "lore"
+TEMPLATE_FOLDER = "templates"
+TEMPLATE_SUFFIXES = (".j2", ".yaml")
+TESTS_FOLDER = "tests"
+MAX_FILE_BYTES = 16_000_000
+MAX_PACK_BYTES = 128_000_000
+MAX_FILES = 20_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackFolder:
+    """What a folder holds: `files` maps relative names to bytes, sorted; `template_root` is None without overrides.
+
+    `templates` are the texts of its templates, manifests and layouts by their names below `templates/`.
+    """
+
+    files: dict[str, bytes]
+    digest: str
+    template_root: str | None
+    templates: dict[str, str] = field(default_factory=dict)
+
+
+def read_folder(folder: Path, faults: FaultList) -> PackFolder:
+    """Read every file that belongs to a pack; what cannot be read is a fault and is left out.
+
+    Hidden files, pictures, a README and other folders at the top belong to nobody and are passed over; YAML files that
+    the format does not know are faults, for they would be silently ignored.
+    """
+    here = Place(file=_shown(str(folder)))
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "does not exist"
+        faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
+        return PackFolder(files={}, digest="", template_root=None)
+    root = folder.resolve()
+    files: dict[str, bytes] = {}
+    total = 0
+    for name in _names(root, faults):
+        if len(files) >= MAX_FILES:
+            faults.add(here, f"holds more than {MAX_FILES:,} files; join small lore files")
+            break
+        data = _read(root, name, faults)
+        total += len(data or b"")
+        if total > MAX_PACK_BYTES:
+            faults.add(here, f"holds more than {MAX_PACK_BYTES:,} bytes; shorten or split the pack")
+            break
+        if data is not None:
+            files[_shown(name)] = data
+    if WORLD_FILE not in files and not (root / WORLD_FILE).exists():
+        start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
+        faults.add(
+            Place(file=WORLD_FILE), f"is missing ({_shown(str(folder))} {start}); write it with id, title and locale"
+        )
+    templates = root / TEMPLATE_FOLDER
+    return PackFolder(
+        files=files,
+        digest=_digest(files),
+        template_root=str(templates) if templates.is_dir() else None,
+        templates=_templates(files, faults),
+    )
+
+
+def decode(data: bytes, place: Place, faults: FaultList) -> str | None:
+    """Return the text of a UTF-8 file (a byte order mark is dropped), or None after noting what it is instead."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        where = Place(file=place.file, lines={(): line})
+        faults.add(where, f"is not UTF-8 (byte 0x{data[error.start]:02x}{_guess(data)}); save the file as UTF-8")
+        return None
+
+
+def _names(root: Path, faults: FaultList) -> Iterator[str]:
+    """Yield the relative names of all pack files, sorted, so that the digest does not depend on the file system."""
+    found: list[str] = []
+    for entry in _listing(root, root, faults):
+        if entry.name in TOP_FILES:
+            found.append(entry.name)
+        elif entry.name in (LORE_FOLDER, TEMPLATE_FOLDER) and _is_own_folder(entry, root, faults):
+            found.extend(_below(entry, root, faults))
+        elif entry.suffix.lower() in (".yaml", ".yml"):
+            near = did_you_mean(entry.name, TOP_FILES)
+            what = f"is no file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
+            faults.add(Place(file=_shown(entry.name)), what)
+        elif near := _near_folder(entry):
+            faults.add(Place(file=_shown(entry.name)), f"is no folder of a pack{near}")
+    yield from sorted(found)
+
+
+def _below(folder: Path, root: Path, faults: FaultList) -> Iterator[str]:
+    for entry in _listing(folder, root, faults):
+        name = entry.relative_to(root).as_posix()
+        if entry.is_dir():
+            if _is_own_folder(entry, root, faults):
+                yield from _below(entry, root, faults)
+        elif name.startswith(LORE_FOLDER) and entry.suffix not in (".yaml", ".md"):
+            faults.add(Place(file=_shown(name)), "is no lore file; name it .yaml or .md, or move it out of lore/")
+        else:
+            yield name
+
+
+def _listing(folder: Path, root: Path, faults: FaultList) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        name = folder.relative_to(root).as_posix()
+        faults.add(Place(file=_shown(name)), f"cannot be listed ({error.strerror}); check its rights")
+        return []
+
+
+def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
+    if entry.is_symlink():
+        name = entry.relative_to(root).as_posix()
+        faults.add(Place(file=_shown(name)), "is a link; put the folder itself into the pack")
+        return False
+    if not entry.is_dir():
+        faults.add(
+            Place(file=_shown(entry.relative_to(root).as_posix())), "is no folder; put a folder of this name here"
+        )
+        return False
+    return True
+
+
+def _near_folder(entry: Path) -> str:
+    known = (LORE_FOLDER, TEMPLATE_FOLDER)
+    return did_you_mean(entry.name, known) if entry.is_dir() and not entry.is_symlink() else ""
+
+
+def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
+    path = root / name
+    place = Place(file=_shown(name))
+    try:
+        target = path.resolve(strict=True)
+        if not target.is_relative_to(root):
+            faults.add(place, "is a link that leads out of the pack; put the file itself here")
+            return None
+        status = target.stat()
+        if not stat.S_ISREG(status.st_mode):
+            faults.add(place, "is no regular file; put a file here")
+            return None
+        with target.open("rb") as stream:
+            data = stream.read(MAX_FILE_BYTES + 1)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        faults.add(place, f"cannot be read ({reason}); check the file and its rights")
+        return None
+    if len(data) > MAX_FILE_BYTES:
+        faults.add(place, f"has more than {MAX_FILE_BYTES:,} bytes; split it")
+        return None
+    return data
+
+
+def _templates(files: dict[str, bytes], faults: FaultList) -> dict[str, str]:
+    """Return the texts of a pack's templates; golden prompts (`templates/tests/`) and other kinds of files are none."""
+    texts: dict[str, str] = {}
+    for name, data in files.items():
+        folder, _, below = name.partition("/")
+        if folder != TEMPLATE_FOLDER or not below.endswith(TEMPLATE_SUFFIXES) or below.startswith(f"{TESTS_FOLDER}/"):
+            continue
+        text = decode(data, Place(file=name), faults)
+        if text is not None:
+            texts[below] = text.replace("\r\n", "\n")
+    return texts
+
+
+def _digest(files: dict[str, bytes]) -> str:
+    digest = sha256()
+    for name in sorted(files):
+        digest.update(f"{name}\0{len(files[name])}\0".encode())
+        digest.update(files[name])
+    return digest.hexdigest()
+
+
+def _guess(data: bytes) -> str:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return ", perhaps UTF-16"
+    try:
+        text = data.decode("gb18030")
+    except UnicodeDecodeError:
+        return ""
+    return ", perhaps GBK" if any("\u4e00" <= each <= "\u9fff" for each in text) else ""
+
+
+def _shown(name: str) -> str:
+    """Return a file name that can be printed on one line, whatever bytes it is made of."""
+    return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))
