@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import pytest
 
-from mnemosyne.testing.store_crowd import StoreCrowd
-from mnemosyne.testing.store_documents import StoreDocuments
-from mnemosyne.testing.store_erasure import StoreErasure
-from mnemosyne.testing.store_memory import StoreMemory
-from mnemosyne.testing.store_parts import StoreParts
-from mnemosyne.testing.store_rules import StoreRules
-from mnemosyne.testing.store_runs import StoreRuns
-from mnemosyne.testing.store_worlds import StoreWorlds
+from mnemosyne.testing.stores.concurrency import StoreCrowd
+from mnemosyne.testing.stores.documents import StoreDocuments
+from mnemosyne.testing.stores.erasure import StoreErasure
+from mnemosyne.testing.stores.memory import StoreMemory
+from mnemosyne.testing.stores.parts import StoreParts
+from mnemosyne.testing.stores.rules import StoreRules
+from mnemosyne.testing.stores.runs import StoreRuns
+from mnemosyne.testing.stores.worlds import StoreWorlds
 
 
 class StoreContract(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
-from mnemosyne.testing.store_samples import AT, SESSION
+from mnemosyne.testing.stores.samples import AT, SESSION
 
 
 async def check_filters(store: Store, evidences: Iterable[Evidence], blocks: Iterable[ContextBlock]) -> None:

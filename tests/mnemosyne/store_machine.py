@@ -27,8 +27,8 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Prio
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import PathSummary
 from mnemosyne.schema.session import Role
-from mnemosyne.testing.store_runs import agree
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.runs import agree
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,
@@ -43,7 +43,7 @@ from mnemosyne.testing.store_samples import (
     says,
     start,
 )
-from mnemosyne.testing.tree import TreeBranch, TurnTree
+from mnemosyne.testing.stores.tree import TreeBranch, TurnTree
 
 T = TypeVar("T")
 Open = Callable[[Path], Store]

@@ -13,7 +13,7 @@ from mnemosyne.core.codec import encode
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.stores.sql.blobs import changed, packed, unpacked
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import AT, SESSION, prepared, start
+from mnemosyne.testing.stores.samples import AT, SESSION, prepared, start
 
 SECRET = "十七号地窖的暗门"
 TREES = st.dictionaries(

@@ -12,7 +12,7 @@ from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.session import Author, AuthorKind
 from mnemosyne.stores.sqlite.file import Opening, clean, open_database
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,
     earned,

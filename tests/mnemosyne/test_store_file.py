@@ -20,7 +20,7 @@ from mnemosyne.schema.erasure import Erasure
 from mnemosyne.stores.file import folder as file_folder
 from mnemosyne.stores.file import journal
 from mnemosyne.stores.file.store import FileStore
-from mnemosyne.testing.store_samples import AT, SESSION, block, everything, imported, play, replies, says, start, told
+from mnemosyne.testing.stores.samples import AT, SESSION, block, everything, imported, play, replies, says, start, told
 
 pytestmark = pytest.mark.anyio
 APPENDS = 40

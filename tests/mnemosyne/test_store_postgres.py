@@ -31,7 +31,7 @@ from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,

@@ -21,7 +21,7 @@ from mnemosyne.stores.postgres.database import PostgresOpening, marks, open_driv
 from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.stores.sql.schema import REVISION
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import SCOPE, SESSION, everything, gold, imported, play, start
+from mnemosyne.testing.stores.samples import SCOPE, SESSION, everything, gold, imported, play, start
 
 pytestmark = pytest.mark.anyio
 
@@ -155,7 +155,7 @@ OPENER = """
 import sys
 import anyio
 from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.testing.store_samples import imported, start
+from mnemosyne.testing.stores.samples import imported, start
 async def main():
     store = PostgresStore(sys.argv[1], busy_seconds=60)
     for number in range(int(sys.argv[3])):

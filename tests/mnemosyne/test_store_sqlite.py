@@ -23,7 +23,7 @@ from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, open_database
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
+from mnemosyne.testing.stores.samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +86,7 @@ from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import SESSION, imported
+from mnemosyne.testing.stores.samples import SESSION, imported
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 async def main():
@@ -106,7 +106,7 @@ from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import SESSION, imported
+from mnemosyne.testing.stores.samples import SESSION, imported
 async def main():
     if os.geteuid() == 0:
         os.setgid(65534)
@@ -327,7 +327,7 @@ import sys
 from pathlib import Path
 import anyio
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.store_samples import imported, start
+from mnemosyne.testing.stores.samples import imported, start
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     for number in range(20):

@@ -26,7 +26,7 @@ from mnemosyne.schema.session import (
     Role,
     TurnStatus,
 )
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,

@@ -34,7 +34,7 @@ from mnemosyne.schema.document import (
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import PathSummary
 from mnemosyne.schema.session import Ref, Role, TurnStatus
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,

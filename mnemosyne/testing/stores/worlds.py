@@ -12,7 +12,7 @@ from mnemosyne.schema.erasure import PACK_PLACE, Erasure
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind
-from mnemosyne.testing.store_samples import SESSION, WORLD_SCOPE, StoreTests, imported, lore, says
+from mnemosyne.testing.stores.samples import SESSION, WORLD_SCOPE, StoreTests, imported, lore, says
 
 LINE = "the miller counts his sacks aloud, twice, before the gate is shut"
 PACK: dict[str, Any] = {

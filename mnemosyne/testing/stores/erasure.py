@@ -17,7 +17,7 @@ from mnemosyne.schema.erasure import ERASED, Erasure
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,

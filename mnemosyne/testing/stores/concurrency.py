@@ -17,8 +17,8 @@ from mnemosyne.core.errors import SessionNotFoundError, VersionConflictError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain
-from mnemosyne.testing.store_process import write
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.process import write
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,
@@ -118,7 +118,7 @@ class StoreCrowd(StoreTests):
         search = os.pathsep.join(dict.fromkeys(part for part in sys.path if part))
         with anyio.fail_after(_PATIENCE_SECONDS):
             done = await anyio.run_process(
-                [sys.executable, "-m", "mnemosyne.testing.store_process", *place],
+                [sys.executable, "-m", "mnemosyne.testing.stores.process", *place],
                 check=False,
                 env={**os.environ, "PYTHONPATH": search},
             )

@@ -1,4 +1,4 @@
-"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.store_process FILE CLASS FOLDER NAME COUNT`.
+"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.stores.process FILE CLASS FOLDER NAME COUNT`.
 
 It makes the store as the test class in FILE does, and appends COUNT messages to the session, each with the version that it
 has read; what another writer was faster with is read and tried again.
@@ -14,7 +14,7 @@ import anyio
 
 from mnemosyne.core.errors import StoreBusyError, VersionConflictError
 from mnemosyne.protocols import Store
-from mnemosyne.testing.store_samples import SESSION, StoreTests, says
+from mnemosyne.testing.stores.samples import SESSION, StoreTests, says
 
 
 def contract_of(file: str, name: str) -> StoreTests:

@@ -15,7 +15,7 @@ from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall, To
 from mnemosyne.schema.evidence import BlockType, EvidenceSource, EvidenceType, Priority, SourceKind
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import WINDOW_USAGES
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,
     StoreTests,

@@ -19,7 +19,7 @@ from mnemosyne.schema.session import (
     Role,
     TurnKind,
 )
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,

@@ -19,7 +19,7 @@ from mnemosyne.schema.session import (
     BranchSpan,
     TurnStatus,
 )
-from mnemosyne.testing.store_samples import (
+from mnemosyne.testing.stores.samples import (
     SCOPE,
     SESSION,
     STATE,
@@ -33,7 +33,7 @@ from mnemosyne.testing.store_samples import (
     replies,
     says,
 )
-from mnemosyne.testing.tree import TurnTree
+from mnemosyne.testing.stores.tree import TurnTree
 
 
 class StoreRuns(StoreTests):
