@@ -26,7 +26,7 @@ from benchmarks.rivals.command import rivals
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
 from evals.progress import Told, bars
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from mnemosyne.core.errors import MnemosyneError
 
 app = typer.Typer(

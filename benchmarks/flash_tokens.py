@@ -22,7 +22,7 @@ from evals.dataset import LabelledSet, read_set
 from evals.figures import percentiles
 from evals.machine import load, machine
 from evals.run import Options, run_set
-from jacquard.protocols import Selection, SelectionRequest
+from jacquard.core.protocols import Selection, SelectionRequest
 from jacquard.selectors.flash import selector_prompt
 from mnemosyne.core.tokens_tiktoken import TiktokenEstimator
 

@@ -27,8 +27,8 @@ from evals.dataset import LabelledQuery, read_queries
 from evals.figures import percentiles
 from evals.machine import load, machine
 from jacquard.build import Workshop, open_workshop
-from jacquard.config import CurationConfig, RuntimeConfig, SelectorConfig
-from jacquard.report import Report
+from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
+from jacquard.core.receipt import Report
 
 SEED = 17
 SCENE_INPUTS = 4

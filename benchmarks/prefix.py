@@ -25,7 +25,7 @@ from benchmarks.conversation import questions, utterances
 from evals.errors import SetupError
 from filament import escape_text
 from jacquard.build import Workshop, open_workshop
-from jacquard.config import RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
 from jacquard.turn import PreparedTurn
 from mnemosyne.importers.corpus import corpus_file, read_corpus
 from mnemosyne.schema.record import SessionStart

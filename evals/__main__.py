@@ -33,7 +33,7 @@ from evals.progress import bars
 from evals.report import print_report, result_json
 from evals.run import DEFAULT_CACHE, Options, run_set
 from evals.world_set import run_world
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from mnemosyne.core.errors import MnemosyneError
 from mnemosyne.importers.corpus import CORPUS_FILE
 from mnemosyne.stores.open import open_store

@@ -1,6 +1,6 @@
 """A/B experiments judged by their receipts: the arms of an experiment, pair by pair.
 
-Every recorded turn says in its receipt which arm its session was in (`jacquard.experiments`). Sessions are what was assigned,
+Every recorded turn says in its receipt which arm its session was in (`jacquard.config.experiments`). Sessions are what was assigned,
 so they are what is drawn: the interval of a difference is a percentile bootstrap over the sessions of both arms, with a fixed
 seed. Only reads the store; needs no model and no index.
 """
@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.errors import DatasetError
-from jacquard.experiments import TAG
-from jacquard.report import Action, CurationPath, Report
+from jacquard.config.experiments import TAG
+from jacquard.core.receipt import Action, CurationPath, Report
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord

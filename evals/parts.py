@@ -21,7 +21,7 @@ from evals.oracle import OracleSelector
 from evals.plain_rrf import reciprocal
 from jacquard.build import open_embedder as named_embedder
 from jacquard.build import open_reranker
-from jacquard.protocols import LlmAdapter, Selector
+from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.selectors.rerank import RerankSelector

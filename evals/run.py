@@ -24,11 +24,11 @@ from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
 from evals.report import Result, Row
-from jacquard.config import CurationConfig, RuntimeConfig
-from jacquard.errors import SelectorError
-from jacquard.plan import PlanContext
+from jacquard.config.sections import CurationConfig, RuntimeConfig
+from jacquard.core.errors import SelectorError
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import Selection, SelectionRequest, Selector
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import Selection, SelectionRequest, Selector
 from jacquard.scene import Scene, scene_of
 from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator

@@ -20,8 +20,8 @@ from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.report import WHOLE_TURNS, Result, Row
 from jacquard.build import Workshop, open_workshop
-from jacquard.config import BudgetConfig, CurationConfig, RuntimeConfig
-from jacquard.report import Action
+from jacquard.config.sections import BudgetConfig, CurationConfig, RuntimeConfig
+from jacquard.core.receipt import Action
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope

@@ -12,30 +12,37 @@ if TYPE_CHECKING:
     from jacquard.build import Workshop, open_workshop
     from jacquard.build_small import create_context_engine
     from jacquard.commit import CommitResult
-    from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, LimitsConfig, RuntimeConfig, SelectorConfig
+    from jacquard.config.sections import (
+        BudgetConfig,
+        CurationConfig,
+        HistoryConfig,
+        LimitsConfig,
+        RuntimeConfig,
+        SelectorConfig,
+    )
+    from jacquard.core.errors import BudgetExceededError, InputTooLargeError, JacquardError
+    from jacquard.core.plan import PlanContext
+    from jacquard.core.receipt import Report
     from jacquard.draft import EngineParts
     from jacquard.engine import ContextEngine
-    from jacquard.errors import BudgetExceededError, InputTooLargeError, JacquardError
-    from jacquard.plan import PlanContext
-    from jacquard.report import Report
     from jacquard.turn import PreparedTurn
 
 _HOMES = {
-    "BudgetConfig": "jacquard.config",
-    "BudgetExceededError": "jacquard.errors",
+    "BudgetConfig": "jacquard.config.sections",
+    "BudgetExceededError": "jacquard.core.errors",
     "CommitResult": "jacquard.commit",
     "ContextEngine": "jacquard.engine",
-    "CurationConfig": "jacquard.config",
+    "CurationConfig": "jacquard.config.sections",
     "EngineParts": "jacquard.draft",
-    "HistoryConfig": "jacquard.config",
-    "InputTooLargeError": "jacquard.errors",
-    "JacquardError": "jacquard.errors",
-    "LimitsConfig": "jacquard.config",
-    "PlanContext": "jacquard.plan",
+    "HistoryConfig": "jacquard.config.sections",
+    "InputTooLargeError": "jacquard.core.errors",
+    "JacquardError": "jacquard.core.errors",
+    "LimitsConfig": "jacquard.config.sections",
+    "PlanContext": "jacquard.core.plan",
     "PreparedTurn": "jacquard.turn",
-    "Report": "jacquard.report",
-    "RuntimeConfig": "jacquard.config",
-    "SelectorConfig": "jacquard.config",
+    "Report": "jacquard.core.receipt",
+    "RuntimeConfig": "jacquard.config.sections",
+    "SelectorConfig": "jacquard.config.sections",
     "Workshop": "jacquard.build",
     "create_context_engine": "jacquard.build_small",
     "open_workshop": "jacquard.build",

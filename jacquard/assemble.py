@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from filament import escape_attribute
-from jacquard.report import PrefixReport, Span
-from jacquard.skein import FRAME, BlockKind, Position, PromptBlock, Skein
+from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein
+from jacquard.core.receipt import PrefixReport, Span
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from jacquard.errors import SelectorError
-from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.core.errors import SelectorError
+from jacquard.core.protocols import Selection, SelectionRequest, Selector
 
 _log = logging.getLogger(__name__)
 

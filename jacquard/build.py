@@ -22,14 +22,14 @@ from jacquard.build_models import open_model, open_writers
 from jacquard.build_models import open_reranker as open_reranker
 from jacquard.build_models import open_selector as open_selector
 from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model, watched_stream
-from jacquard.config import LimitsConfig, ObservabilityConfig, RuntimeConfig
+from jacquard.config.input_limits import check_user_message
+from jacquard.config.sections import LimitsConfig, ObservabilityConfig, RuntimeConfig
+from jacquard.core.errors import ConfigError, JacquardError
+from jacquard.core.protocols import LlmAdapter, PairScorer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.errors import ConfigError, JacquardError
-from jacquard.input_limits import check_user_message
 from jacquard.planners.actions import read_input
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import LlmAdapter, PairScorer
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.settled import SettledProcess
 from jacquard.streams.automation import AutomationStream

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder

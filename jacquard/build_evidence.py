@@ -12,8 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.config import EvidenceConfig, RedactionConfig, RuntimeConfig
-from jacquard.errors import ConfigError
+from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
+from jacquard.core.errors import ConfigError
 from jacquard.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
-from jacquard.config import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
-from jacquard.errors import ConfigError
-from jacquard.protocols import LlmAdapter, PairScorer, Selector, Summarizer
+from jacquard.config.sections import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import LlmAdapter, PairScorer, Selector, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.rerank import RerankSelector
 from jacquard.summarize.model import ModelSummarizer

@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.build_watch import open_refiner, open_watchers, watched_model, watched_stream
-from jacquard.config import ObservabilityConfig, RuntimeConfig, SelectorConfig
+from jacquard.config.sections import ObservabilityConfig, RuntimeConfig, SelectorConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.errors import ConfigError
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.observe.spans import NO_TRACING, Tracing
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.automation import AutomationStream

@@ -12,14 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from jacquard.config import ObservabilityConfig, PlannerConfig, RuntimeConfig
-from jacquard.errors import ConfigError
+from jacquard.config.sections import ObservabilityConfig, PlannerConfig, RuntimeConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.observe.models import TracedModel
 from jacquard.observe.spans import NO_TRACING, Tracing
 from jacquard.observe.streams import TracedRetriever, TracedSelector
 from jacquard.planners.model import ModelPlanner
-from jacquard.protocols import LlmAdapter, Selector
 from jacquard.streams.curation import CurationStream
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.locate import StoreLocation

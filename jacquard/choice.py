@@ -15,9 +15,9 @@ from typing import Any
 import json_repair
 
 from filament import escape_attribute
-from jacquard.errors import SelectorError
-from jacquard.model_answers import in_fence, without_thoughts
-from jacquard.protocols import Selection
+from jacquard.core.errors import SelectorError
+from jacquard.core.model_answers import in_fence, without_thoughts
+from jacquard.core.protocols import Selection
 
 ANSWER_CHARS = 8000
 RATIONALE_CHARS = 500

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from jacquard.config import LimitsConfig
-from jacquard.errors import ChunkConflictError, MissingChunksError
-from jacquard.input_limits import check_reply_chars
+from jacquard.config.input_limits import check_reply_chars
+from jacquard.config.sections import LimitsConfig
+from jacquard.core.errors import ChunkConflictError, MissingChunksError
 
 MAX_CHUNKS = 1_000_000
 """Empty chunks add nothing to a reply, so its characters alone would not bound their number."""

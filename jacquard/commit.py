@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from filament import Correction, OpLimits, OpVerdict, parse_reply
-from jacquard.config import LimitsConfig
+from jacquard.config.sections import LimitsConfig
+from jacquard.core.schedule import event_words
 from jacquard.recorded import reading
-from jacquard.schedule import event_words
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec

@@ -15,12 +15,12 @@ import anyio
 
 from filament import escape_text, unescape
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.errors import SummarizerError
-from jacquard.leading import lead
+from jacquard.core.blocks import PromptBlock
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import Shortener
+from jacquard.core.receipt import BlockDecision, Degradation
+from jacquard.core.truncation import lead
 from jacquard.packing import MASKED, split_tags
-from jacquard.protocols import Shortener
-from jacquard.report import BlockDecision, Degradation
-from jacquard.skein import PromptBlock
 from mnemosyne.core.errors import RedactionError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Redactor

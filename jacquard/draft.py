@@ -10,26 +10,35 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from jacquard.calibration import correction_of
-from jacquard.config import HistoryConfig, RuntimeConfig
+from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.calibration import correction_of
+from jacquard.core.errors import BudgetExceededError, JacquardError
+from jacquard.core.model_calls import Call, CallBook, usage_of
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import (
+    LlmAdapter,
+    Planner,
+    PlanRefiner,
+    Pruner,
+    QueryAhead,
+    Selection,
+    Shortener,
+    Summarizer,
+)
+from jacquard.core.receipt import CurationPath, Degradation, degradation
 from jacquard.degrade import carry_out
-from jacquard.errors import BudgetExceededError, JacquardError
 from jacquard.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.instructions import instruction_blocks
 from jacquard.late_calls import LateCalls
 from jacquard.layouts import load_layout
-from jacquard.metering import Call, CallBook, usage_of
 from jacquard.observe.spans import NO_TRACING, Fact, Tracing
-from jacquard.plan import PlanContext
 from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
-from jacquard.protocols import LlmAdapter, Planner, PlanRefiner, Pruner, QueryAhead, Selection, Shortener, Summarizer
 from jacquard.race import CurationRace, Near
-from jacquard.report import CurationPath, Degradation, degradation
 from jacquard.scene import Scene, scene_of
 from jacquard.shorten import SummarizingShortener
-from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.state_origin import state_notes
 from jacquard.stopwatch import Stopwatch
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput, named_apart

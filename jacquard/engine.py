@@ -19,15 +19,15 @@ from anyio.abc import TaskGroup
 
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.commit import CommitResult
-from jacquard.config import RuntimeConfig
+from jacquard.config.experiments import check_experiments, enrolled
+from jacquard.config.input_limits import check_tool_result, check_user_message
+from jacquard.config.sections import RuntimeConfig
 from jacquard.consolidate.memory import Consolidated, MemoryKeeper, Progress, nobody
+from jacquard.core.errors import BudgetExceededError, ConfigError
+from jacquard.core.model_calls import CallBook
 from jacquard.draft import EngineParts, TurnDrafter, history_limits
-from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.evidence import TakenResult, take_result
-from jacquard.experiments import check_experiments, enrolled
-from jacquard.input_limits import check_tool_result, check_user_message
 from jacquard.late_calls import LateCalls
-from jacquard.metering import CallBook
 from jacquard.observe.bus import Teller
 from jacquard.observe.spans import Span
 from jacquard.preparing import SPARE_MESSAGES, TurnPreparer

@@ -18,9 +18,9 @@ from typing import Any
 from anyio import to_thread
 
 from filament import escape_text, open_tag, unescape
-from jacquard.config import EvidenceConfig
-from jacquard.leading import opening
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.config.sections import EvidenceConfig
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.truncation import opening
 from jacquard.streams.flesh import FLESH_SLOT
 from jacquard.turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri

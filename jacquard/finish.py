@@ -9,16 +9,16 @@ from typing import Any
 
 from filament import unescape
 from jacquard.assemble import PromptMessage, is_talk, prefix
-from jacquard.config import RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
+from jacquard.core.plan import PlanContext, plan_to_json
+from jacquard.core.protocols import Pruner
+from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
 from jacquard.layers import share
 from jacquard.package import build_package, context_blocks_of, evidence_of
-from jacquard.plan import PlanContext, plan_to_json
 from jacquard.policies import rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
-from jacquard.protocols import Pruner
 from jacquard.recorded import reading
-from jacquard.report import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
-from jacquard.skein import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.streams.automation import Skeleton
 from jacquard.turn import PreparedTurn, kept_blocks
 from mnemosyne.chains.uris import entry_uri

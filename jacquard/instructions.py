@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from filament import escape_text, open_tag
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from mnemosyne.schema.evidence import BlockType, Priority
 
 HOST_SOURCE = "host"

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from jacquard.metering import CallBook
+from jacquard.core.model_calls import CallBook
 from jacquard.observe.bus import Teller
 from jacquard.telling import tell_usage
 from mnemosyne.core.errors import ContextEngineError

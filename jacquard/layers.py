@@ -14,10 +14,10 @@ from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
 from jacquard.assemble import HISTORY_SLOT, PromptMessage, assemble, is_talk
-from jacquard.config import LayersConfig
-from jacquard.errors import ConfigError
-from jacquard.report import Action, BlockDecision
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.config.sections import LayersConfig
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.core.errors import ConfigError
+from jacquard.core.receipt import Action, BlockDecision
 from jacquard.todo import open_todo
 from jacquard.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filament import PayloadError, load_yaml
-from jacquard.errors import LayoutError
-from jacquard.skein import Position, SkeinTemplate, SlotRule
+from jacquard.core.blocks import Position, SkeinTemplate, SlotRule
+from jacquard.core.errors import LayoutError
 from jacquard.template_files import TemplateRoot
 
 FOLDER = "layouts"

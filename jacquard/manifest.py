@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament import PayloadError, load_yaml_marked
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.template_files import COMMON_TEMPLATE, TemplateFile, resolve_file, template_ids
 from mnemosyne.schema.evidence import BlockType, Priority
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from jacquard.skein import FRAME, BlockKind, PromptBlock
+from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 
 INPUT_ID = "user_input"
 _NOBODY: frozenset[str] = frozenset()

@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from filament import close_tag, escape_text, open_tag, unescape
-from jacquard.config import PackageConfig
+from jacquard.config.sections import PackageConfig
+from jacquard.core.blocks import BlockKind, PromptBlock
+from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import Action, Report
 from jacquard.diversity import RESULTS, Cut, constrain, document_of, source_of
 from jacquard.evidence import EVIDENCE_LAYER
-from jacquard.plan import PlanContext
-from jacquard.report import Action, Report
-from jacquard.skein import BlockKind, PromptBlock
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
 
-from jacquard.errors import BudgetExceededError
-from jacquard.protocols import PruneBudget, PruneResult, PruneRules
-from jacquard.report import Action, BlockDecision
-from jacquard.skein import PromptBlock, Sensitivity
+from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.errors import BudgetExceededError
+from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
+from jacquard.core.receipt import Action, BlockDecision
 from mnemosyne.schema.evidence import BlockType, Priority
 
 TIERS = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)

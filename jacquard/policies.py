@@ -7,13 +7,13 @@ from dataclasses import replace
 from datetime import datetime
 from types import MappingProxyType
 
-from jacquard.config import RuntimeConfig
-from jacquard.errors import ConfigError
-from jacquard.protocols import NO_RULES, Pruner, PruneRules
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import Sensitivity
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import NO_RULES, Pruner, PruneRules
 from jacquard.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.pruners.group_aware import GroupAwarePruner
-from jacquard.skein import Sensitivity
 from mnemosyne.schema.evidence import Priority
 
 SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
-from jacquard.errors import BudgetExceededError
-from jacquard.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
-from jacquard.report import Action, BlockDecision
-from jacquard.skein import PromptBlock, Skein, SkeinTemplate
+from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate
+from jacquard.core.errors import BudgetExceededError
+from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
+from jacquard.core.receipt import Action, BlockDecision
 from jacquard.weave import Woven, truncate, weave
 from mnemosyne.schema.evidence import Priority
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filament import escape_text
-from jacquard.errors import ConfigError
+from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
+from jacquard.core.errors import ConfigError
+from jacquard.core.receipt import BlockDecision, CandidateDecision, Span
 from jacquard.instructions import HOST_SOURCE
-from jacquard.report import BlockDecision, CandidateDecision, Span
-from jacquard.skein import FRAME, BlockKind, PromptBlock
 from jacquard.tape import Tape
 from jacquard.turn import PreparedTurn
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri

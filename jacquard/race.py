@@ -18,9 +18,9 @@ import anyio
 from anyio import move_on_after as deadline_scope
 from anyio.abc import TaskGroup
 
-from jacquard.config import CurationConfig
-from jacquard.protocols import Patience
-from jacquard.report import CurationPath
+from jacquard.config.sections import CurationConfig
+from jacquard.core.protocols import Patience
+from jacquard.core.receipt import CurationPath
 from jacquard.streams.curation import Curation, CurationRequest, CurationStream
 from jacquard.streams.prefetch import is_keepable
 from mnemosyne.schema.query import Recall

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jacquard.errors import ConfigError
-from jacquard.plan import PlanContext, plan_from_json
-from jacquard.report import Report
+from jacquard.core.errors import ConfigError
+from jacquard.core.plan import PlanContext, plan_from_json
+from jacquard.core.receipt import Report
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.schema.record import TurnRecord

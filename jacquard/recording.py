@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.calibration import with_counts
-from jacquard.errors import ConfigError
+from jacquard.core.calibration import with_counts
+from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall

@@ -13,10 +13,12 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.assemble import PromptMessage, prefix
-from jacquard.config import RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import PromptBlock
+from jacquard.core.errors import BudgetExceededError, ConfigError
+from jacquard.core.receipt import Report
 from jacquard.degrade import carry_out
 from jacquard.draft import history_limits
-from jacquard.errors import BudgetExceededError, ConfigError
 from jacquard.layouts import load_layout
 from jacquard.prompt import Prompt, complete
 from jacquard.recorded import report_of
@@ -28,8 +30,6 @@ from jacquard.replay import (
     order_of,
     play,
 )
-from jacquard.report import Report
-from jacquard.skein import PromptBlock
 from jacquard.streams.history import trim_history
 from jacquard.streams.talk import history_blocks
 from jacquard.tape import Tape

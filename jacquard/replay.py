@@ -14,14 +14,14 @@ from difflib import unified_diff
 from typing import Any
 
 from jacquard.assemble import PromptMessage
-from jacquard.config import RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.receipt import BlockDecision, CurationPath
 from jacquard.layers import share
 from jacquard.naming import name_apart
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.recorded import reading, report_of
-from jacquard.report import BlockDecision, CurationPath
-from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import render_blocks
 from jacquard.tape import Tape, plain_config
 from jacquard.template_set import TemplateSet

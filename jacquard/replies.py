@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from jacquard.chunks import ChunkDesk, Key
 from jacquard.commit import CommitResult, commit_of, committed_result
-from jacquard.config import RuntimeConfig
+from jacquard.config.input_limits import check_reply
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.errors import MissingChunksError
 from jacquard.draft import EngineParts
-from jacquard.errors import MissingChunksError
-from jacquard.input_limits import check_reply
 from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from jacquard.config import RuntimeConfig
-from jacquard.plan import PlanContext
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.plan import PlanContext
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import view_state

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from jacquard.errors import SummarizerError
-from jacquard.metering import Call
-from jacquard.protocols import Shortener, Summarizer, SummaryRequest, TalkTurn
+from jacquard.core.errors import SummarizerError
+from jacquard.core.model_calls import Call
+from jacquard.core.protocols import Shortener, Summarizer, SummaryRequest, TalkTurn
 
 KEPT_TEXTS = 512
 Note = Callable[[Call, str], None]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from filament import dump_yaml, escape_text, with_own_lists
-from jacquard.quests import META, is_scalar, plain_value
-from jacquard.report import CutPart
+from jacquard.core.quests import META, is_scalar, plain_value
+from jacquard.core.receipt import CutPart
 
 SHOWN_LEVELS = 100
 """What is nested deeper cannot be written as YAML (`filament.dump_yaml`)."""

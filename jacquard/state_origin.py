@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jacquard.report import CutPart, Degradation, StateCut
+from jacquard.core.receipt import CutPart, Degradation, StateCut
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
 

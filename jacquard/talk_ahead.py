@@ -11,7 +11,7 @@ import logging
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.protocols import QueryAhead
+from jacquard.core.protocols import QueryAhead
 from jacquard.scene import RECENT_MESSAGES, recent_texts
 from mnemosyne.protocols import Store
 

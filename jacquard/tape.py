@@ -17,11 +17,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from jacquard.config import RuntimeConfig, plain_without_secrets
+from jacquard.config.sections import RuntimeConfig, plain_without_secrets
+from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.quests import without_quests
 from jacquard.finish import Ingredients, layer_attributes
-from jacquard.quests import without_quests
 from jacquard.recorded import reading
-from jacquard.skein import PromptBlock, SkeinTemplate
 from jacquard.streams.automation import SkeletonSource
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY

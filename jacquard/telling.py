@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from jacquard.config import RuntimeConfig
-from jacquard.errors import BudgetExceededError
-from jacquard.metering import UNDER_WAY
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.errors import BudgetExceededError
+from jacquard.core.model_calls import UNDER_WAY
+from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import Action, CurationPath, StreamBReport
 from jacquard.observe.bus import Teller
-from jacquard.plan import PlanContext
-from jacquard.report import Action, CurationPath, StreamBReport
 from jacquard.turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage

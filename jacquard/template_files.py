@@ -15,7 +15,7 @@ from importlib import resources
 from operator import attrgetter
 from pathlib import Path
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.limits import FILE_LIMIT_BYTES
 from mnemosyne.schema.world import WorldPack
 

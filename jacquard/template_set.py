@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.manifest import BlockSpec, block_specs
 from jacquard.template_files import (
     SHIPPED_PREFIX,

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jacquard.errors import ToolPairError
+from jacquard.core.errors import ToolPairError
 
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jacquard.assemble import PromptMessage
-from jacquard.calibration import COUNTED, REPORTED
-from jacquard.config import (
+from jacquard.config.sections import (
     BudgetConfig,
     ChunkConfig,
     ConsolidationConfig,
@@ -19,10 +18,11 @@ from jacquard.config import (
     RuntimeConfig,
     without_secrets,
 )
-from jacquard.metering import UNKNOWN
-from jacquard.plan import PlanContext, Triage, plan_to_json
+from jacquard.core.calibration import COUNTED, REPORTED
+from jacquard.core.model_calls import UNKNOWN
+from jacquard.core.plan import PlanContext, Triage, plan_to_json
+from jacquard.core.receipt import CurationPath, Report
 from jacquard.recorded import plan_of, reading, report_of
-from jacquard.report import CurationPath, Report
 from mnemosyne.core import codec
 from mnemosyne.documents.package_json import package_to_json
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage

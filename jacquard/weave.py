@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jacquard.report import Action, BlockDecision
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from jacquard.core.receipt import Action, BlockDecision
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
 

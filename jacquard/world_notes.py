@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from jacquard.worlds import NotedPack
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack

@@ -13,7 +13,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from jacquard.errors import WorldUnavailableError
+from jacquard.core.errors import WorldUnavailableError
 from jacquard.template_files import with_templates
 from mnemosyne.core.errors import CodecError
 from mnemosyne.protocols import Store

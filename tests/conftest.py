@@ -41,7 +41,7 @@ def no_call_blocks_the_event_loop(request):
         "jacquard.template_set",
         "jacquard.template_files",
         "jacquard.authoring",
-        "jacquard.settings",
+        "jacquard.config.settings",
         "jacquard.layouts",
         "jacquard.streams.automation",
     ]

@@ -25,7 +25,7 @@ from benchmarks.deadline.figures import Change, Run, Sample, Settings, figures_o
 from benchmarks.deadline.pulse import Pulse
 from benchmarks.deadline.server import ServerProcess
 from jacquard.build import Workshop, open_workshop
-from jacquard.config import CurationConfig, RuntimeConfig, SelectorConfig
+from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
 
 __all__ = ["Settings", "run", "show"]
 

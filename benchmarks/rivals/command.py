@@ -18,7 +18,7 @@ from benchmarks.rivals.worker import Limits
 from evals.errors import EvalError
 from evals.progress import bars
 from evals.run import DEFAULT_CACHE
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from mnemosyne.core.errors import MnemosyneError
 
 _WIDTH = 170

@@ -17,8 +17,8 @@ from jacquard.authoring.findings import did_you_mean, near
 from jacquard.authoring.render import diff_lines, render_turn
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
 from jacquard.authoring.turns import AuthorTurn, pack_turn
-from jacquard.errors import JacquardError
-from jacquard.protocols import Planner, Selection
+from jacquard.core.errors import JacquardError
+from jacquard.core.protocols import Planner, Selection
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jacquard.authoring.names import given_names
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.manifest import BlockSpec
 from jacquard.template_files import TemplateFile
 from jacquard.template_set import TemplateSet

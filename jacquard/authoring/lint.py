@@ -19,10 +19,10 @@ from jacquard.authoring.places import Places
 from jacquard.authoring.prefix import CACHE_LAYOUT, is_before_history, volatile_reads
 from jacquard.authoring.shapes import ANY, Shape, variable_shapes
 from jacquard.authoring.target import LAYOUTS, TemplateTarget
-from jacquard.errors import LayoutError, TemplateError
+from jacquard.core.blocks import SkeinTemplate
+from jacquard.core.errors import LayoutError, TemplateError
 from jacquard.layouts import layout_ids, load_layout
 from jacquard.manifest import MANIFEST
-from jacquard.skein import SkeinTemplate
 from jacquard.template_files import TemplateFile, TemplateRoot
 from jacquard.templating import open_templates
 from jacquard.templating.syntax import Node

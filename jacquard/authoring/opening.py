@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from jacquard.authoring.golden import case_turn
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
+from jacquard.core.protocols import Planner
 from jacquard.limits import LimitError
 from jacquard.printing import PrintError
-from jacquard.protocols import Planner
 from jacquard.streams.automation import AutomationStream
 from jacquard.template_files import shipped_templates
 from jacquard.template_set import TemplateSet

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from jacquard.authoring.expressions import path_of
 from jacquard.authoring.links import Library
 from jacquard.authoring.shapes import TURNING
+from jacquard.core.blocks import Position, SkeinTemplate
 from jacquard.manifest import BlockSpec
-from jacquard.skein import Position, SkeinTemplate
 from jacquard.templating.syntax import Node
 
 CACHE_LAYOUT = "cache_first"

@@ -12,12 +12,12 @@ from typing import Any
 
 from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
-from jacquard.errors import BudgetExceededError
+from jacquard.core.blocks import FRAME, SkeinTemplate
+from jacquard.core.errors import BudgetExceededError
 from jacquard.layers import share
 from jacquard.layouts import load_layout
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import Prompt, complete, lay_out
-from jacquard.skein import FRAME, SkeinTemplate
 from jacquard.streams.automation import AutomationStream, Skeleton, named_apart
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.streams.state_fit import less_state, not_even_without_state

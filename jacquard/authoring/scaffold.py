@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jacquard.authoring.findings import did_you_mean, near
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from jacquard.manifest import MANIFEST, BlockSpec
 from jacquard.template_files import SHIPPED_PREFIX
 from jacquard.template_set import TemplateSet

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from filament import with_anchors
-from jacquard.config import RuntimeConfig
-from jacquard.plan import PlanContext, SearchIntent, Triage
-from jacquard.quests import META, active_quests, is_scalar
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard.core.quests import META, active_quests, is_scalar
 from jacquard.streams.automation import SkeletonInput, entry_row, template_variables
 from jacquard.todo import TASKS_SHOWN
 from jacquard.worlds import bare_world

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jacquard.authoring.findings import did_you_mean, near
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from jacquard.manifest import MANIFEST
 from jacquard.template_files import (
     SHIPPED_PREFIX,

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from jacquard.config import HistoryConfig, RuntimeConfig
-from jacquard.errors import JacquardError
-from jacquard.plan import PlanContext
-from jacquard.protocols import Planner, Selection
+from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.core.blocks import PromptBlock
+from jacquard.core.errors import JacquardError
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import Planner, Selection
+from jacquard.core.receipt import BY_SELECTOR, Report
 from jacquard.recorded import plan_of, report_of
 from jacquard.replay import made_by_no_template
-from jacquard.report import BY_SELECTOR, Report
-from jacquard.skein import PromptBlock
 from jacquard.streams.automation import SkeletonInput
 from jacquard.tape import tape_in
 from jacquard.worlds import WorldSource

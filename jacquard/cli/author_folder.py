@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from jacquard.build import Workshop
 from jacquard.cli.shared import say
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from jacquard.template_files import TemplateRoot, shipped_templates, template_roots
 
 TEMPLATES = "templates"

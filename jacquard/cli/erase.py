@@ -10,7 +10,7 @@ import typer
 
 from jacquard.build import SystemClock, Workshop, open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten
 from mnemosyne.schema.erasure import Erasure

@@ -28,11 +28,11 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.config import RuntimeConfig
-from jacquard.errors import JacquardError, WorldUnavailableError
+from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import load_config
+from jacquard.core.errors import JacquardError, WorldUnavailableError
 from jacquard.rehearsal import Rehearsal
 from jacquard.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
-from jacquard.settings import load_config
 from jacquard.tape import Tape, tape_in
 from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from filament import FilamentError
-from jacquard.config import RuntimeConfig
-from jacquard.errors import ConfigError, JacquardError
-from jacquard.settings import config_from_mapping, load_config
+from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import config_from_mapping, load_config
+from jacquard.core.errors import ConfigError, JacquardError
 from mnemosyne.core import codec
 from mnemosyne.core.errors import MnemosyneError
 

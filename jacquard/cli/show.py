@@ -10,8 +10,8 @@ from rich.text import Text
 
 from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
-from jacquard.report import Action, CandidateDecision, Report
-from jacquard.skein import FRAME
+from jacquard.core.blocks import FRAME
+from jacquard.core.receipt import Action, CandidateDecision, Report
 from jacquard.turn import PreparedTurn
 
 _STYLES = {

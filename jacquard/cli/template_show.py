@@ -12,7 +12,7 @@ from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, totals
 from jacquard.cli.shared import clean, out, show
 from jacquard.cli.show import style_of
-from jacquard.skein import FRAME
+from jacquard.core.blocks import FRAME
 
 _VERDICTS = {
     Verdict.PASSED: "green",

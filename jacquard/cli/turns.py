@@ -29,8 +29,8 @@ from jacquard.cli.shared import (
 )
 from jacquard.cli.show import show_turn
 from jacquard.commit import CommitResult
-from jacquard.input_limits import check_user_message
-from jacquard.plan import Triage
+from jacquard.config.input_limits import check_user_message
+from jacquard.core.plan import Triage
 from jacquard.turn import PreparedTurn, turn_to_json
 from mnemosyne.core import codec
 

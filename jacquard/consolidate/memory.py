@@ -16,7 +16,7 @@ from time import perf_counter
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.config import ConsolidationConfig
+from jacquard.config.sections import ConsolidationConfig
 from jacquard.consolidate.spans import (
     CHAPTER_END,
     TURN_SUMMARY,
@@ -33,11 +33,11 @@ from jacquard.consolidate.wording import (
     read_turns,
     turns_request,
 )
-from jacquard.errors import ModelError, SummarizerError
-from jacquard.lexicon import NameDictionary
-from jacquard.metering import Call, usage_of
+from jacquard.core.errors import ModelError, SummarizerError
+from jacquard.core.model_calls import Call, usage_of
+from jacquard.core.names import NameDictionary
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
 from jacquard.observe.bus import Teller
-from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
 from jacquard.telling import tell_usage
 from jacquard.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jacquard.config import ConsolidationConfig
+from jacquard.config.sections import ConsolidationConfig
 from mnemosyne.schema.memory import MACRO, MemoryEntry
 
 TURN_SUMMARY = "turn_summary"

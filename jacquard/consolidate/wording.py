@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament import escape_attribute, escape_text
-from jacquard.errors import SummarizerError
-from jacquard.model_answers import without_thoughts
-from jacquard.protocols import LlmRequest, TalkTurn
+from jacquard.core.errors import SummarizerError
+from jacquard.core.model_answers import without_thoughts
+from jacquard.core.protocols import LlmRequest, TalkTurn
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240

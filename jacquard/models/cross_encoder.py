@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from jacquard.errors import ModelError
+from jacquard.core.errors import ModelError
 
 
 class LocalCrossEncoder:

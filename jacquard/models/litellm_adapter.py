@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from jacquard.errors import ModelError
-from jacquard.protocols import LlmRequest, LlmResponse
+from jacquard.core.errors import ModelError
+from jacquard.core.protocols import LlmRequest, LlmResponse
 from mnemosyne.core.addresses import call_address, hide_secrets, shown_address
 
 T = TypeVar("T")

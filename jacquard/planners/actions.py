@@ -13,7 +13,7 @@ from functools import cache
 from time import thread_time
 from typing import Any
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
 from mnemosyne.core.errors import PatternError, StateOpError

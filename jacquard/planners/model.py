@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any
 
 from filament import escape_attribute, escape_text
-from jacquard.errors import ModelError
-from jacquard.metering import Call, usage_of
-from jacquard.plan import MAX_KEYWORDS, PlanContext, Temporal
-from jacquard.protocols import LlmAdapter, LlmRequest, PlanRequest
-from jacquard.quests import active_quests
+from jacquard.core.errors import ModelError
+from jacquard.core.model_calls import Call, usage_of
+from jacquard.core.plan import MAX_KEYWORDS, PlanContext, Temporal
+from jacquard.core.protocols import LlmAdapter, LlmRequest, PlanRequest
+from jacquard.core.quests import active_quests
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.world import WorldPack

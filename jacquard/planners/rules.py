@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from jacquard.lexicon import NameDictionary, count_mentions, mentions, normalise
-from jacquard.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
+from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
+from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
+from jacquard.core.quests import Quest, active_quests
 from jacquard.planners.actions import PATTERN_FAILED, read_input
 from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
-from jacquard.quests import Quest, active_quests
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jacquard.core.blocks import PromptBlock
+from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
 from jacquard.packing import by_group, pack, shortening_steps, units_of
-from jacquard.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.skein import PromptBlock
 
 
 class DegradeToSummaryPruner:

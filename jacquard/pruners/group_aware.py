@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jacquard.core.blocks import PromptBlock
+from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
 from jacquard.packing import pack, units_of, whole_steps
-from jacquard.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.skein import PromptBlock
 
 
 class GroupAwarePruner:

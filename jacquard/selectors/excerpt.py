@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jacquard.lexicon import is_unspaced
+from jacquard.core.names import is_unspaced
 from mnemosyne.retrieval.text.words import tokens
 
 CUT = "…"

@@ -17,9 +17,9 @@ from anyio import to_thread
 
 from filament import escape_attribute, escape_text
 from jacquard.choice import parse_selection
-from jacquard.errors import ModelError, SelectorError
-from jacquard.metering import Call, CallBook
-from jacquard.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
+from jacquard.core.errors import ModelError, SelectorError
+from jacquard.core.model_calls import Call, CallBook
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
 from jacquard.selectors.excerpt import excerpt
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.query import Candidate

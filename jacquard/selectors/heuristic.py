@@ -19,9 +19,9 @@ from itertools import pairwise
 
 from anyio import to_thread
 
-from jacquard.lexicon import mentions, normalise
-from jacquard.plan import PlanContext
-from jacquard.protocols import Selection, SelectionRequest
+from jacquard.core.names import mentions, normalise
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import Selection, SelectionRequest
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate

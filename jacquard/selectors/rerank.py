@@ -6,8 +6,8 @@ in small lots, so that a turn that is cancelled stops the work after the lot und
 
 from __future__ import annotations
 
-from jacquard.errors import ModelError, SelectorError
-from jacquard.protocols import PairScorer, Selection, SelectionRequest
+from jacquard.core.errors import ModelError, SelectorError
+from jacquard.core.protocols import PairScorer, Selection, SelectionRequest
 from mnemosyne.schema.query import Candidate
 
 LOT = 16

@@ -12,16 +12,16 @@ from functools import lru_cache
 from typing import Any
 
 from filament import FilamentError, collect_anchors, with_anchors
-from jacquard.config import RuntimeConfig
-from jacquard.errors import JacquardError
-from jacquard.lexicon import mentions, normalise
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.errors import JacquardError
+from jacquard.core.names import mentions, normalise
+from jacquard.core.plan import PlanContext
+from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
+from jacquard.core.receipt import StateCut
+from jacquard.core.schedule import INJECTION, injected_entries
 from jacquard.manifest import BlockSpec
 from jacquard.naming import name_apart
-from jacquard.plan import PlanContext
-from jacquard.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
-from jacquard.report import StateCut
-from jacquard.schedule import INJECTION, injected_entries
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
 from jacquard.streams.talk import history_blocks, input_block

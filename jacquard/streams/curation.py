@@ -12,11 +12,11 @@ from itertools import chain, count
 from time import perf_counter
 from types import MappingProxyType
 
-from jacquard.errors import SelectorError
-from jacquard.metering import CallBook
-from jacquard.plan import PlanContext
-from jacquard.protocols import Patience, Selection, SelectionRequest, Selector
-from jacquard.report import CandidateDecision, CurationPath, StreamBReport
+from jacquard.core.errors import SelectorError
+from jacquard.core.model_calls import CallBook
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import Patience, Selection, SelectionRequest, Selector
+from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.streams.lease import Lease, renewed
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filament import escape_text, open_tag
-from jacquard.leading import opening
-from jacquard.protocols import Selection
-from jacquard.skein import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.protocols import Selection
+from jacquard.core.truncation import opening
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator

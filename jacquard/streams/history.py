@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
-from jacquard.config import HistoryConfig
+from jacquard.config.sections import HistoryConfig
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Role, WindowMessage
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jacquard.protocols import Selection
+from jacquard.core.protocols import Selection
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
-from jacquard.config import CurationConfig
-from jacquard.lexicon import normalise
-from jacquard.plan import PlanContext
-from jacquard.protocols import Selection
-from jacquard.report import CurationPath
+from jacquard.config.sections import CurationConfig
+from jacquard.core.names import normalise
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import Selection
+from jacquard.core.receipt import CurationPath
 from jacquard.streams.curation import Curation, told_apart
 from jacquard.streams.lease import Lease
 from mnemosyne.retrieval.text.words import tokens

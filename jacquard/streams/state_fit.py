@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jacquard.errors import BudgetExceededError
-from jacquard.quests import QUESTS_KEY, Quest, without_quests
-from jacquard.report import CutPart, StateCut
+from jacquard.core.errors import BudgetExceededError
+from jacquard.core.quests import QUESTS_KEY, Quest, without_quests
+from jacquard.core.receipt import CutPart, StateCut
 from jacquard.state_cut import CutWords, StateCutter, lean, moved, pointer, shares, shown_chars, words_of
 
 MOST_CHARS = 150_000

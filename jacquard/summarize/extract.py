@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from anyio import to_thread
 
-from jacquard.errors import SummarizerError
-from jacquard.protocols import SummaryRequest, SummaryText, TalkTurn
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import SummaryRequest, SummaryText, TalkTurn
 
 ASKED_CHARS = 40
 TOLD_CHARS = 120

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from jacquard.errors import ModelError, SummarizerError
-from jacquard.metering import Call
-from jacquard.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
+from jacquard.core.errors import ModelError, SummarizerError
+from jacquard.core.model_calls import Call
+from jacquard.core.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
 from jacquard.summarize.wording import read_summary, summary_prompt
 
 

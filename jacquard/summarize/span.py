@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from jacquard.config import HistoryConfig, SummaryConfig
+from jacquard.config.sections import HistoryConfig, SummaryConfig
 from jacquard.streams.history import previous_history_start, trim_history
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 
 from filament import escape_attribute, escape_text
-from jacquard.errors import SummarizerError
-from jacquard.leading import lead
-from jacquard.model_answers import in_fence, without_thoughts
-from jacquard.protocols import SummaryRequest, TalkTurn
+from jacquard.core.errors import SummarizerError
+from jacquard.core.model_answers import in_fence, without_thoughts
+from jacquard.core.protocols import SummaryRequest, TalkTurn
+from jacquard.core.truncation import lead
 
 LINE_CHARS = 4000
 ANSWER_CHARS = 20_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.template_files import TemplateFile, TemplateRoot
 from jacquard.template_files import shipped_templates as shipped_templates
 from jacquard.template_set import TemplateSet, faults_of, opened

@@ -12,9 +12,9 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jacquard.core.quests import is_scalar, plain_value
 from jacquard.limits import check_digits, check_number, check_stripped
 from jacquard.printing import PrintError, demoting, join_texts, replace_text, sum_numbers
-from jacquard.quests import is_scalar, plain_value
 from jacquard.templating.language import BUILTIN_FILTERS
 
 _OF_TEXT = frozenset({"capitalize", "lower", "string", "title", "trim", "truncate", "upper"})

@@ -32,7 +32,7 @@ from jinja2.tests import TESTS
 from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.limits import (
     CALL_STEPS,
     OUTPUT_LIMIT_CHARS,

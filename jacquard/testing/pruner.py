@@ -1,4 +1,4 @@
-"""The contract suite of `jacquard.protocols.Pruner` (seed 002 section 20.3): subclass it, say how to make one, run pytest.
+"""The contract suite of `jacquard.core.protocols.Pruner` (seed 002 section 20.3): subclass it, say how to make one, run pytest.
 
     from jacquard.testing.pruner import PrunerContract
 
@@ -19,10 +19,10 @@ from random import Random
 
 import pytest
 
-from jacquard.errors import BudgetExceededError
-from jacquard.protocols import PruneBudget, Pruner, PruneResult, PruneRules
-from jacquard.report import Action
-from jacquard.skein import PromptBlock, Sensitivity
+from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.errors import BudgetExceededError
+from jacquard.core.protocols import PruneBudget, Pruner, PruneResult, PruneRules
+from jacquard.core.receipt import Action
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Ref
 

@@ -1,4 +1,4 @@
-"""The contract suite of `jacquard.protocols.Summarizer` (seed 002 section 20): subclass it, say how to make one, run pytest.
+"""The contract suite of `jacquard.core.protocols.Summarizer` (seed 002 section 20): subclass it, say how to make one, run pytest.
 
     from jacquard.testing.summarizer import SummarizerContract
 
@@ -17,8 +17,8 @@ from contextlib import suppress
 import anyio
 import pytest
 
-from jacquard.errors import SummarizerError
-from jacquard.protocols import Summarizer, SummaryRequest, TalkTurn
+from jacquard.core.errors import SummarizerError
+from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
 from mnemosyne.core.tokens import CalibratedEstimator
 
 LIMIT_TOKENS = 200

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from jacquard import open_workshop
 from jacquard.cli.app import app
-from jacquard.settings import load_config
+from jacquard.config.settings import load_config
 
 DATA = Path(__file__).with_name("release_2026_11")
 SCHEMA = "jacquard_before"

@@ -14,7 +14,7 @@ from evals.__main__ import app
 from evals.ab import METRICS, ArmTurns, compare_arms, read_arms
 from evals.errors import DatasetError
 from jacquard import open_workshop
-from jacquard.settings import config_from_yaml
+from jacquard.config.settings import config_from_yaml
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard.plan import PlanContext, SearchIntent, Triage
-from jacquard.protocols import SelectionRequest
+from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard.core.protocols import SelectionRequest
 from jacquard.streams.curation import CurationRequest
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry

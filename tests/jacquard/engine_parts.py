@@ -9,9 +9,9 @@ import anyio
 from forest_parts import WORLD
 
 from jacquard.build_small import create_context_engine
-from jacquard.errors import ModelError
+from jacquard.core.errors import ModelError
+from jacquard.core.protocols import LlmResponse
 from jacquard.observe.bus import InMemoryEventBus
-from jacquard.protocols import LlmResponse
 from mnemosyne.stores.memory import MemoryStore
 
 PLANNED = {

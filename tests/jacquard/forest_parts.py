@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.plan import PlanContext, SearchIntent, Triage, plan_to_json
+from jacquard.core.plan import PlanContext, SearchIntent, Triage, plan_to_json
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord

@@ -10,7 +10,7 @@ from forest_parts import HEAL, STATE, WORLD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.planners.actions import action_faults, apply_action, match_action
 from mnemosyne.core.errors import StateOpError
 

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, display, load_yaml, unescape
-from jacquard.config import HistoryConfig, RuntimeConfig
-from jacquard.errors import JacquardError, TemplateError
-from jacquard.skein import Position, PromptBlock
+from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.core.blocks import Position, PromptBlock
+from jacquard.core.errors import JacquardError, TemplateError
 from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
 from jacquard.streams.talk import HISTORY_SLOT
 from jacquard.templating import shipped_templates

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, open_workshop
 from jacquard.build import Workshop
 from jacquard.cli.app import app
-from jacquard.config import HistoryConfig, SummaryConfig
+from jacquard.config.sections import HistoryConfig, SummaryConfig
 from jacquard.turn import PreparedTurn
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope

@@ -6,7 +6,7 @@ import pytest
 from engine_parts import ModelError, ScriptedModel, small_engine
 
 from jacquard import create_context_engine
-from jacquard.config import (
+from jacquard.config.sections import (
     CurationConfig,
     ObservabilityConfig,
     PlannerConfig,
@@ -16,8 +16,8 @@ from jacquard.config import (
     SelectorConfig,
     SummaryConfig,
 )
-from jacquard.errors import ConfigError
-from jacquard.protocols import PruneResult
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import PruneResult
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.stores.memory import MemoryStore

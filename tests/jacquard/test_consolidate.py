@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from jacquard.build import Workshop, open_workshop
 from jacquard.cli.app import app
-from jacquard.config import ConsolidationConfig, RuntimeConfig
+from jacquard.config.sections import ConsolidationConfig, RuntimeConfig
 from jacquard.consolidate.spans import macro_spans
 from jacquard.consolidate.wording import (
     EVENTS_A_TURN,
@@ -26,8 +26,8 @@ from jacquard.consolidate.wording import (
     read_turns,
     turns_request,
 )
-from jacquard.errors import ConfigError, SummarizerError
-from jacquard.protocols import TalkTurn
+from jacquard.core.errors import ConfigError, SummarizerError
+from jacquard.core.protocols import TalkTurn
 from mnemosyne.schema.document import ModelUsageStage
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart

@@ -11,11 +11,11 @@ import pytest
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ScriptedModel, small_engine
 
-import jacquard.errors
+import jacquard.core.errors
 import mnemosyne.core.errors
-from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
+from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
+from jacquard.core.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.draft import _Waiting
-from jacquard.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.finish import lay_out_turn
 from jacquard.layouts import load_layout
 from mnemosyne.core.errors import (
@@ -507,7 +507,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES.split())
 def test_every_error_of_the_table_has_the_one_root(name):
-    kind = getattr(mnemosyne.core.errors, name, None) or getattr(jacquard.errors, name)
+    kind = getattr(mnemosyne.core.errors, name, None) or getattr(jacquard.core.errors, name)
     assert issubclass(kind, ContextEngineError)
 
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from filament import escape_text, unescape
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.build import open_workshop
-from jacquard.config import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
+from jacquard.config.sections import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
+from jacquard.core.blocks import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
+from jacquard.core.errors import BudgetExceededError, ConfigError, SummarizerError
+from jacquard.core.protocols import PruneRules, SummaryRequest, SummaryText
+from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.truncation import lead, opening
 from jacquard.degrade import WITHHELD, LeadShortener, carry_out
-from jacquard.errors import BudgetExceededError, ConfigError, SummarizerError
-from jacquard.leading import lead, opening
 from jacquard.packing import short_tokens
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import EMERGENCY, build_prompt, complete, lay_out
-from jacquard.protocols import PruneRules, SummaryRequest, SummaryText
 from jacquard.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.report import Action, BlockDecision
 from jacquard.shorten import SummarizingShortener
-from jacquard.skein import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority

@@ -18,8 +18,8 @@ from jacquard import (
     SelectorConfig,
     open_workshop,
 )
-from jacquard.config import HistoryConfig
-from jacquard.errors import ConfigError
+from jacquard.config.sections import HistoryConfig
+from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
 from mnemosyne.schema.session import Message, Role
 

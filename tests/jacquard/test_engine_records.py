@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 from engine_parts import small_engine
 
-from jacquard.config import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
-from jacquard.errors import BudgetExceededError, MissingChunksError
+from jacquard.config.sections import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
+from jacquard.core.errors import BudgetExceededError, MissingChunksError
 from jacquard.tape import tape_from_json, tape_in, tape_to_json
 from mnemosyne.core.errors import EvidenceNotFoundError
 from mnemosyne.privacy.redact import RegexRedactor

@@ -6,7 +6,7 @@ from forest_parts import said, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.config import HistoryConfig
+from jacquard.config.sections import HistoryConfig
 from jacquard.streams.history import trim_history
 from mnemosyne.schema.session import Role, WindowMessage
 

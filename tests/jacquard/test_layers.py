@@ -10,8 +10,8 @@ import pytest
 
 from jacquard.assemble import PromptMessage
 from jacquard.build import open_workshop
-from jacquard.config import CurationConfig, LayersConfig, RuntimeConfig
-from jacquard.errors import ConfigError
+from jacquard.config.sections import CurationConfig, LayersConfig, RuntimeConfig
+from jacquard.core.errors import ConfigError
 from jacquard.layers import (
     ORDER,
     PROCESSES,
@@ -268,7 +268,7 @@ async def test_a_prepared_turn_is_what_the_composer_makes_of_its_layers(tmp_path
 
 
 def test_every_block_of_the_pipeline_has_a_layer():
-    from jacquard.skein import PromptBlock
+    from jacquard.core.blocks import PromptBlock
     from mnemosyne.schema.evidence import BlockType
 
     def block(slot: str, section: str | None = None) -> PromptBlock:

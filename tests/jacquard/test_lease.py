@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 
 from jacquard import open_workshop
-from jacquard.config import CurationConfig, RuntimeConfig, SelectorConfig
-from jacquard.errors import ConfigError
+from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
+from jacquard.config.settings import config_from_environment, config_from_yaml
+from jacquard.core.errors import ConfigError
+from jacquard.core.plan import SearchIntent, Temporal
+from jacquard.core.protocols import LlmResponse, Selection
+from jacquard.core.receipt import CurationPath
 from jacquard.observe.prometheus import PrometheusMetrics
-from jacquard.plan import SearchIntent, Temporal
-from jacquard.protocols import LlmResponse, Selection
 from jacquard.replay import differences, play
-from jacquard.report import CurationPath
-from jacquard.settings import config_from_environment, config_from_yaml
 from jacquard.streams.curation import Curation
 from jacquard.streams.lease import Lease, renewed
 from jacquard.streams.prefetch import is_late, lease_of, prefetch_of

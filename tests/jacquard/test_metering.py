@@ -10,7 +10,7 @@ import pytest
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard.config import (
+from jacquard.config.sections import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
@@ -19,8 +19,8 @@ from jacquard.config import (
     RuntimeConfig,
     SummaryConfig,
 )
+from jacquard.core.model_calls import Call, usage_of
 from jacquard.engine import ContextEngine
-from jacquard.metering import Call, usage_of
 from jacquard.observe.prometheus import PrometheusMetrics
 from jacquard.summarize.model import ModelSummarizer
 from mnemosyne.core.tokens import CalibratedEstimator

@@ -12,9 +12,9 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard.errors import ModelError
+from jacquard.core.errors import ModelError
+from jacquard.core.protocols import LlmRequest
 from jacquard.models.litellm_adapter import LiteLlmModel
-from jacquard.protocols import LlmRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -184,7 +184,7 @@ import asyncio, gc, sys, threading, warnings
 imports = set()
 sys.addaudithook(lambda event, args: event == "import" and imports.add((threading.current_thread().name, args[0])))
 from jacquard.models.litellm_adapter import LiteLlmModel
-from jacquard.protocols import LlmRequest
+from jacquard.core.protocols import LlmRequest
 assert "litellm" not in sys.modules
 
 async def main():

@@ -17,13 +17,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from jacquard import open_workshop
-from jacquard.config import BudgetConfig, CurationConfig, ObservabilityConfig, PlannerConfig, RuntimeConfig
-from jacquard.errors import BudgetExceededError, ModelError
+from jacquard.config.sections import BudgetConfig, CurationConfig, ObservabilityConfig, PlannerConfig, RuntimeConfig
+from jacquard.core.errors import BudgetExceededError, ModelError
+from jacquard.core.protocols import LlmRequest
 from jacquard.observe.bus import InMemoryEventBus
 from jacquard.observe.models import TracedModel
 from jacquard.observe.otel import OtelTracing
 from jacquard.observe.prometheus import PrometheusMetrics
-from jacquard.protocols import LlmRequest
 from mnemosyne.schema.event import Event, EventType
 
 pytestmark = pytest.mark.anyio
@@ -94,8 +94,8 @@ async def test_a_turn_is_a_tree_of_spans():
     root = spans["jacquard.prepare_turn"]
     assert root.attributes["gen_ai.conversation.id"] == "s"
     assert root.attributes["jacquard.turn.id"] == turn.turn_id
-    assert spans["jacquard.plan"].parent.span_id == root.context.span_id
-    assert spans["jacquard.plan"].attributes["jacquard.plan.tier"] == 1
+    assert spans["jacquard.core.plan"].parent.span_id == root.context.span_id
+    assert spans["jacquard.core.plan"].attributes["jacquard.core.plan.tier"] == 1
     assert "jacquard.commit_assistant_message" in spans
 
 
@@ -118,7 +118,7 @@ async def test_every_step_of_a_turn_is_a_span_below_it_and_none_holds_a_word():
         "plan": root, "stream_a": root, "stream_b": root, "recall": stream_b, "select": stream_b, "weave": root,
     }  # fmt: skip
     calls = [span for span in exporter.get_finished_spans() if span.name == "chat scripted/small"]
-    assert [span.parent.span_id for span in calls] == [spans["jacquard.plan"].context.span_id, select]
+    assert [span.parent.span_id for span in calls] == [spans["jacquard.core.plan"].context.span_id, select]
     assert {span.attributes["gen_ai.operation.name"] for span in calls} == {"chat"}
     facts = dict(spans["jacquard.stream_b"].attributes)
     assert (facts["jacquard.stream_b.path"], facts["jacquard.stream_b.chosen"]) == ("selected", 1)

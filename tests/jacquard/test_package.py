@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from filament import unescape
 from jacquard.build import open_workshop
-from jacquard.config import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
+from jacquard.config.sections import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
 from jacquard.diversity import constrain, document_of, source_of
 from jacquard.package import to_messages
 from jacquard.provenance import origins_of

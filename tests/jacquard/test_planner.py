@@ -11,10 +11,10 @@ from forest_parts import PLAN, STATE, WORLD, window
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.lexicon import NameDictionary, mentions, normalise
-from jacquard.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from jacquard.core.names import NameDictionary, mentions, normalise
+from jacquard.core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from jacquard.core.protocols import Planner
 from jacquard.planners.rules import RulePlanner
-from jacquard.protocols import Planner
 from mnemosyne.schema.world import Entity, PlannerRules
 
 PLANNER: Planner = RulePlanner()

@@ -9,8 +9,8 @@ from curation_parts import candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.protocols import Selection
-from jacquard.report import CurationPath
+from jacquard.core.protocols import Selection
+from jacquard.core.receipt import CurationPath
 from jacquard.streams.curation import Curation
 from jacquard.streams.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
 from mnemosyne.schema.query import Recall

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jacquard import CurationConfig, RuntimeConfig, open_workshop
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from jacquard.provenance import origin_at, origins_of, tokens_by_block
 from jacquard.tape import tape_in
 from jacquard.turn import turn_from_record

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard.config import CurationConfig, PlannerConfig, RuntimeConfig
+from jacquard.config.sections import CurationConfig, PlannerConfig, RuntimeConfig
 from mnemosyne.core.errors import EmbedderUnavailableError, StoreUnavailableError
 from mnemosyne.retrieval.embedding.prefetching import KEPT, AheadEmbedder
 from mnemosyne.retrieval.recall.query_features import vector_texts

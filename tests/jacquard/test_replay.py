@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, open_workshop
 from jacquard.build import Workshop
-from jacquard.config import HistoryConfig, PruneConfig
+from jacquard.config.sections import HistoryConfig, PruneConfig
 from jacquard.draft import template_roots
 from jacquard.rehearsal import Rehearsal
 from jacquard.replay import changed_settings, compare_templates, differences, play

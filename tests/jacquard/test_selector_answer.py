@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard.choice import parse_selection
-from jacquard.errors import SelectorError
+from jacquard.core.errors import SelectorError
 
 POOL = ("lore_01", "narrative_105", "event_03", "D1:3", "钥匙")
 

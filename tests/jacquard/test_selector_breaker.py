@@ -7,8 +7,8 @@ import pytest
 from curation_parts import asked, candidate
 
 from jacquard.breaker import BreakingSelector, CircuitBreaker
-from jacquard.errors import SelectorError
-from jacquard.protocols import Selection, SelectionRequest
+from jacquard.core.errors import SelectorError
+from jacquard.core.protocols import Selection, SelectionRequest
 
 pytestmark = pytest.mark.anyio
 

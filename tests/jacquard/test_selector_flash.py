@@ -10,8 +10,8 @@ from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.errors import ModelError, SelectorError
-from jacquard.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
+from jacquard.core.errors import ModelError, SelectorError
+from jacquard.core.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
 from jacquard.selectors.excerpt import excerpt
 from jacquard.selectors.flash import FlashSelector, selector_prompt
 from mnemosyne.retrieval.text.words import tokens

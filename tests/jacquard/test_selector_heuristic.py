@@ -10,7 +10,7 @@ from curation_parts import asked, candidate, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.protocols import Selection, SelectionRequest, Selector
+from jacquard.core.protocols import Selection, SelectionRequest, Selector
 from jacquard.selectors.heuristic import HeuristicSelector
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from jacquard.build import open_reranker, open_selector
 from jacquard.cli.app import app
-from jacquard.config import SelectorConfig
-from jacquard.errors import ConfigError, ModelError, SelectorError
+from jacquard.config.sections import SelectorConfig
+from jacquard.core.errors import ConfigError, ModelError, SelectorError
 from jacquard.selectors.rerank import LOT, RerankSelector
 
 pytestmark = pytest.mark.anyio

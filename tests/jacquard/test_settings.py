@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jacquard.config import BudgetConfig, RuntimeConfig
-from jacquard.errors import ConfigError
-from jacquard.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from jacquard.config.sections import BudgetConfig, RuntimeConfig
+from jacquard.config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from jacquard.core.errors import ConfigError
 from jacquard.turn import fingerprint_of
 
 

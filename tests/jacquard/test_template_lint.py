@@ -9,7 +9,7 @@ import pytest
 from jacquard.authoring.findings import CODES, Severity, as_text
 from jacquard.authoring.lint import LintReport, lint_templates
 from jacquard.authoring.target import TemplateTarget, find_target
-from jacquard.errors import JacquardError
+from jacquard.core.errors import JacquardError
 from jacquard.templating import shipped_templates
 from mnemosyne.world import load_world
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml, unescape
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.template_files import TemplateFile
 from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates, shipped_templates, template_faults, template_set, validate_templates

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jacquard.assemble import assemble, prefix
-from jacquard.errors import BudgetExceededError, LayoutError
+from jacquard.core.blocks import FRAME, Position, PromptBlock, SkeinTemplate, SlotRule, Stage
+from jacquard.core.errors import BudgetExceededError, LayoutError
+from jacquard.core.receipt import Action
 from jacquard.layouts import layout_ids, load_layout
 from jacquard.prompt import build_prompt
 from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.report import Action
-from jacquard.skein import FRAME, Position, PromptBlock, SkeinTemplate, SlotRule, Stage
 from jacquard.weave import truncate, weave
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory

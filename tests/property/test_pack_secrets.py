@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jacquard import CurationConfig, RuntimeConfig, create_context_engine
-from jacquard.protocols import LlmResponse
+from jacquard.core.protocols import LlmResponse
 from mnemosyne.stores.memory import MemoryStore
 from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.world import load_world

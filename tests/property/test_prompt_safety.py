@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml
-from jacquard.config import RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard.core.protocols import Selection
 from jacquard.layouts import load_layout
-from jacquard.plan import PlanContext, SearchIntent, Triage
 from jacquard.prompt import build_prompt
-from jacquard.protocols import Selection
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from jacquard.streams.automation import AutomationStream, SkeletonInput
 from jacquard.streams.flesh import flesh_blocks

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from jacquard import RuntimeConfig, SelectorConfig, create_context_engine, open_workshop
 from jacquard.cli.app import app
-from jacquard.config import ObservabilityConfig, PlannerConfig, SummaryConfig
-from jacquard.errors import ConfigError
-from jacquard.settings import config_from_environment, config_from_mapping, config_from_yaml
+from jacquard.config.sections import ObservabilityConfig, PlannerConfig, SummaryConfig
+from jacquard.config.settings import config_from_environment, config_from_mapping, config_from_yaml
+from jacquard.core.errors import ConfigError
 from mnemosyne.stores.memory import MemoryStore
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, create_context_engine
 from jacquard.cli.app import app
-from jacquard.config import PruneConfig
-from jacquard.protocols import LlmResponse
+from jacquard.config.sections import PruneConfig
+from jacquard.core.protocols import LlmResponse
 from jacquard.pruners.greedy import GreedyPriorityPruner
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope

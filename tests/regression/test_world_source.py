@@ -12,7 +12,7 @@ from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
 from jacquard import RuntimeConfig, create_context_engine, open_workshop
-from jacquard.protocols import LlmResponse
+from jacquard.core.protocols import LlmResponse
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.memory import MemoryStore

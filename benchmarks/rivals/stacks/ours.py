@@ -15,11 +15,11 @@ from typing import Any
 from anyio import to_thread
 
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Ask, Turn
-from jacquard.config import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig
+from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig
+from jacquard.core.receipt import Action
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
 from jacquard.planners.rules import RulePlanner
-from jacquard.report import Action
 from jacquard.scene import scene_of
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.settled import SettledProcess

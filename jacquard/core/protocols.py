@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from jacquard.metering import Call, CallBook
-from jacquard.plan import PlanContext
-from jacquard.report import BlockDecision
-from jacquard.skein import PromptBlock, Sensitivity
+from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.model_calls import Call, CallBook
+from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import BlockDecision
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.query import Candidate

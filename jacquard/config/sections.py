@@ -1,7 +1,7 @@
 """Settings of a turn (seed 002 section 15). Every field has a default and its bounds; a value out of them is a ConfigError.
 
 What changes a prompt is in a turn's fingerprint; what only watches it (`observability`, `tags`) is not. Files and the
-environment are read in `jacquard.settings`.
+environment are read in `jacquard.config.settings`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from jacquard.config_fields import bounded, by_word, check, one_of, some_of
-from jacquard.errors import ConfigError
-from jacquard.skein import Sensitivity
+from jacquard.config.fields import bounded, by_word, check, one_of, some_of
+from jacquard.core.blocks import Sensitivity
+from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import shown_address
 from mnemosyne.schema.evidence import EvidenceType, Priority
 from mnemosyne.schema.memory import EMPTY
@@ -355,7 +355,7 @@ class RuntimeConfig:
     `model_hint` and `provider_hint` name the main model: its reported usage corrects the token estimate. `tags` go with every
     event and span (A/B, framework); they change no prompt. `instructions`, by name, stand behind the world's own and are never
     dropped (seed 002 section 6.4). `experiments`: arms by name, by experiment; a session is in one arm
-    of each (`jacquard.experiments`).
+    of each (`jacquard.config.experiments`).
     """
 
     layout: str = "classic"

@@ -1,6 +1,6 @@
 """RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
 
-The room exists so that a setting has one place where it is read: by the fields of `jacquard.config`, their types and their
+The room exists so that a setting has one place where it is read: by the fields of `jacquard.config.sections`, their types and their
 bounds. What is unknown is refused by its name, with the nearest known one; all faults are told at once, each with its place.
 """
 
@@ -16,9 +16,9 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filament import PayloadError, load_yaml_marked
-from jacquard.config import API_BASE, API_KEY, RuntimeConfig, plain_without_secrets
-from jacquard.config_fields import fault_of, key_fault_of
-from jacquard.errors import ConfigError
+from jacquard.config.fields import fault_of, key_fault_of
+from jacquard.config.sections import API_BASE, API_KEY, RuntimeConfig, plain_without_secrets
+from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.schema.memory import EMPTY
 

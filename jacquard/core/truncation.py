@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from jacquard.errors import SummarizerError
+from jacquard.core.errors import SummarizerError
 
 MARK = " […]"
 """Stands where a text was cut."""

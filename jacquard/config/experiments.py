@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from jacquard.config import ArmConfig, RuntimeConfig
-from jacquard.errors import ConfigError
-from jacquard.settings import OF_NO_ARM, config_from_mapping
+from jacquard.config.sections import ArmConfig, RuntimeConfig
+from jacquard.config.settings import OF_NO_ARM, config_from_mapping
+from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
 TAG = "ab."

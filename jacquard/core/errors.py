@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jacquard.metering import Call
+from jacquard.core.model_calls import Call
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.memory import EMPTY
@@ -132,7 +132,7 @@ class SelectorError(JacquardError):
 class SummarizerError(JacquardError):
     """A text could not be made shorter, or a talk not summed up; the sentence says why.
 
-    `call` (a `jacquard.metering.Call`) is what was spent on it all the same.
+    `call` (a `jacquard.core.model_calls.Call`) is what was spent on it all the same.
     """
 
     def __init__(self, detail: str, call: Call | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jacquard.calibration import COUNTED, ESTIMATED, REPORTED
+from jacquard.core.calibration import COUNTED, ESTIMATED, REPORTED
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
 
 UNKNOWN = "unknown"

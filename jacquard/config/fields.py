@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any
 
-from jacquard.errors import ConfigError
+from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
 

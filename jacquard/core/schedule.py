@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from jacquard.plan import PlanContext
+from jacquard.core.plan import PlanContext
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow

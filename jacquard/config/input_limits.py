@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jacquard.config import LimitsConfig
-from jacquard.errors import InputTooLargeError
+from jacquard.config.sections import LimitsConfig
+from jacquard.core.errors import InputTooLargeError
 
 
 def check_user_message(text: str, limits: LimitsConfig) -> None:
