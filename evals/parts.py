@@ -156,7 +156,7 @@ async def open_selectors(
         raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` where it is served elsewhere).")
     if find_spec("litellm") is None:
         raise SetupError("`--selector flash` needs litellm: pip install 'jacquard-context[models]'.")
-    adapter: LlmAdapter = import_module("jacquard.models.litellm_adapter").LiteLlmModel(model, api_base)
+    adapter: LlmAdapter = import_module("jacquard.adapters.models.litellm_adapter").LiteLlmModel(model, api_base)
     try:
         await adapter.warm()
         flash = FlashSelector(adapter)

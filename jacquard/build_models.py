@@ -48,7 +48,7 @@ def open_reranker(folder: str) -> PairScorer:
         )
     if find_spec("sentence_transformers") is None:
         raise ConfigError("A reranker needs sentence-transformers: pip install 'jacquard-context[local]'.")
-    scorer: PairScorer = import_module("jacquard.models.cross_encoder").LocalCrossEncoder(folder)
+    scorer: PairScorer = import_module("jacquard.adapters.models.cross_encoder").LocalCrossEncoder(folder)
     return scorer
 
 
@@ -71,6 +71,6 @@ def open_model(
     """Return the model that a part of the configuration names, watched; ConfigError where litellm is not installed."""
     if find_spec("litellm") is None:
         raise ConfigError(f"The model {settings.model!r} needs litellm: pip install 'jacquard-context[models]'.")
-    adapter = import_module("jacquard.models.litellm_adapter")
+    adapter = import_module("jacquard.adapters.models.litellm_adapter")
     model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
     return watch(model)

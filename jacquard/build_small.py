@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from jacquard.adapters.observe.bus import InMemoryEventBus
+from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.build_watch import open_refiner, open_watchers, watched_model, watched_stream
@@ -17,8 +19,6 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.observe.bus import InMemoryEventBus
-from jacquard.observe.spans import NO_TRACING, Tracing
 from jacquard.planners.rules import RulePlanner
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector

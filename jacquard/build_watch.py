@@ -12,13 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from jacquard.adapters.observe.bus import InMemoryEventBus
+from jacquard.adapters.observe.models import TracedModel
+from jacquard.adapters.observe.spans import NO_TRACING, Tracing
+from jacquard.adapters.observe.streams import TracedRetriever, TracedSelector
 from jacquard.config.sections import ObservabilityConfig, PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
-from jacquard.observe.bus import InMemoryEventBus
-from jacquard.observe.models import TracedModel
-from jacquard.observe.spans import NO_TRACING, Tracing
-from jacquard.observe.streams import TracedRetriever, TracedSelector
 from jacquard.planners.model import ModelPlanner
 from jacquard.streams.curation import CurationStream
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
@@ -30,7 +30,7 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Watchers:
-    """Who is told of an engine's work. `metrics` (a `jacquard.observe.prometheus.PrometheusMetrics`) where asked for."""
+    """Who is told of an engine's work. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) where asked for."""
 
     events: EventBus
     tracing: Tracing
@@ -44,10 +44,10 @@ def open_watchers(settings: ObservabilityConfig) -> Watchers:
     metrics: Any = None
     if settings.tracing:
         _require("opentelemetry.trace", "observability.tracing", "otel")
-        tracing = import_module("jacquard.observe.otel").OtelTracing()
+        tracing = import_module("jacquard.adapters.observe.otel").OtelTracing()
     if settings.metrics:
         _require("prometheus_client", "observability.metrics", "prometheus")
-        metrics = import_module("jacquard.observe.prometheus").PrometheusMetrics()
+        metrics = import_module("jacquard.adapters.observe.prometheus").PrometheusMetrics()
         events.on_all(metrics.count)
     return Watchers(events=events, tracing=tracing, metrics=metrics)
 

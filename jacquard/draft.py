@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from jacquard.adapters.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
@@ -32,8 +33,6 @@ from jacquard.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
 from jacquard.finish import Ingredients, finish_turn, lay_out_turn
 from jacquard.instructions import instruction_blocks
 from jacquard.late_calls import LateCalls
-from jacquard.layouts import load_layout
-from jacquard.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.policies import choose_pruner
 from jacquard.prompt import LaidOut
 from jacquard.race import CurationRace, Near
@@ -56,7 +55,8 @@ from jacquard.streams.prefetch import (
 )
 from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.tape import tape_of, tape_to_json
-from jacquard.template_files import template_roots as template_roots
+from jacquard.templating.files import template_roots as template_roots
+from jacquard.templating.layouts import load_layout
 from jacquard.turn import PreparedTurn
 from jacquard.worlds import Noted
 from mnemosyne.chains.uris import entry_uri

@@ -17,6 +17,8 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.spans import Span
 from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.commit import CommitResult
 from jacquard.config.experiments import check_experiments, enrolled
@@ -28,8 +30,6 @@ from jacquard.core.model_calls import CallBook
 from jacquard.draft import EngineParts, TurnDrafter, history_limits
 from jacquard.evidence import TakenResult, take_result
 from jacquard.late_calls import LateCalls
-from jacquard.observe.bus import Teller
-from jacquard.observe.spans import Span
 from jacquard.preparing import SPARE_MESSAGES, TurnPreparer
 from jacquard.race import CurationRace
 from jacquard.recording import check_tasks, record_model_usage, record_tool_call

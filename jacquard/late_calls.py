@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.core.model_calls import CallBook
-from jacquard.observe.bus import Teller
 from jacquard.telling import tell_usage
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.protocols import Store

@@ -14,6 +14,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from jacquard.adapters.observe.spans import Tracing
 from jacquard.config.sections import PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
@@ -22,7 +23,6 @@ from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import active_quests
 from jacquard.core.schedule import due_injections
-from jacquard.observe.spans import Tracing
 from jacquard.planners.actions import PATTERN_FAILED, is_read_at_once
 from jacquard.race import TooLateError, within
 from jacquard.scene import RECENT_MESSAGES, line_of

@@ -12,12 +12,12 @@ from functools import partial
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
-from jacquard.observe.bus import Teller
 from jacquard.planners.actions import ActionOutcome, apply_action, read_input
 from jacquard.planning import TurnPlanner
 from jacquard.scene import known_keywords, recent_texts

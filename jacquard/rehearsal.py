@@ -19,7 +19,6 @@ from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
 from jacquard.degrade import carry_out
 from jacquard.draft import history_limits
-from jacquard.layouts import load_layout
 from jacquard.prompt import Prompt, complete
 from jacquard.recorded import report_of
 from jacquard.replay import (
@@ -33,8 +32,9 @@ from jacquard.replay import (
 from jacquard.streams.history import trim_history
 from jacquard.streams.talk import history_blocks
 from jacquard.tape import Tape
-from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates
+from jacquard.templating.files import TemplateRoot
+from jacquard.templating.layouts import load_layout
 from jacquard.worlds import bare_world
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord

@@ -24,7 +24,7 @@ from jacquard.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.recorded import reading, report_of
 from jacquard.streams.automation import render_blocks
 from jacquard.tape import Tape, plain_config
-from jacquard.template_set import TemplateSet
+from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 
 Count = Callable[[str], int]

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.chunks import ChunkDesk, Key
 from jacquard.commit import CommitResult, commit_of, committed_result
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import MissingChunksError
 from jacquard.draft import EngineParts
-from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
 from jacquard.worlds import WorldSource

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.model_calls import UNDER_WAY
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CurationPath, StreamBReport
-from jacquard.observe.bus import Teller
 from jacquard.turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage

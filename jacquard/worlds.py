@@ -14,7 +14,7 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import WorldUnavailableError
-from jacquard.template_files import with_templates
+from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.world import PlannerRules, WorldPack

@@ -32,17 +32,17 @@ def no_call_blocks_the_event_loop(request):
     ours = ["mnemosyne", "jacquard", "evals"]
     # LiteLLM runs on a loop of its own, in a thread of its own; what blocks there blocks nobody else. The others are
     # synchronous by contract: a test may call them, an async function of ours may not, and is found by its own frame.
-    elsewhere = ["jacquard.models.litellm_adapter", "mnemosyne.retrieval.embedding.remote"]
+    elsewhere = ["jacquard.adapters.models.litellm_adapter", "mnemosyne.retrieval.embedding.remote"]
     synchronous = [
         "mnemosyne.world",
         "mnemosyne.importers",
         "mnemosyne.stores.locate",
         "jacquard.templating",
-        "jacquard.template_set",
-        "jacquard.template_files",
+        "jacquard.templating.sets",
+        "jacquard.templating.files",
         "jacquard.authoring",
         "jacquard.config.settings",
-        "jacquard.layouts",
+        "jacquard.templating.layouts",
         "jacquard.streams.automation",
     ]
     with blockbuster_ctx(ours, excluded_modules=[*elsewhere, *synchronous]):

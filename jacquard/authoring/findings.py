@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from jacquard.template_files import TemplateFile
+from jacquard.templating.files import TemplateFile
 
 
 class Severity(StrEnum):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from jacquard.authoring.names import given_names
 from jacquard.core.errors import TemplateError
-from jacquard.manifest import BlockSpec
-from jacquard.template_files import TemplateFile
-from jacquard.template_set import TemplateSet
 from jacquard.templating import read_syntax
+from jacquard.templating.files import TemplateFile
+from jacquard.templating.manifest import BlockSpec
+from jacquard.templating.sets import TemplateSet
 from jacquard.templating.syntax import Node, Syntax
 
 _LINKS = ("Extends", "Include", "Import", "FromImport")

@@ -21,10 +21,10 @@ from jacquard.authoring.shapes import ANY, Shape, variable_shapes
 from jacquard.authoring.target import LAYOUTS, TemplateTarget
 from jacquard.core.blocks import SkeinTemplate
 from jacquard.core.errors import LayoutError, TemplateError
-from jacquard.layouts import layout_ids, load_layout
-from jacquard.manifest import MANIFEST
-from jacquard.template_files import TemplateFile, TemplateRoot
 from jacquard.templating import open_templates
+from jacquard.templating.files import TemplateFile, TemplateRoot
+from jacquard.templating.layouts import layout_ids, load_layout
+from jacquard.templating.manifest import MANIFEST
 from jacquard.templating.syntax import Node
 from mnemosyne.schema.world import WorldPack
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from jacquard.authoring.golden import case_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner
-from jacquard.limits import LimitError
-from jacquard.printing import PrintError
 from jacquard.streams.automation import AutomationStream
-from jacquard.template_files import shipped_templates
-from jacquard.template_set import TemplateSet
+from jacquard.templating.files import shipped_templates
+from jacquard.templating.limits import LimitError
+from jacquard.templating.output_escaping import PrintError
+from jacquard.templating.sets import TemplateSet
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.memory import LoreCategory

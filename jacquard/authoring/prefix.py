@@ -12,7 +12,7 @@ from jacquard.authoring.expressions import path_of
 from jacquard.authoring.links import Library
 from jacquard.authoring.shapes import TURNING
 from jacquard.core.blocks import Position, SkeinTemplate
-from jacquard.manifest import BlockSpec
+from jacquard.templating.manifest import BlockSpec
 from jacquard.templating.syntax import Node
 
 CACHE_LAYOUT = "cache_first"

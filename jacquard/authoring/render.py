@@ -15,13 +15,13 @@ from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.layers import share
-from jacquard.layouts import load_layout
 from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.prompt import Prompt, complete, lay_out
 from jacquard.streams.automation import AutomationStream, Skeleton, named_apart
 from jacquard.streams.flesh import flesh_blocks
 from jacquard.streams.state_fit import less_state, not_even_without_state
 from jacquard.templating import open_templates
+from jacquard.templating.layouts import load_layout
 from mnemosyne.protocols import TokenEstimator
 
 HISTORY = "history"

@@ -12,10 +12,10 @@ from pathlib import Path
 from jacquard.authoring.findings import did_you_mean, near
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER
 from jacquard.core.errors import JacquardError
-from jacquard.manifest import MANIFEST, BlockSpec
-from jacquard.template_files import SHIPPED_PREFIX
-from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates, read_syntax
+from jacquard.templating.files import SHIPPED_PREFIX
+from jacquard.templating.manifest import MANIFEST, BlockSpec
+from jacquard.templating.sets import TemplateSet
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _RESERVED = ("layouts", "shipped", "tests")

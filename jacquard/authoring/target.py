@@ -11,8 +11,7 @@ from pathlib import Path
 
 from jacquard.authoring.findings import did_you_mean, near
 from jacquard.core.errors import JacquardError
-from jacquard.manifest import MANIFEST
-from jacquard.template_files import (
+from jacquard.templating.files import (
     SHIPPED_PREFIX,
     TESTS_FOLDER,
     TemplateRoot,
@@ -20,6 +19,7 @@ from jacquard.template_files import (
     read_files,
     template_ids,
 )
+from jacquard.templating.manifest import MANIFEST
 
 PACK_FILE = "world.yaml"
 FOLDER = "templates"

@@ -12,7 +12,7 @@ from anyio import to_thread
 from jacquard.build import Workshop
 from jacquard.cli.shared import say
 from jacquard.core.errors import ConfigError
-from jacquard.template_files import TemplateRoot, shipped_templates, template_roots
+from jacquard.templating.files import TemplateRoot, shipped_templates, template_roots
 
 TEMPLATES = "templates"
 

@@ -34,8 +34,8 @@ from jacquard.core.errors import JacquardError, WorldUnavailableError
 from jacquard.rehearsal import Rehearsal
 from jacquard.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
 from jacquard.tape import Tape, tape_in
-from jacquard.template_files import TemplateRoot
 from jacquard.templating import open_templates
+from jacquard.templating.files import TemplateRoot
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator

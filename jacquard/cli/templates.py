@@ -24,8 +24,8 @@ from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, pr
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
 from jacquard.planners.rules import RulePlanner
-from jacquard.template_files import TemplateRoot, TextRoot, fingerprint, template_roots
 from jacquard.templating import shipped_templates
+from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack

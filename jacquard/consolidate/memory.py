@@ -16,6 +16,7 @@ from time import perf_counter
 import anyio
 from anyio.abc import TaskGroup
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.config.sections import ConsolidationConfig
 from jacquard.consolidate.spans import (
     CHAPTER_END,
@@ -37,7 +38,6 @@ from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
 from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
-from jacquard.observe.bus import Teller
 from jacquard.telling import tell_usage
 from jacquard.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator

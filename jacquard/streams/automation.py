@@ -20,14 +20,14 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
 from jacquard.core.receipt import StateCut
 from jacquard.core.schedule import INJECTION, injected_entries
-from jacquard.manifest import BlockSpec
 from jacquard.naming import name_apart
 from jacquard.streams.history import previous_history_start, trim_history
 from jacquard.streams.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
 from jacquard.streams.talk import history_blocks, input_block
-from jacquard.template_files import TemplateRoot, template_roots
-from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates
+from jacquard.templating.files import TemplateRoot, template_roots
+from jacquard.templating.manifest import BlockSpec
+from jacquard.templating.sets import TemplateSet
 from jacquard.todo import open_todo
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.chains.uris import entry_uri

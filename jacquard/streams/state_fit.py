@@ -17,7 +17,7 @@ from jacquard.core.receipt import CutPart, StateCut
 from jacquard.state_cut import CutWords, StateCutter, lean, moved, pointer, shares, shown_chars, words_of
 
 MOST_CHARS = 150_000
-"""What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.limits` by it."""
+"""What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.templating.limits` by it."""
 MOST_TOKENS = 4 * MOST_CHARS
 """More than so many characters can take: no limit."""
 GOAL_CHARS = 400

@@ -18,11 +18,11 @@ from time import perf_counter
 import anyio
 from anyio.abc import TaskGroup
 
+from jacquard.adapters.observe.bus import Teller
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
-from jacquard.observe.bus import Teller
 from jacquard.summarize.extract import ExtractSummarizer
 from jacquard.summarize.span import (
     UPTO,

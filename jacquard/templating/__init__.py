@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jacquard.core.errors import TemplateError
-from jacquard.template_files import TemplateFile, TemplateRoot
-from jacquard.template_files import shipped_templates as shipped_templates
-from jacquard.template_set import TemplateSet, faults_of, opened
+from jacquard.templating.files import TemplateFile, TemplateRoot
+from jacquard.templating.files import shipped_templates as shipped_templates
 from jacquard.templating.sandbox import SandboxRenderer
 from jacquard.templating.sandbox import check_reply as check_reply
 from jacquard.templating.sandbox import read_syntax as read_syntax
 from jacquard.templating.sandbox import render_reply as render_reply
+from jacquard.templating.sets import TemplateSet, faults_of, opened
 
 
 def open_templates(roots: Sequence[TemplateRoot]) -> TemplateSet:

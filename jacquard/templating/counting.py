@@ -13,7 +13,7 @@ from jinja2 import nodes
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
 
-from jacquard.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, LOOP_DEPTH, counted, pay, spend
+from jacquard.templating.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, LOOP_DEPTH, counted, pay, spend
 
 COUNTED, READ, WORKED = "_counted", "_read", "_worked"
 

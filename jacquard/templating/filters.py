@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jacquard.core.quests import is_scalar, plain_value
-from jacquard.limits import check_digits, check_number, check_stripped
-from jacquard.printing import PrintError, demoting, join_texts, replace_text, sum_numbers
 from jacquard.templating.language import BUILTIN_FILTERS
+from jacquard.templating.limits import check_digits, check_number, check_stripped
+from jacquard.templating.output_escaping import PrintError, demoting, join_texts, replace_text, sum_numbers
 
 _OF_TEXT = frozenset({"capitalize", "lower", "string", "title", "trim", "truncate", "upper"})
 _COMPARING = frozenset({"groupby", "max", "min", "sort", "unique"})

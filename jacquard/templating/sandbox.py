@@ -33,7 +33,11 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
 from jacquard.core.errors import TemplateError
-from jacquard.limits import (
+from jacquard.templating.counting import COUNTING_FILTERS, count_work, refusals
+from jacquard.templating.files import TemplateFile
+from jacquard.templating.filters import filters_within_limits, tests_within_limits
+from jacquard.templating.language import LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
+from jacquard.templating.limits import (
     CALL_STEPS,
     OUTPUT_LIMIT_CHARS,
     LimitError,
@@ -48,7 +52,7 @@ from jacquard.limits import (
     pay_arguments,
     spend,
 )
-from jacquard.printing import (
+from jacquard.templating.output_escaping import (
     PrintError,
     finalize_prompt,
     finalize_reply,
@@ -58,10 +62,6 @@ from jacquard.printing import (
     show_text,
     show_yaml,
 )
-from jacquard.template_files import TemplateFile
-from jacquard.templating.counting import COUNTING_FILTERS, count_work, refusals
-from jacquard.templating.filters import filters_within_limits, tests_within_limits
-from jacquard.templating.language import LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
 from jacquard.templating.syntax import Node, Syntax, placed
 
 _OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)

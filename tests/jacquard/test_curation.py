@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from filament import escape_text
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.core.protocols import Selection, SelectionRequest
 from jacquard.core.receipt import CurationPath
-from jacquard.models.litellm_adapter import LiteLlmModel
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector
 from jacquard.streams.curation import Curation, CurationStream, stream_report

@@ -17,7 +17,7 @@ from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig
 from jacquard.core.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.draft import _Waiting
 from jacquard.finish import lay_out_turn
-from jacquard.layouts import load_layout
+from jacquard.templating.layouts import load_layout
 from mnemosyne.core.errors import (
     ContextEngineError,
     EmbedderUnavailableError,

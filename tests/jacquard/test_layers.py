@@ -23,10 +23,10 @@ from jacquard.layers import (
     layer_of,
     layers_of,
 )
-from jacquard.layouts import load_layout
 from jacquard.replay import play
 from jacquard.tape import tape_in
 from jacquard.templating import shipped_templates
+from jacquard.templating.layouts import load_layout
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import (
     MessageIndexRange,

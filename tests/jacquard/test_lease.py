@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 
 from jacquard import open_workshop
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
 from jacquard.config.settings import config_from_environment, config_from_yaml
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import SearchIntent, Temporal
 from jacquard.core.protocols import LlmResponse, Selection
 from jacquard.core.receipt import CurationPath
-from jacquard.observe.prometheus import PrometheusMetrics
 from jacquard.replay import differences, play
 from jacquard.streams.curation import Curation
 from jacquard.streams.lease import Lease, renewed

@@ -10,6 +10,7 @@ import pytest
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.config.sections import (
     BudgetConfig,
     CurationConfig,
@@ -21,7 +22,6 @@ from jacquard.config.sections import (
 )
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.engine import ContextEngine
-from jacquard.observe.prometheus import PrometheusMetrics
 from jacquard.summarize.model import ModelSummarizer
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsageStage, Task

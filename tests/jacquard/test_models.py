@@ -12,9 +12,9 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.core.errors import ModelError
 from jacquard.core.protocols import LlmRequest
-from jacquard.models.litellm_adapter import LiteLlmModel
 
 pytestmark = pytest.mark.anyio
 
@@ -183,7 +183,7 @@ FIRST_CALL = """
 import asyncio, gc, sys, threading, warnings
 imports = set()
 sys.addaudithook(lambda event, args: event == "import" and imports.add((threading.current_thread().name, args[0])))
-from jacquard.models.litellm_adapter import LiteLlmModel
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.core.protocols import LlmRequest
 assert "litellm" not in sys.modules
 

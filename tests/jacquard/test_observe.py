@@ -17,13 +17,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from jacquard import open_workshop
+from jacquard.adapters.observe.bus import InMemoryEventBus
+from jacquard.adapters.observe.models import TracedModel
+from jacquard.adapters.observe.otel import OtelTracing
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.config.sections import BudgetConfig, CurationConfig, ObservabilityConfig, PlannerConfig, RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ModelError
 from jacquard.core.protocols import LlmRequest
-from jacquard.observe.bus import InMemoryEventBus
-from jacquard.observe.models import TracedModel
-from jacquard.observe.otel import OtelTracing
-from jacquard.observe.prometheus import PrometheusMetrics
 from mnemosyne.schema.event import Event, EventType
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ import pytest
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from forest_parts import WORLD, talk, window
 
+from jacquard.adapters.observe.spans import NO_TRACING
 from jacquard.config.sections import CurationConfig, PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ModelError
 from jacquard.core.plan import plan_to_json
-from jacquard.observe.spans import NO_TRACING
 from jacquard.planners.model import ModelPlanner
 from jacquard.planners.rules import RulePlanner
 from jacquard.planning import UNSTEADY, TurnPlanner

@@ -17,10 +17,10 @@ from curation_parts import ListRetriever, head, turn
 from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.config.sections import CurationConfig
 from jacquard.core.protocols import Selection, SelectionRequest
 from jacquard.core.receipt import CurationPath
-from jacquard.models.litellm_adapter import LiteLlmModel
 from jacquard.race import CurationRace
 from jacquard.selectors.flash import FlashSelector
 from jacquard.selectors.heuristic import HeuristicSelector

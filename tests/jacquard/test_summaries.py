@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
+from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
-from jacquard.models.litellm_adapter import LiteLlmModel
 from jacquard.summarize.extract import ExtractSummarizer
 from jacquard.summarize.model import ModelSummarizer
 from jacquard.summarize.span import due_depth, history_of, own_coverage

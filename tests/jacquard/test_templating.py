@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml, unescape
 from jacquard.core.errors import TemplateError
-from jacquard.template_files import TemplateFile
-from jacquard.template_set import TemplateSet
 from jacquard.templating import open_templates, shipped_templates, template_faults, template_set, validate_templates
+from jacquard.templating.files import TemplateFile
+from jacquard.templating.sets import TemplateSet
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 TREES = st.recursive(

@@ -13,9 +13,9 @@ from jacquard.assemble import assemble, prefix
 from jacquard.core.blocks import FRAME, Position, PromptBlock, SkeinTemplate, SlotRule, Stage
 from jacquard.core.errors import BudgetExceededError, LayoutError
 from jacquard.core.receipt import Action
-from jacquard.layouts import layout_ids, load_layout
 from jacquard.prompt import build_prompt
 from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.templating.layouts import layout_ids, load_layout
 from jacquard.weave import truncate, weave
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory

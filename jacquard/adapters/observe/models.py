@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+from jacquard.adapters.observe import names
+from jacquard.adapters.observe.spans import Fact, Tracing
 from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse
-from jacquard.observe import names
-from jacquard.observe.spans import Fact, Tracing
 
 
 class TracedModel:

@@ -10,7 +10,7 @@ from typing import Any
 from filament import PayloadError, load_yaml
 from jacquard.core.blocks import Position, SkeinTemplate, SlotRule
 from jacquard.core.errors import LayoutError
-from jacquard.template_files import TemplateRoot
+from jacquard.templating.files import TemplateRoot
 
 FOLDER = "layouts"
 _KEYS = {"slot", "position", "order", "priority", "depth"}

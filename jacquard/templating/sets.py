@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from jacquard.core.errors import TemplateError
-from jacquard.manifest import BlockSpec, block_specs
-from jacquard.template_files import (
+from jacquard.templating.files import (
     SHIPPED_PREFIX,
     Fingerprint,
     TemplateFile,
@@ -24,6 +23,7 @@ from jacquard.template_files import (
     shipped_templates,
     template_ids,
 )
+from jacquard.templating.manifest import BlockSpec, block_specs
 
 Files = Mapping[str, TemplateFile]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from filament import PayloadError, load_yaml_marked
 from jacquard.core.errors import TemplateError
-from jacquard.template_files import COMMON_TEMPLATE, TemplateFile, resolve_file, template_ids
+from jacquard.templating.files import COMMON_TEMPLATE, TemplateFile, resolve_file, template_ids
 from mnemosyne.schema.evidence import BlockType, Priority
 
 MANIFEST = "template.yaml"

@@ -5,9 +5,9 @@ The room exists so that Stream B need not know of tracing. It must not import a 
 
 from __future__ import annotations
 
+from jacquard.adapters.observe import names
+from jacquard.adapters.observe.spans import Fact, Tracing
 from jacquard.core.protocols import Selection, SelectionRequest, Selector
-from jacquard.observe import names
-from jacquard.observe.spans import Fact, Tracing
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.query import Recall, RetrievalQuery
 

@@ -50,7 +50,9 @@ class LocalCrossEncoder:
             raise ModelError("unavailable", f"the reranker {self.model} was closed")
         if self._loaded is None:
             try:
-                self._loaded = import_module("jacquard.models.cross_encoder_torch").TorchCrossEncoder(self._folder)
+                self._loaded = import_module("jacquard.adapters.models.cross_encoder_torch").TorchCrossEncoder(
+                    self._folder
+                )
             except Exception as error:  # whatever loaders of models raise
                 raise ModelError("unavailable", f"the reranker in {self._folder} cannot be loaded: {error}") from error
         return self._loaded

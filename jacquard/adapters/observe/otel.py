@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from opentelemetry import trace
 from opentelemetry.trace import Status, StatusCode
 
-from jacquard.observe.names import ERROR_TYPE, VERSION
-from jacquard.observe.spans import Fact, Span
+from jacquard.adapters.observe.names import ERROR_TYPE, VERSION
+from jacquard.adapters.observe.spans import Fact, Span
 from mnemosyne.schema.memory import EMPTY
 
 

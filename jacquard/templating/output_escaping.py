@@ -17,7 +17,16 @@ from markupsafe import Markup
 
 from filament import display, dump_yaml, escape_attribute, escape_text, scalar
 from jacquard.core.quests import is_scalar, plain_value
-from jacquard.limits import FILTER_OPERATIONS, LimitError, check_number, check_size, counted, made, pay, spend
+from jacquard.templating.limits import (
+    FILTER_OPERATIONS,
+    LimitError,
+    check_number,
+    check_size,
+    counted,
+    made,
+    pay,
+    spend,
+)
 
 MAX_INDENT = 64
 

@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from jacquard.core.errors import TemplateError
-from jacquard.limits import FILE_LIMIT_BYTES
+from jacquard.templating.limits import FILE_LIMIT_BYTES
 from mnemosyne.schema.world import WorldPack
 
 SHIPPED_PREFIX = "shipped/"
