@@ -23,7 +23,7 @@ from evals.figures import percentiles
 from evals.machine import load, machine
 from evals.run import Options, run_set
 from jacquard.core.protocols import Selection, SelectionRequest
-from jacquard.selectors.flash import selector_prompt
+from jacquard.pipeline.curation.selectors.flash import selector_prompt
 from mnemosyne.core.tokens_tiktoken import TiktokenEstimator
 
 Count = Callable[[str], int]

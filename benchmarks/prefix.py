@@ -26,7 +26,7 @@ from evals.errors import SetupError
 from filament import escape_text
 from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import RuntimeConfig
-from jacquard.turn import PreparedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.importers.corpus import corpus_file, read_corpus
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.world import WorldPack

@@ -22,9 +22,9 @@ from evals.plain_rrf import reciprocal
 from jacquard.build import open_embedder as named_embedder
 from jacquard.build import open_reranker
 from jacquard.core.protocols import LlmAdapter, Selector
-from jacquard.selectors.flash import FlashSelector
-from jacquard.selectors.heuristic import HeuristicSelector
-from jacquard.selectors.rerank import RerankSelector
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import EntrySource
 from mnemosyne.retrieval.engines.memory import MemoryIndex

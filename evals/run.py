@@ -28,9 +28,9 @@ from jacquard.config.sections import CurationConfig, RuntimeConfig
 from jacquard.core.errors import SelectorError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionRequest, Selector
-from jacquard.planners.rules import RulePlanner
-from jacquard.scene import Scene, scene_of
-from jacquard.worlds import bare_world
+from jacquard.pipeline.curation.recall_query import Scene, scene_of
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import to_session
 from mnemosyne.protocols import TokenEstimator

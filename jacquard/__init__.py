@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jacquard.build import Workshop, open_workshop
     from jacquard.build_small import create_context_engine
-    from jacquard.commit import CommitResult
     from jacquard.config.sections import (
         BudgetConfig,
         CurationConfig,
@@ -25,12 +24,13 @@ if TYPE_CHECKING:
     from jacquard.core.receipt import Report
     from jacquard.draft import EngineParts
     from jacquard.engine import ContextEngine
-    from jacquard.turn import PreparedTurn
+    from jacquard.pipeline.record.commit import CommitResult
+    from jacquard.pipeline.record.prepared_turn import PreparedTurn
 
 _HOMES = {
     "BudgetConfig": "jacquard.config.sections",
     "BudgetExceededError": "jacquard.core.errors",
-    "CommitResult": "jacquard.commit",
+    "CommitResult": "jacquard.pipeline.record.commit",
     "ContextEngine": "jacquard.engine",
     "CurationConfig": "jacquard.config.sections",
     "EngineParts": "jacquard.draft",
@@ -39,7 +39,7 @@ _HOMES = {
     "JacquardError": "jacquard.core.errors",
     "LimitsConfig": "jacquard.config.sections",
     "PlanContext": "jacquard.core.plan",
-    "PreparedTurn": "jacquard.turn",
+    "PreparedTurn": "jacquard.pipeline.record.prepared_turn",
     "Report": "jacquard.core.receipt",
     "RuntimeConfig": "jacquard.config.sections",
     "SelectorConfig": "jacquard.config.sections",

@@ -28,14 +28,14 @@ from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.core.protocols import LlmAdapter, PairScorer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.planners.actions import read_input
-from jacquard.planners.rules import RulePlanner
-from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.planning.actions import read_input
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.settled import SettledProcess
-from jacquard.streams.automation import AutomationStream
 from jacquard.templating import shipped_templates
 from jacquard.world_notes import WORLDS_FILE, WorldNotes
-from jacquard.worlds import BARE_WORLDS
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.sweep import sweep_expired

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.selectors.heuristic import print_of
+from jacquard.pipeline.curation.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.privacy.forget import Place

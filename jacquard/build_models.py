@@ -10,12 +10,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.config.sections import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, PairScorer, Selector, Summarizer
-from jacquard.selectors.flash import FlashSelector
-from jacquard.selectors.rerank import RerankSelector
+from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from jacquard.summarize.model import ModelSummarizer
 from mnemosyne.protocols import TokenEstimator
 

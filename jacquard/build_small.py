@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
-from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.build_watch import open_refiner, open_watchers, watched_model, watched_stream
 from jacquard.config.sections import ObservabilityConfig, RuntimeConfig, SelectorConfig
@@ -19,13 +18,14 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.planners.rules import RulePlanner
-from jacquard.selectors.flash import FlashSelector
-from jacquard.selectors.heuristic import HeuristicSelector
-from jacquard.streams.automation import AutomationStream
+from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.worlds import bare_world
 from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
-from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (

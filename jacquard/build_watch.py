@@ -19,8 +19,8 @@ from jacquard.adapters.observe.streams import TracedRetriever, TracedSelector
 from jacquard.config.sections import ObservabilityConfig, PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
-from jacquard.planners.model import ModelPlanner
-from jacquard.streams.curation import CurationStream
+from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.planning.model import ModelPlanner
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.session_locks import FileSessionLocks

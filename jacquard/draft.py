@@ -28,24 +28,11 @@ from jacquard.core.protocols import (
     Summarizer,
 )
 from jacquard.core.receipt import CurationPath, Degradation, degradation
-from jacquard.degrade import carry_out
-from jacquard.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
-from jacquard.finish import Ingredients, finish_turn, lay_out_turn
-from jacquard.instructions import instruction_blocks
 from jacquard.late_calls import LateCalls
-from jacquard.policies import choose_pruner
-from jacquard.prompt import LaidOut
-from jacquard.race import CurationRace, Near
-from jacquard.scene import Scene, scene_of
-from jacquard.shorten import SummarizingShortener
-from jacquard.state_origin import state_notes
-from jacquard.stopwatch import Stopwatch
-from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
-from jacquard.streams.curation import Curation, CurationRequest, CurationStream, stream_report
-from jacquard.streams.flesh import cut_notes, flesh_blocks
-from jacquard.streams.history import previous_history_start, trim_history
-from jacquard.streams.lease import Lease
-from jacquard.streams.prefetch import (
+from jacquard.pipeline.curation.deadline import CurationRace, Near
+from jacquard.pipeline.curation.lease import Lease
+from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
+from jacquard.pipeline.curation.prefetch import (
     is_keepable,
     is_late,
     lease_of,
@@ -53,12 +40,25 @@ from jacquard.streams.prefetch import (
     prefetched_curation,
     scene_matches,
 )
-from jacquard.streams.state_fit import less_state, not_even_without_state
-from jacquard.tape import tape_of, tape_to_json
+from jacquard.pipeline.curation.recall_query import Scene, scene_of
+from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream, stream_report
+from jacquard.pipeline.record.build_prompt import Ingredients, finish_turn, lay_out_turn
+from jacquard.pipeline.record.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.record.prompt_snapshot import tape_of, tape_to_json
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
+from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
+from jacquard.pipeline.skeleton.instructions import instruction_blocks
+from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_state
+from jacquard.pipeline.skeleton.state_origin import state_notes
+from jacquard.pipeline.weaving.degrade import carry_out
+from jacquard.pipeline.weaving.policies import choose_pruner
+from jacquard.pipeline.weaving.prompt import LaidOut
+from jacquard.pipeline.weaving.shorten import SummarizingShortener
+from jacquard.pipeline.worlds import Noted
+from jacquard.stopwatch import Stopwatch
 from jacquard.templating.files import template_roots as template_roots
 from jacquard.templating.layouts import load_layout
-from jacquard.turn import PreparedTurn
-from jacquard.worlds import Noted
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -84,7 +84,7 @@ class EngineParts:
     times it. `locks` make the calls on a session serial among processes; without them
     among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
     an error. `worlds` are packs that the host has at hand: each becomes the present version of its world in the store when a
-    session of it is first worked on; the packs of all others are read from the store (`jacquard.worlds`). `noted` finds
+    session of it is first worked on; the packs of all others are read from the store (`jacquard.pipeline.worlds`). `noted` finds
     those of stores of an older release.
     """
 
@@ -188,7 +188,7 @@ class TurnDrafter:
         frame, curation, ahead = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
-        with parts.tracing.span("jacquard.weave") as span:
+        with parts.tracing.span("jacquard.pipeline.weaving.weave") as span:
             entries: tuple[MemoryEntry, ...] = ()
             ids: Mapping[str, str] = EMPTY
             if ahead is None:
@@ -196,7 +196,7 @@ class TurnDrafter:
                 ids = await evidence_ids_of(parts.store, draft.window.head.session_id, entries)
             made = partial(self._ingredients, draft, curation=curation, entries=entries, evidence_ids=ids)
             frame, turn = await self._fitted(draft, skeleton_input, frame, made, ahead, watch)
-            span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
+            span.put({"jacquard.pipeline.weaving.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
         report = replace(turn.report, timings_ms=watch.timings_ms())

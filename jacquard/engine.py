@@ -19,8 +19,6 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import Teller
 from jacquard.adapters.observe.spans import Span
-from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.commit import CommitResult
 from jacquard.config.experiments import check_experiments, enrolled
 from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
@@ -28,19 +26,21 @@ from jacquard.consolidate.memory import Consolidated, MemoryKeeper, Progress, no
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.draft import EngineParts, TurnDrafter, history_limits
-from jacquard.evidence import TakenResult, take_result
 from jacquard.late_calls import LateCalls
+from jacquard.pipeline.curation.deadline import CurationRace
+from jacquard.pipeline.curation.history_prefetch import TalkAhead
+from jacquard.pipeline.record.commit import CommitResult
+from jacquard.pipeline.record.events import tell_error, tell_usage
+from jacquard.pipeline.record.evidence import TakenResult, take_result
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.pipeline.record.tools import check_tasks, record_model_usage, record_tool_call
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.pipeline.worlds import WorldSource
 from jacquard.preparing import SPARE_MESSAGES, TurnPreparer
-from jacquard.race import CurationRace
-from jacquard.recording import check_tasks, record_model_usage, record_tool_call
 from jacquard.replies import ReplyCommitter, again_on_conflict
 from jacquard.summarize.roller import SummaryRoller
-from jacquard.talk_ahead import TalkAhead
-from jacquard.telling import tell_error, tell_usage
 from jacquard.tool_pairs import check_pairs, tail_tokens
-from jacquard.turn import PreparedTurn, turn_from_record
 from jacquard.turnstile import Turnstile
-from jacquard.worlds import WorldSource
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
@@ -162,7 +162,12 @@ class ContextEngine:
             check_user_message(message.content, asked.limits)
             await self._begin(session_id)
             turn = await again_on_conflict(prepare, session_id, teller)
-            span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
+            span.put(
+                {
+                    "jacquard.pipeline.record.prepared_turn.id": turn.turn_id,
+                    "jacquard.pipeline.weaving.prompt.tokens": turn.report.budget.used_tokens,
+                }
+            )
             return turn
 
     async def assemble(
@@ -248,7 +253,7 @@ class ContextEngine:
         """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
 
         The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
-        in as evidence first (`jacquard.evidence`); what the prompt had shown is no news and becomes none.
+        in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor;
         InputTooLargeError for one that is too long, and then the call is not written either.
         """

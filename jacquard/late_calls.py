@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 
 from jacquard.adapters.observe.bus import Teller
 from jacquard.core.model_calls import CallBook
-from jacquard.telling import tell_usage
+from jacquard.pipeline.record.events import tell_usage
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.protocols import Store
 

@@ -18,14 +18,12 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
-from jacquard.planners.actions import ActionOutcome, apply_action, read_input
-from jacquard.planning import TurnPlanner
-from jacquard.scene import known_keywords, recent_texts
-from jacquard.stopwatch import Stopwatch
-from jacquard.streams.prefetch import is_late
-from jacquard.summarize.roller import Ready, SummaryRoller
-from jacquard.telling import tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
-from jacquard.turn import (
+from jacquard.pipeline.curation.prefetch import is_late
+from jacquard.pipeline.curation.recall_query import known_keywords, recent_texts
+from jacquard.pipeline.planning.actions import ActionOutcome, apply_action, read_input
+from jacquard.pipeline.planning.turn_planner import TurnPlanner
+from jacquard.pipeline.record.events import tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
+from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     fingerprint_of,
     kept_blocks,
@@ -34,7 +32,9 @@ from jacquard.turn import (
     turn_id_of,
     usages_of,
 )
-from jacquard.worlds import WorldSource
+from jacquard.pipeline.worlds import WorldSource
+from jacquard.stopwatch import Stopwatch
+from jacquard.summarize.roller import Ready, SummaryRoller
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, TurnStatus

@@ -13,9 +13,9 @@ from filament import escape_text
 from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, CandidateDecision, Span
-from jacquard.instructions import HOST_SOURCE
-from jacquard.tape import Tape
-from jacquard.turn import PreparedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.record.prompt_snapshot import Tape
+from jacquard.pipeline.skeleton.instructions import HOST_SOURCE
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope

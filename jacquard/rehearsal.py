@@ -12,15 +12,19 @@ from typing import Any
 
 from anyio import to_thread
 
-from jacquard.assemble import PromptMessage, prefix
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
-from jacquard.degrade import carry_out
 from jacquard.draft import history_limits
-from jacquard.prompt import Prompt, complete
-from jacquard.recorded import report_of
+from jacquard.pipeline.record.prompt_snapshot import Tape
+from jacquard.pipeline.record.stored_turn import report_of
+from jacquard.pipeline.skeleton.history import trim_history
+from jacquard.pipeline.skeleton.messages import history_blocks
+from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
+from jacquard.pipeline.weaving.degrade import carry_out
+from jacquard.pipeline.weaving.prompt import Prompt, complete
+from jacquard.pipeline.worlds import bare_world
 from jacquard.replay import (
     TurnDiff,
     carried_over,
@@ -29,13 +33,9 @@ from jacquard.replay import (
     order_of,
     play,
 )
-from jacquard.streams.history import trim_history
-from jacquard.streams.talk import history_blocks
-from jacquard.tape import Tape
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout
-from jacquard.worlds import bare_world
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from difflib import unified_diff
 from typing import Any
 
-from jacquard.assemble import PromptMessage
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
-from jacquard.layers import share
-from jacquard.naming import name_apart
-from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
-from jacquard.prompt import LaidOut, Prompt, complete, lay_out
-from jacquard.recorded import reading, report_of
-from jacquard.streams.automation import render_blocks
-from jacquard.tape import Tape, plain_config
+from jacquard.pipeline.record.prompt_snapshot import Tape, plain_config
+from jacquard.pipeline.record.stored_turn import reading, report_of
+from jacquard.pipeline.skeleton.automation import render_blocks
+from jacquard.pipeline.skeleton.naming import name_apart
+from jacquard.pipeline.weaving.assemble import PromptMessage
+from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.prompt import LaidOut, Prompt, complete, lay_out
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from jacquard.core.errors import ConfigError
-from jacquard.worlds import NotedPack
+from jacquard.pipeline.worlds import NotedPack
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world

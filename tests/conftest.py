@@ -43,7 +43,7 @@ def no_call_blocks_the_event_loop(request):
         "jacquard.authoring",
         "jacquard.config.settings",
         "jacquard.templating.layouts",
-        "jacquard.streams.automation",
+        "jacquard.pipeline.skeleton.automation",
     ]
     with blockbuster_ctx(ours, excluded_modules=[*elsewhere, *synchronous]):
         yield

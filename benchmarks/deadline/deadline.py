@@ -168,7 +168,7 @@ class _Changes(logging.Handler):
 @contextmanager
 def _watched_breaker() -> Iterator[list[Change]]:
     """Give the list into which every change of the circuit breaker goes."""
-    heard, log = _Changes(), logging.getLogger("jacquard.breaker")
+    heard, log = _Changes(), logging.getLogger("jacquard.pipeline.curation.breaker")
     level, passed_on = log.level, log.propagate
     log.addHandler(heard)
     log.setLevel(logging.INFO)

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard.breaker import BreakerChange
+from jacquard.pipeline.curation.breaker import BreakerChange
 from mnemosyne.retrieval.text.words import tokens
 
 AIM_MS = 20.0

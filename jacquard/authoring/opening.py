@@ -11,7 +11,7 @@ from dataclasses import replace
 from jacquard.authoring.golden import case_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner
-from jacquard.streams.automation import AutomationStream
+from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.templating.files import shipped_templates
 from jacquard.templating.limits import LimitError
 from jacquard.templating.output_escaping import PrintError

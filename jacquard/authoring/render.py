@@ -14,12 +14,12 @@ from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
-from jacquard.layers import share
-from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
-from jacquard.prompt import Prompt, complete, lay_out
-from jacquard.streams.automation import AutomationStream, Skeleton, named_apart
-from jacquard.streams.flesh import flesh_blocks
-from jacquard.streams.state_fit import less_state, not_even_without_state
+from jacquard.pipeline.curation.memory_blocks import flesh_blocks
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, named_apart
+from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_state
+from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
 from jacquard.templating import open_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.protocols import TokenEstimator

@@ -16,9 +16,9 @@ from filament import with_anchors
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.quests import META, active_quests, is_scalar
-from jacquard.streams.automation import SkeletonInput, entry_row, template_variables
-from jacquard.todo import TASKS_SHOWN
-from jacquard.worlds import bare_world
+from jacquard.pipeline.skeleton.automation import SkeletonInput, entry_row, template_variables
+from jacquard.pipeline.skeleton.todo import TASKS_SHOWN
+from jacquard.pipeline.worlds import bare_world
 from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow

@@ -16,11 +16,11 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
-from jacquard.recorded import plan_of, report_of
+from jacquard.pipeline.record.prompt_snapshot import tape_in
+from jacquard.pipeline.record.stored_turn import plan_of, report_of
+from jacquard.pipeline.skeleton.automation import SkeletonInput
+from jacquard.pipeline.worlds import WorldSource
 from jacquard.replay import made_by_no_template
-from jacquard.streams.automation import SkeletonInput
-from jacquard.tape import tape_in
-from jacquard.worlds import WorldSource
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.lore import gated_entries, hidden_entries
 from mnemosyne.protocols import Store

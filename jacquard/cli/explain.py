@@ -10,9 +10,9 @@ import typer
 from jacquard.build import open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.cli.show import show_candidates, show_receipt
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.provenance import Origin, origin_at, origins_of, tokens_by_block
-from jacquard.tape import tape_in
-from jacquard.turn import PreparedTurn, turn_from_record
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord

@@ -13,8 +13,8 @@ from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.core.receipt import degradation
-from jacquard.planners.actions import action_faults
-from jacquard.planners.rules import RulePlanner
+from jacquard.pipeline.planning.actions import action_faults
+from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
 from mnemosyne.core.errors import CorpusError, WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator

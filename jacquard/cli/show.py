@@ -12,7 +12,7 @@ from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, CandidateDecision, Report
-from jacquard.turn import PreparedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 
 _STYLES = {
     "instruction": "cyan",

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from jacquard.assemble import HISTORY_SLOT
 from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, totals
 from jacquard.cli.shared import clean, out, show
 from jacquard.cli.show import style_of
 from jacquard.core.blocks import FRAME
+from jacquard.pipeline.weaving.assemble import HISTORY_SLOT
 
 _VERDICTS = {
     Verdict.PASSED: "green",

@@ -23,7 +23,7 @@ from jacquard.cli.author_folder import author_folder, folder_roots
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
-from jacquard.planners.rules import RulePlanner
+from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import shipped_templates
 from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
 from mnemosyne.core.errors import WorldPackError

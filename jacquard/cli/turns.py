@@ -28,10 +28,10 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.cli.show import show_turn
-from jacquard.commit import CommitResult
 from jacquard.config.input_limits import check_user_message
 from jacquard.core.plan import Triage
-from jacquard.turn import PreparedTurn, turn_to_json
+from jacquard.pipeline.record.commit import CommitResult
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0

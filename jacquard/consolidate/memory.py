@@ -38,8 +38,8 @@ from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
 from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
-from jacquard.telling import tell_usage
-from jacquard.worlds import WorldSource
+from jacquard.pipeline.record.events import tell_usage
+from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType

@@ -1,7 +1,7 @@
 """What a rolling summary covers, what history shows beside it, and when more is to be covered. Pure.
 
 A summary and the history window are one line without seam: the summary covers whole turns from the first on, history begins
-with the next. More is covered only when the window jumps (`jacquard.streams.history`), so that the prefix of the prompt
+with the next. More is covered only when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the prompt
 breaks once a batch, and summary and history change in the same turn.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jacquard.config.sections import HistoryConfig, SummaryConfig
-from jacquard.streams.history import previous_history_start, trim_history
+from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage

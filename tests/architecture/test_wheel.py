@@ -45,7 +45,7 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
 
 SUITES = """
 from jacquard.core.protocols import PruneResult
-from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.smoke import EngineSmoke
 from mnemosyne.testing.store import StoreContract

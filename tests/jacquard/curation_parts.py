@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.protocols import SelectionRequest
-from jacquard.streams.curation import CurationRequest
+from jacquard.pipeline.curation.stream import CurationRequest
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals

@@ -55,5 +55,5 @@ def deadline_by_hand() -> Iterator[Deadline]:
     """Every turn of this block waits for Stream B until the test ends the deadline."""
     deadline = Deadline()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jacquard.race.deadline_scope", deadline.scope)
+        patch.setattr("jacquard.pipeline.curation.deadline.deadline_scope", deadline.scope)
         yield deadline

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jacquard.core.errors import TemplateError
-from jacquard.planners.actions import action_faults, apply_action, match_action
+from jacquard.pipeline.planning.actions import action_faults, apply_action, match_action
 from mnemosyne.core.errors import StateOpError
 
 

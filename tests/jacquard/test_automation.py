@@ -18,10 +18,10 @@ from filament import clean_text, display, load_yaml, unescape
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.blocks import Position, PromptBlock
 from jacquard.core.errors import JacquardError, TemplateError
-from jacquard.streams.automation import AutomationStream, Skeleton, SkeletonInput
-from jacquard.streams.talk import HISTORY_SLOT
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput
+from jacquard.pipeline.skeleton.messages import HISTORY_SLOT
+from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from jacquard.templating import shipped_templates
-from jacquard.todo import TASKS_SHOWN, TEXT_CHARS
 from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory, Trust

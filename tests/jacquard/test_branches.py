@@ -22,7 +22,7 @@ from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, open_worksho
 from jacquard.build import Workshop
 from jacquard.cli.app import app
 from jacquard.config.sections import HistoryConfig, SummaryConfig
-from jacquard.turn import PreparedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import PathSummary

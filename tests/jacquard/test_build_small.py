@@ -18,7 +18,7 @@ from jacquard.config.sections import (
 )
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import PruneResult
-from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.stores.memory import MemoryStore
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jacquard.chunks import ChunkDesk
 from jacquard.core.calibration import correction_of, with_counts
 from jacquard.core.errors import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
-from jacquard.recording import check_tasks
+from jacquard.pipeline.record.tools import check_tasks
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task
 

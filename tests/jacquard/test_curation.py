@@ -16,10 +16,10 @@ from filament import escape_text
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.core.protocols import Selection, SelectionRequest
 from jacquard.core.receipt import CurationPath
-from jacquard.selectors.flash import FlashSelector
-from jacquard.selectors.heuristic import HeuristicSelector
-from jacquard.streams.curation import Curation, CurationStream, stream_report
-from jacquard.streams.flesh import cut_notes, flesh_blocks
+from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import Curation, CurationStream, stream_report
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.selectors import extract, ref_hash
 from mnemosyne.schema.evidence import Priority

@@ -16,7 +16,7 @@ import mnemosyne.core.errors
 from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import BudgetExceededError, ModelError, SummarizerError
 from jacquard.draft import _Waiting
-from jacquard.finish import lay_out_turn
+from jacquard.pipeline.record.build_prompt import lay_out_turn
 from jacquard.templating.layouts import load_layout
 from mnemosyne.core.errors import (
     ContextEngineError,

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import escape_text, unescape
-from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.build import open_workshop
 from jacquard.config.sections import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
 from jacquard.core.blocks import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
@@ -18,13 +17,14 @@ from jacquard.core.errors import BudgetExceededError, ConfigError, SummarizerErr
 from jacquard.core.protocols import PruneRules, SummaryRequest, SummaryText
 from jacquard.core.receipt import Action, BlockDecision
 from jacquard.core.truncation import lead, opening
-from jacquard.degrade import WITHHELD, LeadShortener, carry_out
-from jacquard.packing import short_tokens
-from jacquard.policies import choose_pruner, rules_of, tier_tokens_of
-from jacquard.prompt import EMERGENCY, build_prompt, complete, lay_out
-from jacquard.pruners.degrade import DegradeToSummaryPruner
-from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.shorten import SummarizingShortener
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.pipeline.weaving.degrade import WITHHELD, LeadShortener, carry_out
+from jacquard.pipeline.weaving.packing import short_tokens
+from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
+from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority

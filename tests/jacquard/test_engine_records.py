@@ -11,7 +11,7 @@ from engine_parts import small_engine
 
 from jacquard.config.sections import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, MissingChunksError
-from jacquard.tape import tape_from_json, tape_in, tape_to_json
+from jacquard.pipeline.record.prompt_snapshot import tape_from_json, tape_in, tape_to_json
 from mnemosyne.core.errors import EvidenceNotFoundError
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider

@@ -8,7 +8,7 @@ from jacquard.build import open_workshop
 from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.config.sections import EvidenceConfig, RedactionConfig
 from jacquard.core.errors import ConfigError
-from jacquard.evidence import evidence_flesh, ingest_result, shown_of
+from jacquard.pipeline.record.evidence import evidence_flesh, ingest_result, shown_of
 from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.evidence.selectors import ref_hash

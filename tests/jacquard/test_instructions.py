@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from jacquard import RuntimeConfig, open_workshop
 from jacquard.cli.app import app
 from jacquard.config.settings import config_from_yaml
-from jacquard.instructions import instruction_blocks
+from jacquard.pipeline.record.prompt_snapshot import tape_in
+from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.provenance import origins_of
-from jacquard.tape import tape_in
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.schema.document import Task, ToolCall
 

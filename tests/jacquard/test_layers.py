@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.assemble import PromptMessage
 from jacquard.build import open_workshop
 from jacquard.config.sections import CurationConfig, LayersConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.layers import (
+from jacquard.pipeline.record.prompt_snapshot import tape_in
+from jacquard.pipeline.weaving.assemble import PromptMessage
+from jacquard.pipeline.weaving.layers import (
     ORDER,
     PROCESSES,
     SYSTEM_PROMPT,
@@ -24,7 +25,6 @@ from jacquard.layers import (
     layers_of,
 )
 from jacquard.replay import play
-from jacquard.tape import tape_in
 from jacquard.templating import shipped_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.core.tokens import CalibratedEstimator

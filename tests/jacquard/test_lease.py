@@ -26,11 +26,11 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.plan import SearchIntent, Temporal
 from jacquard.core.protocols import LlmResponse, Selection
 from jacquard.core.receipt import CurationPath
+from jacquard.pipeline.curation.lease import Lease, renewed
+from jacquard.pipeline.curation.prefetch import is_late, lease_of, prefetch_of
+from jacquard.pipeline.curation.stream import Curation
+from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.replay import differences, play
-from jacquard.streams.curation import Curation
-from jacquard.streams.lease import Lease, renewed
-from jacquard.streams.prefetch import is_late, lease_of, prefetch_of
-from jacquard.tape import tape_in
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Comparison, Condition

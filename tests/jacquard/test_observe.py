@@ -93,7 +93,7 @@ async def test_a_turn_is_a_tree_of_spans():
     spans = {span.name: span for span in exporter.get_finished_spans()}
     root = spans["jacquard.prepare_turn"]
     assert root.attributes["gen_ai.conversation.id"] == "s"
-    assert root.attributes["jacquard.turn.id"] == turn.turn_id
+    assert root.attributes["jacquard.pipeline.record.prepared_turn.id"] == turn.turn_id
     assert spans["jacquard.core.plan"].parent.span_id == root.context.span_id
     assert spans["jacquard.core.plan"].attributes["jacquard.core.plan.tier"] == 1
     assert "jacquard.commit_assistant_message" in spans
@@ -123,7 +123,7 @@ async def test_every_step_of_a_turn_is_a_span_below_it_and_none_holds_a_word():
     facts = dict(spans["jacquard.stream_b"].attributes)
     assert (facts["jacquard.stream_b.path"], facts["jacquard.stream_b.chosen"]) == ("selected", 1)
     assert spans["jacquard.recall"].attributes["gen_ai.retrieval.top_k"] == 50
-    assert spans["jacquard.weave"].attributes["jacquard.prompt.tokens"] > 0
+    assert spans["jacquard.pipeline.weaving.weave"].attributes["jacquard.pipeline.weaving.prompt.tokens"] > 0
     told = "".join(span.to_json() for span in exporter.get_finished_spans())
     assert "secret" not in told
     assert "村长" not in told
@@ -170,7 +170,7 @@ async def test_a_turn_that_fails_marks_its_span_by_the_errors_name():
         with pytest.raises(BudgetExceededError):
             await engine.prepare_turn("s", "hello")
     spans = {span.name: span for span in exporter.get_finished_spans()}
-    for name in ("jacquard.prepare_turn", "jacquard.weave"):
+    for name in ("jacquard.prepare_turn", "jacquard.pipeline.weaving.weave"):
         assert spans[name].attributes["error.type"] == "BudgetExceededError"
     assert "error.type" not in spans["jacquard.stream_a"].attributes
 

@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from filament import unescape
 from jacquard.build import open_workshop
 from jacquard.config.sections import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
-from jacquard.diversity import constrain, document_of, source_of
-from jacquard.package import to_messages
+from jacquard.pipeline.record.diversity import constrain, document_of, source_of
+from jacquard.pipeline.record.package import to_messages
+from jacquard.pipeline.record.prepared_turn import turn_to_json
 from jacquard.provenance import origins_of
-from jacquard.turn import turn_to_json
 from mnemosyne.chains.uris import (
     EntryAddress,
     EvidenceAddress,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jacquard.core.names import NameDictionary, mentions, normalise
 from jacquard.core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from jacquard.core.protocols import Planner
-from jacquard.planners.rules import RulePlanner
+from jacquard.pipeline.planning.rules import RulePlanner
 from mnemosyne.schema.world import Entity, PlannerRules
 
 PLANNER: Planner = RulePlanner()

@@ -13,9 +13,9 @@ from jacquard.adapters.observe.spans import NO_TRACING
 from jacquard.config.sections import CurationConfig, PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ModelError
 from jacquard.core.plan import plan_to_json
-from jacquard.planners.model import ModelPlanner
-from jacquard.planners.rules import RulePlanner
-from jacquard.planning import UNSTEADY, TurnPlanner
+from jacquard.pipeline.planning.model import ModelPlanner
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.planning.turn_planner import UNSTEADY, TurnPlanner
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.schema.world import Injection
 

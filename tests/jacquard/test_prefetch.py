@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
-from jacquard.streams.curation import Curation
-from jacquard.streams.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.stream import Curation
 from mnemosyne.schema.query import Recall
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import BranchSpan

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.protocols import PruneBudget, PruneRules
 from jacquard.core.receipt import Action
-from jacquard.pruners.degrade import DegradeToSummaryPruner
-from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.pruners.group_aware import GroupAwarePruner
+from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
 from mnemosyne.schema.evidence import BlockType, Priority

@@ -21,11 +21,11 @@ from jacquard.adapters.models.litellm_adapter import LiteLlmModel
 from jacquard.config.sections import CurationConfig
 from jacquard.core.protocols import Selection, SelectionRequest
 from jacquard.core.receipt import CurationPath
-from jacquard.race import CurationRace
-from jacquard.selectors.flash import FlashSelector
-from jacquard.selectors.heuristic import HeuristicSelector
-from jacquard.streams.curation import Curation, CurationStream, stream_report
-from jacquard.streams.prefetch import prefetch_of, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.deadline import CurationRace
+from jacquard.pipeline.curation.prefetch import prefetch_of, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.selectors.flash import FlashSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import Curation, CurationStream, stream_report
 from mnemosyne.schema.query import Recall, RetrievalQuery
 
 pytestmark = pytest.mark.anyio

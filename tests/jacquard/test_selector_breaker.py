@@ -6,9 +6,9 @@ import anyio
 import pytest
 from curation_parts import asked, candidate
 
-from jacquard.breaker import BreakingSelector, CircuitBreaker
 from jacquard.core.errors import SelectorError
 from jacquard.core.protocols import Selection, SelectionRequest
+from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_calls_from_before_it_opened_neither_keep_it_open_nor_hide_that_th
 async def test_every_change_is_logged_with_the_time_of_its_clock(caplog: pytest.LogCaptureFixture) -> None:
     clock = HandClock()
     breaker = CircuitBreaker(failure_limit=1, reset_seconds=30, clock=clock)
-    with caplog.at_level("INFO", logger="jacquard.breaker"):
+    with caplog.at_level("INFO", logger="jacquard.pipeline.curation.breaker"):
         breaker.fail()
         clock.seconds += 30
         assert breaker.admit()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jacquard.core.errors import ModelError, SelectorError
 from jacquard.core.protocols import LlmRequest, LlmResponse, SelectionRequest, Selector
-from jacquard.selectors.excerpt import excerpt
-from jacquard.selectors.flash import FlashSelector, selector_prompt
+from jacquard.pipeline.curation.selectors.excerpt import excerpt
+from jacquard.pipeline.curation.selectors.flash import FlashSelector, selector_prompt
 from mnemosyne.retrieval.text.words import tokens
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard.core.protocols import Selection, SelectionRequest, Selector
-from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
 

@@ -17,7 +17,7 @@ from jacquard.build import open_reranker, open_selector
 from jacquard.cli.app import app
 from jacquard.config.sections import SelectorConfig
 from jacquard.core.errors import ConfigError, ModelError, SelectorError
-from jacquard.selectors.rerank import LOT, RerankSelector
+from jacquard.pipeline.curation.selectors.rerank import LOT, RerankSelector
 
 pytestmark = pytest.mark.anyio
 WORDS = (

@@ -7,7 +7,7 @@ import pytest
 from jacquard.config.sections import BudgetConfig, RuntimeConfig
 from jacquard.config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from jacquard.core.errors import ConfigError
-from jacquard.turn import fingerprint_of
+from jacquard.pipeline.record.prepared_turn import fingerprint_of
 
 
 def test_a_file_and_the_environment_over_it(tmp_path):

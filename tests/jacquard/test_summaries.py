@@ -20,12 +20,12 @@ from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.summarize.extract import ExtractSummarizer
 from jacquard.summarize.model import ModelSummarizer
 from jacquard.summarize.span import due_depth, history_of, own_coverage
 from jacquard.summarize.wording import plain_answer, read_summary, summary_prompt
 from jacquard.testing.summarizer import SummarizerContract
-from jacquard.turn import PreparedTurn
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary
 from mnemosyne.schema.evidence import EvidenceType

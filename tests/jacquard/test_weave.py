@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.assemble import assemble, prefix
 from jacquard.core.blocks import FRAME, Position, PromptBlock, SkeinTemplate, SlotRule, Stage
 from jacquard.core.errors import BudgetExceededError, LayoutError
 from jacquard.core.receipt import Action
-from jacquard.prompt import build_prompt
-from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.assemble import assemble, prefix
+from jacquard.pipeline.weaving.prompt import build_prompt
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.weave import truncate, weave
 from jacquard.templating.layouts import layout_ids, load_layout
-from jacquard.weave import truncate, weave
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.session import Ref, Role

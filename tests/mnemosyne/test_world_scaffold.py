@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.planners.actions import apply_action, match_action
+from jacquard.pipeline.planning.actions import apply_action, match_action
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import starter_files, write_scaffold

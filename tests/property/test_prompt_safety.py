@@ -13,10 +13,10 @@ from filament import clean_text, load_yaml
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.protocols import Selection
-from jacquard.prompt import build_prompt
-from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.streams.automation import AutomationStream, SkeletonInput
-from jacquard.streams.flesh import flesh_blocks
+from jacquard.pipeline.curation.memory_blocks import flesh_blocks
+from jacquard.pipeline.skeleton.automation import AutomationStream, SkeletonInput
+from jacquard.pipeline.weaving.prompt import build_prompt
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.templating import shipped_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.core.tokens import CalibratedEstimator

@@ -21,7 +21,7 @@ from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, create_context
 from jacquard.cli.app import app
 from jacquard.config.sections import PruneConfig
 from jacquard.core.protocols import LlmResponse
-from jacquard.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart

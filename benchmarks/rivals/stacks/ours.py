@@ -19,15 +19,15 @@ from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig
 from jacquard.core.receipt import Action
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
-from jacquard.planners.rules import RulePlanner
-from jacquard.scene import scene_of
-from jacquard.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.recall_query import scene_of
+from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.worlds import bare_world
 from jacquard.settled import SettledProcess
-from jacquard.streams.automation import AutomationStream
-from jacquard.streams.curation import CurationStream
 from jacquard.templating import shipped_templates
-from jacquard.turn import PreparedTurn
-from jacquard.worlds import bare_world
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
 from mnemosyne.protocols import Embedder

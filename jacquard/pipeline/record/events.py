@@ -15,7 +15,7 @@ from jacquard.core.errors import BudgetExceededError
 from jacquard.core.model_calls import UNDER_WAY
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CurationPath, StreamBReport
-from jacquard.turn import PreparedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.event import EventType

@@ -10,7 +10,7 @@ from typing import Any
 from filament import Correction, OpLimits, OpVerdict, parse_reply
 from jacquard.config.sections import LimitsConfig
 from jacquard.core.schedule import event_words
-from jacquard.recorded import reading
+from jacquard.pipeline.record.stored_turn import reading
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec

@@ -8,19 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from filament import unescape
-from jacquard.assemble import PromptMessage, is_talk, prefix
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.core.plan import PlanContext, plan_to_json
 from jacquard.core.protocols import Pruner
 from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
-from jacquard.layers import share
-from jacquard.package import build_package, context_blocks_of, evidence_of
-from jacquard.policies import rules_of, tier_tokens_of
-from jacquard.prompt import LaidOut, Prompt, complete, lay_out
-from jacquard.recorded import reading
-from jacquard.streams.automation import Skeleton
-from jacquard.turn import PreparedTurn, kept_blocks
+from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
+from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.pipeline.weaving.assemble import PromptMessage, is_talk, prefix
+from jacquard.pipeline.weaving.layers import share
+from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.prompt import LaidOut, Prompt, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import EMPTY, MemoryEntry

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_text
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar, plain_value
-from jacquard.naming import INPUT_ID
+from jacquard.pipeline.skeleton.naming import INPUT_ID
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope

@@ -21,8 +21,8 @@ from anyio.abc import TaskGroup
 from jacquard.config.sections import CurationConfig
 from jacquard.core.protocols import Patience
 from jacquard.core.receipt import CurationPath
-from jacquard.streams.curation import Curation, CurationRequest, CurationStream
-from jacquard.streams.prefetch import is_keepable
+from jacquard.pipeline.curation.prefetch import is_keepable
+from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream
 from mnemosyne.schema.query import Recall
 
 _log = logging.getLogger(__name__)

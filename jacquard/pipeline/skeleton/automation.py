@@ -20,15 +20,15 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
 from jacquard.core.receipt import StateCut
 from jacquard.core.schedule import INJECTION, injected_entries
-from jacquard.naming import name_apart
-from jacquard.streams.history import previous_history_start, trim_history
-from jacquard.streams.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
-from jacquard.streams.talk import history_blocks, input_block
+from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
+from jacquard.pipeline.skeleton.messages import history_blocks, input_block
+from jacquard.pipeline.skeleton.naming import name_apart
+from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
+from jacquard.pipeline.skeleton.todo import open_todo
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.manifest import BlockSpec
 from jacquard.templating.sets import TemplateSet
-from jacquard.todo import open_todo
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
@@ -216,7 +216,7 @@ def render_blocks(
 
 
 def named_apart(skeleton: Skeleton, others: Sequence[PromptBlock]) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
-    """Return a skeleton and the blocks that join it, each block of both with an id of its own (`jacquard.naming`)."""
+    """Return a skeleton and the blocks that join it, each block of both with an id of its own (`jacquard.pipeline.skeleton.naming`)."""
     blocks, history = skeleton.blocks, skeleton.history
     named = name_apart([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)

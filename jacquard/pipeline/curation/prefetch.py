@@ -17,8 +17,8 @@ from jacquard.core.names import normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
-from jacquard.streams.curation import Curation, told_apart
-from jacquard.streams.lease import Lease
+from jacquard.pipeline.curation.lease import Lease
+from jacquard.pipeline.curation.stream import Curation, told_apart
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.query import Candidate, Recall, Signals

@@ -13,13 +13,13 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
-from jacquard.assemble import HISTORY_SLOT, PromptMessage, assemble, is_talk
 from jacquard.config.sections import LayersConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.todo import open_todo
-from jacquard.weave import weave
+from jacquard.pipeline.skeleton.todo import open_todo
+from jacquard.pipeline.weaving.assemble import HISTORY_SLOT, PromptMessage, assemble, is_talk
+from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Role
@@ -191,7 +191,7 @@ class ContextCollector:
 
 
 def todo_context(session: Session) -> str:
-    """Return what is open of a session's to-do list as a block (`jacquard.todo`), or an empty text."""
+    """Return what is open of a session's to-do list as a block (`jacquard.pipeline.skeleton.todo`), or an empty text."""
     shown = open_todo(session.task_state.todo_list.tasks)
     return f"<todo>\n{escape_text(dump_yaml(shown)).strip()}\n</todo>" if shown else ""
 

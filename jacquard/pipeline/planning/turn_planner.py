@@ -23,9 +23,9 @@ from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import active_quests
 from jacquard.core.schedule import due_injections
-from jacquard.planners.actions import PATTERN_FAILED, is_read_at_once
-from jacquard.race import TooLateError, within
-from jacquard.scene import RECENT_MESSAGES, line_of
+from jacquard.pipeline.curation.deadline import TooLateError, within
+from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, line_of
+from jacquard.pipeline.planning.actions import PATTERN_FAILED, is_read_at_once
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jacquard.assemble import PromptMessage
 from jacquard.config.sections import (
     BudgetConfig,
     ChunkConfig,
@@ -22,7 +21,8 @@ from jacquard.core.calibration import COUNTED, REPORTED
 from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
-from jacquard.recorded import plan_of, reading, report_of
+from jacquard.pipeline.record.stored_turn import plan_of, reading, report_of
+from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core import codec
 from mnemosyne.documents.package_json import package_to_json
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -51,7 +51,7 @@ class PreparedTurn:
     `messages` go to the main model as they are, each a dict of `role` and `content`; `text` is the same prompt as one XML
     text. `reply` is set when the turn was numerical: it is over, the ops are applied and no model need be called.
     `evidences` and `context_blocks` are what the prompt holds, in the form of session document 1.0. `tape` is what the
-    prompt was made of (`jacquard.tape`); it goes into the record, and a turn that comes from its record has none. `usages`
+    prompt was made of (`jacquard.pipeline.record.prompt_snapshot`); it goes into the record, and a turn that comes from its record has none. `usages`
     are the model calls that it took.
     """
 

@@ -16,11 +16,11 @@ import anyio
 from anyio import to_thread
 
 from filament import escape_attribute, escape_text
-from jacquard.choice import parse_selection
 from jacquard.core.errors import ModelError, SelectorError
 from jacquard.core.model_calls import Call, CallBook
 from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
-from jacquard.selectors.excerpt import excerpt
+from jacquard.pipeline.curation.selection_parser import parse_selection
+from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from mnemosyne.retrieval.text.words import tokens
 from mnemosyne.schema.query import Candidate
 

@@ -21,8 +21,8 @@ from filament import escape_text, open_tag, unescape
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.truncation import opening
-from jacquard.streams.flesh import FLESH_SLOT
-from jacquard.turn import turn_from_record
+from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
+from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.conflicts import settle_conflicts

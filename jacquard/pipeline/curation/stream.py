@@ -17,7 +17,7 @@ from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Patience, Selection, SelectionRequest, Selector
 from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
-from jacquard.streams.lease import Lease, renewed
+from jacquard.pipeline.curation.lease import Lease, renewed
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.packing import pack, units_of, whole_steps
+from jacquard.pipeline.weaving.packing import pack, units_of, whole_steps
 
 
 class GroupAwarePruner:

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.core.protocols import QueryAhead
-from jacquard.scene import RECENT_MESSAGES, recent_texts
+from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, recent_texts
 from mnemosyne.protocols import Store
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,16 @@ from typing import Any
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.quests import QUESTS_KEY, Quest, without_quests
 from jacquard.core.receipt import CutPart, StateCut
-from jacquard.state_cut import CutWords, StateCutter, lean, moved, pointer, shares, shown_chars, words_of
+from jacquard.pipeline.skeleton.state_cut import (
+    CutWords,
+    StateCutter,
+    lean,
+    moved,
+    pointer,
+    shares,
+    shown_chars,
+    words_of,
+)
 
 MOST_CHARS = 150_000
 """What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.templating.limits` by it."""

@@ -1,6 +1,6 @@
 """From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; what its decisions degrade is carried out by whoever called (`jacquard.degrade`); `complete` builds the
+`lay_out` decides; what its decisions degrade is carried out by whoever called (`jacquard.pipeline.weaving.degrade`); `complete` builds the
 prompt and checks it before it goes out: whatever the counter says of the whole, the limit holds, by an emergency cut that
 prunes once more inside a smaller budget. Nothing is ever sent that overflows.
 """
@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
 from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.weave import Woven, truncate, weave
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
+from jacquard.pipeline.weaving.weave import Woven, truncate, weave
 from mnemosyne.schema.evidence import Priority
 
 EMERGENCY = "emergency_cut"

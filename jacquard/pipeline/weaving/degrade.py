@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import anyio
 
 from filament import escape_text, unescape
-from jacquard.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision, Degradation
 from jacquard.core.truncation import lead
-from jacquard.packing import MASKED, split_tags
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.pipeline.weaving.packing import MASKED, split_tags
 from mnemosyne.core.errors import RedactionError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Redactor

@@ -11,9 +11,9 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import NO_RULES, Pruner, PruneRules
-from jacquard.pruners.degrade import DegradeToSummaryPruner
-from jacquard.pruners.greedy import GreedyPriorityPruner
-from jacquard.pruners.group_aware import GroupAwarePruner
+from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
+from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from mnemosyne.schema.evidence import Priority
 
 SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(

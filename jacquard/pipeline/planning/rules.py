@@ -15,8 +15,8 @@ from typing import Any
 from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, active_quests
-from jacquard.planners.actions import PATTERN_FAILED, read_input
-from jacquard.planners.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
+from jacquard.pipeline.planning.actions import PATTERN_FAILED, read_input
+from jacquard.pipeline.planning.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.packing import by_group, pack, shortening_steps, units_of
+from jacquard.pipeline.weaving.packing import by_group, pack, shortening_steps, units_of
 
 
 class DegradeToSummaryPruner:

@@ -20,9 +20,9 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, plain_without_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import without_quests
-from jacquard.finish import Ingredients, layer_attributes
-from jacquard.recorded import reading
-from jacquard.streams.automation import SkeletonSource
+from jacquard.pipeline.record.build_prompt import Ingredients, layer_attributes
+from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.skeleton.automation import SkeletonSource
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
