@@ -13,10 +13,10 @@ from pathlib import Path
 from jacquard.config.sections import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, PairScorer, Selector, Summarizer
+from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
-from jacquard.summarize.model import ModelSummarizer
 from mnemosyne.protocols import TokenEstimator
 
 Watch = Callable[[LlmAdapter], LlmAdapter]

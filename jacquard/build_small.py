@@ -18,13 +18,13 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
 from jacquard.draft import EngineParts
 from jacquard.engine import ContextEngine
+from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import bare_world
-from jacquard.summarize.model import ModelSummarizer
 from jacquard.templating import shipped_templates
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor

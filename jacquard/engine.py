@@ -22,11 +22,12 @@ from jacquard.adapters.observe.spans import Span
 from jacquard.config.experiments import check_experiments, enrolled
 from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
-from jacquard.consolidate.memory import Consolidated, MemoryKeeper, Progress, nobody
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.draft import EngineParts, TurnDrafter, history_limits
 from jacquard.late_calls import LateCalls
+from jacquard.memory.consolidate.consolidator import Consolidated, MemoryKeeper, Progress, nobody
+from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationRace
 from jacquard.pipeline.curation.history_prefetch import TalkAhead
 from jacquard.pipeline.record.commit import CommitResult
@@ -38,7 +39,6 @@ from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.preparing import SPARE_MESSAGES, TurnPreparer
 from jacquard.replies import ReplyCommitter, again_on_conflict
-from jacquard.summarize.roller import SummaryRoller
 from jacquard.tool_pairs import check_pairs, tail_tokens
 from jacquard.turnstile import Turnstile
 from mnemosyne.chains.session_start import session_start

@@ -20,7 +20,7 @@ from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.skeleton.automation import SkeletonInput
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.replay import made_by_no_template
+from jacquard.replay.replay import made_by_no_template
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.lore import gated_entries, hidden_entries
 from mnemosyne.protocols import Store

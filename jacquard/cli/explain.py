@@ -12,7 +12,7 @@ from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, pr
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.provenance import Origin, origin_at, origins_of, tokens_by_block
+from jacquard.replay.provenance import Origin, origin_at, origins_of, tokens_by_block
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord

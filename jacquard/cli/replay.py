@@ -32,8 +32,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import JacquardError, WorldUnavailableError
 from jacquard.pipeline.record.prompt_snapshot import Tape, tape_in
-from jacquard.rehearsal import Rehearsal
-from jacquard.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
+from jacquard.replay.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
+from jacquard.replay.what_if import Rehearsal
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from mnemosyne.core import codec

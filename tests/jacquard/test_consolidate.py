@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from jacquard.build import Workshop, open_workshop
 from jacquard.cli.app import app
 from jacquard.config.sections import ConsolidationConfig, RuntimeConfig
-from jacquard.consolidate.spans import macro_spans
-from jacquard.consolidate.wording import (
+from jacquard.core.errors import ConfigError, SummarizerError
+from jacquard.core.protocols import TalkTurn
+from jacquard.memory.consolidate.prompts import (
     EVENTS_A_TURN,
     SUMMARY_CHARS,
     macro_request,
@@ -26,8 +27,7 @@ from jacquard.consolidate.wording import (
     read_turns,
     turns_request,
 )
-from jacquard.core.errors import ConfigError, SummarizerError
-from jacquard.core.protocols import TalkTurn
+from jacquard.memory.consolidate.spans import macro_spans
 from mnemosyne.schema.document import ModelUsageStage
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart

@@ -14,7 +14,7 @@ from jacquard.cli.app import app
 from jacquard.config.settings import config_from_yaml
 from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
-from jacquard.provenance import origins_of
+from jacquard.replay.provenance import origins_of
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.schema.document import Task, ToolCall
 

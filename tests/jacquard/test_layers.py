@@ -24,7 +24,7 @@ from jacquard.pipeline.weaving.layers import (
     layer_of,
     layers_of,
 )
-from jacquard.replay import play
+from jacquard.replay.replay import play
 from jacquard.templating import shipped_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.core.tokens import CalibratedEstimator

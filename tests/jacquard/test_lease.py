@@ -30,7 +30,7 @@ from jacquard.pipeline.curation.lease import Lease, renewed
 from jacquard.pipeline.curation.prefetch import is_late, lease_of, prefetch_of
 from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.replay import differences, play
+from jacquard.replay.replay import differences, play
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Comparison, Condition

@@ -22,7 +22,7 @@ from jacquard.config.sections import (
 )
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.engine import ContextEngine
-from jacquard.summarize.model import ModelSummarizer
+from jacquard.memory.summarize.model import ModelSummarizer
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsageStage, Task
 from mnemosyne.stores.memory import MemoryStore

@@ -17,7 +17,7 @@ from jacquard.config.sections import BudgetConfig, CurationConfig, PackageConfig
 from jacquard.pipeline.record.diversity import constrain, document_of, source_of
 from jacquard.pipeline.record.package import to_messages
 from jacquard.pipeline.record.prepared_turn import turn_to_json
-from jacquard.provenance import origins_of
+from jacquard.replay.provenance import origins_of
 from mnemosyne.chains.uris import (
     EntryAddress,
     EvidenceAddress,

@@ -10,7 +10,7 @@ from jacquard import CurationConfig, RuntimeConfig, open_workshop
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.provenance import origin_at, origins_of, tokens_by_block
+from jacquard.replay.provenance import origin_at, origins_of, tokens_by_block
 from mnemosyne.chains.uris import resolve_uri
 
 pytestmark = pytest.mark.anyio

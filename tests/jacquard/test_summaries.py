@@ -20,11 +20,11 @@ from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
+from jacquard.memory.summarize.extract import ExtractSummarizer
+from jacquard.memory.summarize.model import ModelSummarizer
+from jacquard.memory.summarize.prompts import plain_answer, read_summary, summary_prompt
+from jacquard.memory.summarize.span import due_depth, history_of, own_coverage
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.summarize.extract import ExtractSummarizer
-from jacquard.summarize.model import ModelSummarizer
-from jacquard.summarize.span import due_depth, history_of, own_coverage
-from jacquard.summarize.wording import plain_answer, read_summary, summary_prompt
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary

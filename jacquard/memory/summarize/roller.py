@@ -23,9 +23,8 @@ from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
-from jacquard.pipeline.record.events import tell_usage
-from jacquard.summarize.extract import ExtractSummarizer
-from jacquard.summarize.span import (
+from jacquard.memory.summarize.extract import ExtractSummarizer
+from jacquard.memory.summarize.span import (
     UPTO,
     Coverage,
     due_depth,
@@ -34,6 +33,7 @@ from jacquard.summarize.span import (
     stretched,
     told_coverage,
 )
+from jacquard.pipeline.record.events import tell_usage
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS

@@ -25,7 +25,7 @@ from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
 from jacquard.pipeline.weaving.degrade import carry_out
 from jacquard.pipeline.weaving.prompt import Prompt, complete
 from jacquard.pipeline.worlds import bare_world
-from jacquard.replay import (
+from jacquard.replay.replay import (
     TurnDiff,
     carried_over,
     compare_decisions,

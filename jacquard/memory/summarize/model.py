@@ -8,7 +8,7 @@ from dataclasses import replace
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call
 from jacquard.core.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
-from jacquard.summarize.wording import read_summary, summary_prompt
+from jacquard.memory.summarize.prompts import read_summary, summary_prompt
 
 
 class ModelSummarizer:

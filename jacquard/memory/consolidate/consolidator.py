@@ -18,7 +18,18 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import Teller
 from jacquard.config.sections import ConsolidationConfig
-from jacquard.consolidate.spans import (
+from jacquard.core.errors import ModelError, SummarizerError
+from jacquard.core.model_calls import Call, usage_of
+from jacquard.core.names import NameDictionary
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
+from jacquard.memory.consolidate.prompts import (
+    TurnMemory,
+    macro_request,
+    read_narrative,
+    read_turns,
+    turns_request,
+)
+from jacquard.memory.consolidate.spans import (
     CHAPTER_END,
     TURN_SUMMARY,
     MacroSpan,
@@ -27,17 +38,6 @@ from jacquard.consolidate.spans import (
     macro_spans,
     told_upto,
 )
-from jacquard.consolidate.wording import (
-    TurnMemory,
-    macro_request,
-    read_narrative,
-    read_turns,
-    turns_request,
-)
-from jacquard.core.errors import ModelError, SummarizerError
-from jacquard.core.model_calls import Call, usage_of
-from jacquard.core.names import NameDictionary
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
 from jacquard.pipeline.record.events import tell_usage
 from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator
