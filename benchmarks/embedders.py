@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard.build import open_embedder
+from jacquard.wiring.runtime import open_embedder
 from mnemosyne.protocols import Embedder
 
 SEED = 7
@@ -37,7 +37,7 @@ _COLD = """
 import json, sys, time
 import anyio
 before = time.perf_counter()
-from jacquard.build import open_embedder
+from jacquard.wiring.runtime import open_embedder
 embedder = open_embedder(sys.argv[1])
 rows = anyio.run(embedder.embed, ["Where does the key of the temple lie?"], "query")
 took = time.perf_counter() - before

@@ -24,9 +24,9 @@ from rich.text import Text
 from benchmarks.conversation import questions, utterances
 from evals.errors import SetupError
 from filament import escape_text
-from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import RuntimeConfig
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.importers.corpus import corpus_file, read_corpus
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.world import WorldPack

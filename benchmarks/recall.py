@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
-from jacquard.settled import SettledProcess
+from jacquard.wiring.gc_tuning import SettledProcess
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.tiered import TieredIndex

@@ -21,9 +21,9 @@ from anyio import to_thread
 from rich.console import Console
 
 from evals.progress import Told
-from jacquard.build_small import create_context_engine
 from jacquard.config.sections import CurationConfig, RuntimeConfig
 from jacquard.pipeline.worlds import bare_world
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope

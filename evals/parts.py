@@ -19,12 +19,12 @@ from evals.cache import CachedEmbedder, VectorCache
 from evals.errors import SetupError
 from evals.oracle import OracleSelector
 from evals.plain_rrf import reciprocal
-from jacquard.build import open_embedder as named_embedder
-from jacquard.build import open_reranker
 from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
+from jacquard.wiring.runtime import open_embedder as named_embedder
+from jacquard.wiring.runtime import open_reranker
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import EntrySource
 from mnemosyne.retrieval.engines.memory import MemoryIndex

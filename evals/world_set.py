@@ -19,9 +19,9 @@ from evals.errors import DatasetError
 from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.report import WHOLE_TURNS, Result, Row
-from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import BudgetConfig, CurationConfig, RuntimeConfig
 from jacquard.core.receipt import Action
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope

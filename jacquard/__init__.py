@@ -9,8 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jacquard.build import Workshop, open_workshop
-    from jacquard.build_small import create_context_engine
     from jacquard.config.sections import (
         BudgetConfig,
         CurationConfig,
@@ -22,18 +20,20 @@ if TYPE_CHECKING:
     from jacquard.core.errors import BudgetExceededError, InputTooLargeError, JacquardError
     from jacquard.core.plan import PlanContext
     from jacquard.core.receipt import Report
-    from jacquard.draft import EngineParts
-    from jacquard.engine import ContextEngine
     from jacquard.pipeline.record.commit import CommitResult
     from jacquard.pipeline.record.prepared_turn import PreparedTurn
+    from jacquard.turns.compose import EngineParts
+    from jacquard.turns.engine import ContextEngine
+    from jacquard.wiring.factory import create_context_engine
+    from jacquard.wiring.runtime import Workshop, open_workshop
 
 _HOMES = {
     "BudgetConfig": "jacquard.config.sections",
     "BudgetExceededError": "jacquard.core.errors",
     "CommitResult": "jacquard.pipeline.record.commit",
-    "ContextEngine": "jacquard.engine",
+    "ContextEngine": "jacquard.turns.engine",
     "CurationConfig": "jacquard.config.sections",
-    "EngineParts": "jacquard.draft",
+    "EngineParts": "jacquard.turns.compose",
     "HistoryConfig": "jacquard.config.sections",
     "InputTooLargeError": "jacquard.core.errors",
     "JacquardError": "jacquard.core.errors",
@@ -43,9 +43,9 @@ _HOMES = {
     "Report": "jacquard.core.receipt",
     "RuntimeConfig": "jacquard.config.sections",
     "SelectorConfig": "jacquard.config.sections",
-    "Workshop": "jacquard.build",
-    "create_context_engine": "jacquard.build_small",
-    "open_workshop": "jacquard.build",
+    "Workshop": "jacquard.wiring.runtime",
+    "create_context_engine": "jacquard.wiring.factory",
+    "open_workshop": "jacquard.wiring.runtime",
 }
 
 __all__ = [

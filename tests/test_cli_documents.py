@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from jacquard.build import open_workshop
 from jacquard.cli.app import app
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.documents.session_json import document_from_json
 from mnemosyne.schema.document import (
     MessageIndexRange,

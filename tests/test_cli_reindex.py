@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.bench.talk import session_of, utterances
-from jacquard.build import open_workshop
 from jacquard.cli.app import app
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.schema.memory import Chain, session_scope
 
 ROOT = Path(__file__).parents[1]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from jacquard.build import Workshop
 from jacquard.cli.shared import say
 from jacquard.core.errors import ConfigError
 from jacquard.templating.files import TemplateRoot, shipped_templates, template_roots
+from jacquard.wiring.runtime import Workshop
 
 TEMPLATES = "templates"
 

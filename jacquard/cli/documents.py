@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.build import open_workshop
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
@@ -25,6 +24,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.build import SystemClock, Workshop, open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.core.errors import ConfigError
+from jacquard.wiring.runtime import SystemClock, Workshop, open_workshop
 from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten
 from mnemosyne.schema.erasure import Erasure

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.build import open_workshop
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.replay.provenance import Origin, origin_at, origins_of, tokens_by_block
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord

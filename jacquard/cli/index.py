@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -25,6 +24,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core.codec import to_plain
 from mnemosyne.retrieval.recall.rebuild import Restored
 from mnemosyne.schema.memory import session_scope, world_scope

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from jacquard.build import open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -22,6 +21,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core import codec
 
 

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from jacquard.authoring.opening import opening_faults
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.core.receipt import degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core.errors import CorpusError, WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import (

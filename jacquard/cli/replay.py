@@ -12,7 +12,6 @@ from anyio import to_thread
 from rich.table import Table
 from rich.text import Text
 
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.author_folder import author_roots
 from jacquard.cli.explain import only_session
 from jacquard.cli.shared import (
@@ -36,6 +35,7 @@ from jacquard.replay.replay import Templates, TurnDiff, changed_settings, compar
 from jacquard.replay.what_if import Rehearsal
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from jacquard.build import open_workshop
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
@@ -21,6 +20,7 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.cli.show import show_tree
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
 

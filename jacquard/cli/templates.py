@@ -18,7 +18,6 @@ from jacquard.authoring.render import Rendering, TurnChange, compare, compare_tu
 from jacquard.authoring.scaffold import new_template
 from jacquard.authoring.target import TemplateTarget, enclosing_pack, find_target
 from jacquard.authoring.turns import AuthorTurn, TurnReader
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.author_folder import author_folder, folder_roots
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
@@ -26,6 +25,7 @@ from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import shipped_templates
 from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack

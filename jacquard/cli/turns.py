@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -32,6 +31,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.core.plan import Triage
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0

@@ -16,7 +16,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
-from jacquard.draft import history_limits
 from jacquard.pipeline.record.prompt_snapshot import Tape
 from jacquard.pipeline.record.stored_turn import report_of
 from jacquard.pipeline.skeleton.history import trim_history
@@ -36,6 +35,7 @@ from jacquard.replay.replay import (
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout
+from jacquard.turns.compose import history_limits
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from jacquard.build_small import create_context_engine
 from jacquard.config.sections import BudgetConfig, RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, MissingChunksError, ToolPairError
-from jacquard.engine import ContextEngine
+from jacquard.turns.engine import ContextEngine
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Message, Ref, Role

@@ -30,12 +30,18 @@ def loaded_by(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import jacquard", "import jacquard.build", "import mnemosyne", "import filament", "import jacquard.cli.app"],
+    [
+        "import jacquard",
+        "import jacquard.wiring.runtime",
+        "import mnemosyne",
+        "import filament",
+        "import jacquard.cli.app",
+    ],
 )
 def test_importing_loads_nothing_heavy(statement):
     assert loaded_by(statement).isdisjoint(HEAVY)
 
 
 def test_the_front_door_opens_on_first_use():
-    assert "jacquard.engine" not in loaded_by("import jacquard")
-    assert "jacquard.engine" in loaded_by("import jacquard; jacquard.ContextEngine")
+    assert "jacquard.turns.engine" not in loaded_by("import jacquard")
+    assert "jacquard.turns.engine" in loaded_by("import jacquard; jacquard.ContextEngine")

@@ -9,9 +9,9 @@ import anyio
 from forest_parts import WORLD
 
 from jacquard.adapters.observe.bus import InMemoryEventBus
-from jacquard.build_small import create_context_engine
 from jacquard.core.errors import ModelError
 from jacquard.core.protocols import LlmResponse
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.stores.memory import MemoryStore
 
 PLANNED = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 
-from jacquard.build_small import create_context_engine
 from jacquard.config.sections import CurationConfig, RuntimeConfig
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.core.errors import TurnNotPendingError
 from mnemosyne.protocols import SessionLocks, Store
 from mnemosyne.stores.locate import postgres_address

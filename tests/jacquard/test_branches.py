@@ -19,10 +19,10 @@ from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
 from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, open_workshop
-from jacquard.build import Workshop
 from jacquard.cli.app import app
 from jacquard.config.sections import HistoryConfig, SummaryConfig
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.wiring.runtime import Workshop
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import PathSummary

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
-from jacquard.build import Workshop, open_workshop
 from jacquard.cli.app import app
 from jacquard.config.sections import ConsolidationConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError, SummarizerError
@@ -28,6 +27,7 @@ from jacquard.memory.consolidate.prompts import (
     turns_request,
 )
 from jacquard.memory.consolidate.spans import macro_spans
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.schema.document import ModelUsageStage
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart

@@ -15,9 +15,9 @@ import jacquard.core.errors
 import mnemosyne.core.errors
 from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import BudgetExceededError, ModelError, SummarizerError
-from jacquard.draft import _Waiting
 from jacquard.pipeline.record.build_prompt import lay_out_turn
 from jacquard.templating.layouts import load_layout
+from jacquard.turns.compose import _Waiting
 from mnemosyne.core.errors import (
     ContextEngineError,
     EmbedderUnavailableError,
@@ -357,7 +357,7 @@ async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bo
                     await once.wait()
             return await real(request)
 
-        monkeypatch.setattr("jacquard.draft.lay_out_turn", lay_out)
+        monkeypatch.setattr("jacquard.turns.compose.lay_out_turn", lay_out)
         model.generate = asked
         async with small_engine(model=model, config=PATIENT) as (engine, _, _):
             return await engine.prepare_turn("s", "村长的钥匙在哪里?"), len(laid_out)
@@ -397,8 +397,8 @@ async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there(monkeypatch):
 
     ends = _Waiting.ends
     monkeypatch.setattr(_Waiting, "ends", end)
-    monkeypatch.setattr("jacquard.draft.load_layout", layout_last)
-    monkeypatch.setattr("jacquard.draft.lay_out_turn", lay_out)
+    monkeypatch.setattr("jacquard.turns.compose.load_layout", layout_last)
+    monkeypatch.setattr("jacquard.turns.compose.lay_out_turn", lay_out)
     with deadline_by_hand() as deadline:
 
         async def asked(request):

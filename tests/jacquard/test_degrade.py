@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import escape_text, unescape
-from jacquard.build import open_workshop
 from jacquard.config.sections import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
 from jacquard.core.blocks import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
 from jacquard.core.errors import BudgetExceededError, ConfigError, SummarizerError
@@ -25,6 +24,7 @@ from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, 
 from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.schema.evidence import BlockType, Priority

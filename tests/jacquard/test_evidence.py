@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jacquard import RuntimeConfig
-from jacquard.build import open_workshop
-from jacquard.build_evidence import open_redactor, options_of, ttl_of
 from jacquard.config.sections import EvidenceConfig, RedactionConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.evidence import evidence_flesh, ingest_result, shown_of
+from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core.errors import StoreBusyError
 from mnemosyne.evidence import RedactingIngestor
 from mnemosyne.evidence.selectors import ref_hash

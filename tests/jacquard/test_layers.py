@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.build import open_workshop
 from jacquard.config.sections import CurationConfig, LayersConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prompt_snapshot import tape_in
@@ -27,6 +26,7 @@ from jacquard.pipeline.weaving.layers import (
 from jacquard.replay.replay import play
 from jacquard.templating import shipped_templates
 from jacquard.templating.layouts import load_layout
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import (
     MessageIndexRange,

@@ -21,8 +21,8 @@ from jacquard.config.sections import (
     SummaryConfig,
 )
 from jacquard.core.model_calls import Call, usage_of
-from jacquard.engine import ContextEngine
 from jacquard.memory.summarize.model import ModelSummarizer
+from jacquard.turns.engine import ContextEngine
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsageStage, Task
 from mnemosyne.stores.memory import MemoryStore

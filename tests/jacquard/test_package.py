@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from filament import unescape
-from jacquard.build import open_workshop
 from jacquard.config.sections import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
 from jacquard.pipeline.record.diversity import constrain, document_of, source_of
 from jacquard.pipeline.record.package import to_messages
 from jacquard.pipeline.record.prepared_turn import turn_to_json
 from jacquard.replay.provenance import origins_of
+from jacquard.wiring.runtime import open_workshop
 from mnemosyne.chains.uris import (
     EntryAddress,
     EvidenceAddress,

@@ -15,8 +15,8 @@ from engine_parts import WORLD
 from session_player import locks_of, store_of
 
 from jacquard import open_workshop
-from jacquard.build_small import create_context_engine
 from jacquard.config.sections import CurationConfig, LockConfig, RuntimeConfig
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.postgres.locks import PostgresSessionLocks

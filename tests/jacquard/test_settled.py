@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.build import open_workshop
-from jacquard.settled import SWITCH_SECONDS, SettledProcess
+from jacquard.wiring.gc_tuning import SWITCH_SECONDS, SettledProcess
+from jacquard.wiring.runtime import open_workshop
 
 DEFAULT_SECONDS = sys.getswitchinterval()
 DEFAULT_THRESHOLD = gc.get_threshold()

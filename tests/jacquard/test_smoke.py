@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jacquard.build_small import create_context_engine
 from jacquard.testing.smoke import EngineSmoke
+from jacquard.wiring.factory import create_context_engine
 from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.sqlite.store import SqliteStore
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.build import Workshop, open_workshop
 from jacquard.config.sections import HistoryConfig, RuntimeConfig, SummaryConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
@@ -26,6 +25,7 @@ from jacquard.memory.summarize.prompts import plain_answer, read_summary, summar
 from jacquard.memory.summarize.span import due_depth, history_of, own_coverage
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.testing.summarizer import SummarizerContract
+from jacquard.wiring.runtime import Workshop, open_workshop
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary
 from mnemosyne.schema.evidence import EvidenceType

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
-from jacquard.build import open_embedder
 from jacquard.cli.app import app
+from jacquard.wiring.runtime import open_embedder
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
 from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export

@@ -10,7 +10,7 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard.build import open_embedder
+from jacquard.wiring.runtime import open_embedder
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding import remote as embed_remote
 from mnemosyne.retrieval.embedding.remote import RemoteEmbedder

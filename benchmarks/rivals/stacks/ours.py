@@ -1,6 +1,6 @@
 """Ours: a session in SQLite, the tiered index on disk, and the engine's own `prepare_turn` with the heuristic selector.
 
-Put together as `jacquard.build.open_workshop` does it, but for the embedder: here it is told to note what it takes.
+Put together as `jacquard.wiring.runtime.open_workshop` does it, but for the embedder: here it is told to note what it takes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from anyio import to_thread
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Ask, Turn
 from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig
 from jacquard.core.receipt import Action
-from jacquard.draft import EngineParts
-from jacquard.engine import ContextEngine
 from jacquard.pipeline.curation.recall_query import scene_of
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import CurationStream
@@ -26,8 +24,10 @@ from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import bare_world
-from jacquard.settled import SettledProcess
 from jacquard.templating import shipped_templates
+from jacquard.turns.compose import EngineParts
+from jacquard.turns.engine import ContextEngine
+from jacquard.wiring.gc_tuning import SettledProcess
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
 from mnemosyne.protocols import Embedder

@@ -17,7 +17,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext, Triage
-from jacquard.draft import Draft, EngineParts, TurnDrafter, history_limits
 from jacquard.memory.summarize.roller import Ready, SummaryRoller
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import known_keywords, recent_texts
@@ -34,7 +33,8 @@ from jacquard.pipeline.record.prepared_turn import (
     usages_of,
 )
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.stopwatch import Stopwatch
+from jacquard.turns.compose import Draft, EngineParts, TurnDrafter, history_limits
+from jacquard.turns.stopwatch import Stopwatch
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, TurnStatus

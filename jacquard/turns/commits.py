@@ -10,15 +10,15 @@ from functools import partial
 from typing import TypeVar
 
 from jacquard.adapters.observe.bus import Teller
-from jacquard.chunks import ChunkDesk, Key
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import MissingChunksError
-from jacquard.draft import EngineParts
 from jacquard.pipeline.record.commit import CommitResult, commit_of, committed_result
 from jacquard.pipeline.record.events import tell_error
 from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
+from jacquard.turns.chunks import ChunkDesk, Key
+from jacquard.turns.compose import EngineParts
 from mnemosyne.core.errors import TurnNotFoundError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType

@@ -28,7 +28,6 @@ from jacquard.core.protocols import (
     Summarizer,
 )
 from jacquard.core.receipt import CurationPath, Degradation, degradation
-from jacquard.late_calls import LateCalls
 from jacquard.pipeline.curation.deadline import CurationRace, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
@@ -56,9 +55,10 @@ from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import LaidOut
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from jacquard.pipeline.worlds import Noted
-from jacquard.stopwatch import Stopwatch
 from jacquard.templating.files import template_roots as template_roots
 from jacquard.templating.layouts import load_layout
+from jacquard.turns.deferred_usage import LateCalls
+from jacquard.turns.stopwatch import Stopwatch
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate, size_of

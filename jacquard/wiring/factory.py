@@ -1,6 +1,6 @@
 """A whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
 
-For hosts that bring their own store and model, for tests and for trying things out. `jacquard.build` opens the usual engine
+For hosts that bring their own store and model, for tests and for trying things out. `jacquard.wiring.runtime` opens the usual engine
 with its folder, worlds and models.
 """
 
@@ -11,13 +11,9 @@ from datetime import UTC, datetime
 
 from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
-from jacquard.build_evidence import open_redactor, options_of, ttl_of
-from jacquard.build_watch import open_refiner, open_watchers, watched_model, watched_stream
 from jacquard.config.sections import ObservabilityConfig, RuntimeConfig, SelectorConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
-from jacquard.draft import EngineParts
-from jacquard.engine import ContextEngine
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
@@ -26,6 +22,10 @@ from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import bare_world
 from jacquard.templating import shipped_templates
+from jacquard.turns.compose import EngineParts
+from jacquard.turns.engine import ContextEngine
+from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
+from jacquard.wiring.observability import open_refiner, open_watchers, watched_model, watched_stream
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (

@@ -16,26 +16,33 @@ from tempfile import mkdtemp
 
 from anyio import to_thread
 
-from jacquard.build_embedder import open_embedder as open_embedder
-from jacquard.build_evidence import Intake, open_intake
-from jacquard.build_models import open_model, open_writers
-from jacquard.build_models import open_reranker as open_reranker
-from jacquard.build_models import open_selector as open_selector
-from jacquard.build_watch import Watchers, open_locks, open_refiner, open_watchers, watched_model, watched_stream
 from jacquard.config.input_limits import check_user_message
 from jacquard.config.sections import LimitsConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.core.protocols import LlmAdapter, PairScorer
-from jacquard.draft import EngineParts
-from jacquard.engine import ContextEngine
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS
-from jacquard.settled import SettledProcess
 from jacquard.templating import shipped_templates
-from jacquard.world_notes import WORLDS_FILE, WorldNotes
+from jacquard.turns.compose import EngineParts
+from jacquard.turns.engine import ContextEngine
+from jacquard.wiring.embedder import open_embedder as open_embedder
+from jacquard.wiring.gc_tuning import SettledProcess
+from jacquard.wiring.ingest import Intake, open_intake
+from jacquard.wiring.models import open_model, open_writers
+from jacquard.wiring.models import open_reranker as open_reranker
+from jacquard.wiring.models import open_selector as open_selector
+from jacquard.wiring.observability import (
+    Watchers,
+    open_locks,
+    open_refiner,
+    open_watchers,
+    watched_model,
+    watched_stream,
+)
+from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.sweep import sweep_expired

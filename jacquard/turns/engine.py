@@ -24,8 +24,6 @@ from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
-from jacquard.draft import EngineParts, TurnDrafter, history_limits
-from jacquard.late_calls import LateCalls
 from jacquard.memory.consolidate.consolidator import Consolidated, MemoryKeeper, Progress, nobody
 from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationRace
@@ -37,10 +35,12 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_recor
 from jacquard.pipeline.record.tools import check_tasks, record_model_usage, record_tool_call
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.preparing import SPARE_MESSAGES, TurnPreparer
-from jacquard.replies import ReplyCommitter, again_on_conflict
-from jacquard.tool_pairs import check_pairs, tail_tokens
-from jacquard.turnstile import Turnstile
+from jacquard.turns.commits import ReplyCommitter, again_on_conflict
+from jacquard.turns.compose import EngineParts, TurnDrafter, history_limits
+from jacquard.turns.deferred_usage import LateCalls
+from jacquard.turns.prepare import SPARE_MESSAGES, TurnPreparer
+from jacquard.turns.session_lock import Turnstile
+from jacquard.turns.tool_pairs import check_pairs, tail_tokens
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall

@@ -1,4 +1,4 @@
-"""The part of `jacquard.build` for evidence: redactor, detector, vault, ingestor, and where an erasure must look.
+"""The part of `jacquard.wiring.runtime` for evidence: redactor, detector, vault, ingestor, and where an erasure must look.
 
 The room exists so that `build` stays readable; like it, it knows concrete classes. Presidio is imported when a setting names
 it, never before.
