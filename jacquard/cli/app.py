@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from jacquard.cli import documents, embedder, erase, explain, index, memory, packs, replay, sessions, templates, turns
+from jacquard.cli.commands import (
+    documents,
+    embedder,
+    erase,
+    explain,
+    index,
+    memory,
+    packs,
+    replay,
+    sessions,
+    templates,
+    turns,
+)
 
 app = typer.Typer(
     name="jacquard",

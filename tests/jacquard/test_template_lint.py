@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jacquard.authoring.findings import CODES, Severity, as_text
-from jacquard.authoring.lint import LintReport, lint_templates
+from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.target import TemplateTarget, find_target
 from jacquard.core.errors import JacquardError
 from jacquard.templating import shipped_templates

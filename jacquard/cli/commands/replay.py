@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.cli.author_folder import author_roots
-from jacquard.cli.explain import only_session
+from jacquard.cli.commands.explain import only_session
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,

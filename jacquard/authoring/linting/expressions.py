@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from jacquard.authoring.findings import did_you_mean
-from jacquard.authoring.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, field_names
+from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, field_names
 from jacquard.templating.language import (
     BUILTIN_FILTERS,
     FUNCTIONS,

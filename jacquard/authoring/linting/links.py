@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jacquard.authoring.names import given_names
+from jacquard.authoring.linting.names import given_names
 from jacquard.core.errors import TemplateError
 from jacquard.templating import read_syntax
 from jacquard.templating.files import TemplateFile

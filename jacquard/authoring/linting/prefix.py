@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jacquard.authoring.expressions import path_of
-from jacquard.authoring.links import Library
-from jacquard.authoring.shapes import TURNING
+from jacquard.authoring.linting.expressions import path_of
+from jacquard.authoring.linting.links import Library
+from jacquard.authoring.linting.shapes import TURNING
 from jacquard.core.blocks import Position, SkeinTemplate
 from jacquard.templating.manifest import BlockSpec
 from jacquard.templating.syntax import Node

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jacquard.authoring.expressions import Expressions, Report, Scope, asked_for, missing_when, path_of, root_of
-from jacquard.authoring.shapes import ANY, GROWING, TEXT, Shape
+from jacquard.authoring.linting.expressions import Expressions, Report, Scope, asked_for, missing_when, path_of, root_of
+from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, Shape
 from jacquard.templating.syntax import Node
 
 MODULE = Shape(kind="module")

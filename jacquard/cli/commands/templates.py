@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from jacquard.authoring.findings import as_text, did_you_mean
 from jacquard.authoring.golden import GoldenResult, case_turn, golden_cases, run_case
-from jacquard.authoring.lint import LintReport, lint_templates
+from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, totals
 from jacquard.authoring.scaffold import new_template
 from jacquard.authoring.target import TemplateTarget, enclosing_pack, find_target

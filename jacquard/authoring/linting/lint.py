@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jacquard.authoring.expressions import words_of
 from jacquard.authoring.findings import Finding, Severity, as_json, finding, in_order
-from jacquard.authoring.links import Library, Link, read_library
-from jacquard.authoring.markup import MarkupReader
-from jacquard.authoring.names import NameReader
-from jacquard.authoring.places import Places
-from jacquard.authoring.prefix import CACHE_LAYOUT, is_before_history, volatile_reads
-from jacquard.authoring.shapes import ANY, Shape, variable_shapes
+from jacquard.authoring.linting.expressions import words_of
+from jacquard.authoring.linting.links import Library, Link, read_library
+from jacquard.authoring.linting.markup import MarkupReader
+from jacquard.authoring.linting.names import NameReader
+from jacquard.authoring.linting.places import Places
+from jacquard.authoring.linting.prefix import CACHE_LAYOUT, is_before_history, volatile_reads
+from jacquard.authoring.linting.shapes import ANY, Shape, variable_shapes
 from jacquard.authoring.target import LAYOUTS, TemplateTarget
 from jacquard.core.blocks import SkeinTemplate
 from jacquard.core.errors import LayoutError, TemplateError
