@@ -26,8 +26,8 @@ from benchmarks.rivals.command import rivals
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
 from evals.progress import Told, bars
-from jacquard.core.errors import JacquardError
-from mnemosyne.core.errors import MnemosyneError
+from jacquard import JacquardError
+from mnemosyne import MnemosyneError
 
 app = typer.Typer(
     name="bench",

@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from random import Random
 
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne import Author, AuthorKind, ImportedTurn, Message, Role, SessionStart
 
 PLAYER, GUIDE = "Wen", "Mara"
 CHINESE_SHARE = 0.5

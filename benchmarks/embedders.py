@@ -24,8 +24,8 @@ from rich.text import Text
 from benchmarks.conversation import questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard.wiring.runtime import open_embedder
-from mnemosyne.protocols import Embedder
+from jacquard import open_embedder
+from mnemosyne import Embedder
 
 SEED = 7
 WARM = 3
@@ -75,7 +75,7 @@ async def run(model: str, queries: int, say: Say, progress: Progress) -> dict[st
 
 def _export(model: str, folder: Path) -> Any:
     # Heavy: it imports torch.
-    from mnemosyne.retrieval.embedding.export_onnx import export_model
+    from mnemosyne import export_model
 
     return export_model(model, folder)
 

@@ -22,9 +22,9 @@ from evals.dataset import LabelledSet, read_set
 from evals.figures import percentiles
 from evals.machine import load, machine
 from evals.run import Options, run_set
-from jacquard.core.protocols import Selection, SelectionRequest
+from jacquard import Selection, SelectionRequest
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
-from mnemosyne.core.tokens_tiktoken import TiktokenEstimator
+from mnemosyne import TiktokenEstimator
 
 Count = Callable[[str], int]
 MESSAGE_TOKENS = 4

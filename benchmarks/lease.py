@@ -26,9 +26,7 @@ from benchmarks.deadline.server import ServerProcess
 from evals.dataset import LabelledQuery, read_queries
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
-from jacquard.core.receipt import Report
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard import CurationConfig, Report, RuntimeConfig, SelectorConfig, Workshop, open_workshop
 
 SEED = 17
 SCENE_INPUTS = 4

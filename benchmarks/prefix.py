@@ -24,13 +24,8 @@ from rich.text import Text
 from benchmarks.conversation import questions, utterances
 from evals.errors import SetupError
 from filament import escape_text
-from jacquard.config.sections import RuntimeConfig
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.wiring.runtime import Workshop, open_workshop
-from mnemosyne.importers.corpus import corpus_file, read_corpus
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.world import WorldPack
-from mnemosyne.world import load_world
+from jacquard import PreparedTurn, RuntimeConfig, Workshop, open_workshop
+from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus
 
 LAYOUTS = ("classic", "cache_first")
 SEED = 23

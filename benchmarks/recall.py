@@ -24,16 +24,21 @@ from rich.text import Text
 from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
-from jacquard.wiring.gc_tuning import SettledProcess
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
-from mnemosyne.schema.query import IndexFilter, RetrievalQuery
-from mnemosyne.schema.record import SequencedEntry
-from mnemosyne.schema.session import BranchSpan
+from jacquard import SettledProcess
+from mnemosyne import (
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    EntryList,
+    HybridRetriever,
+    IndexFilter,
+    MemoryEntry,
+    RetrievalQuery,
+    SequencedEntry,
+    TieredIndex,
+    Vectors,
+    session_scope,
+)
 
 SEED = 7
 WIDTH = 384

@@ -21,14 +21,9 @@ from anyio import to_thread
 from rich.console import Console
 
 from evals.progress import Told
-from jacquard.config.sections import CurationConfig, RuntimeConfig
-from jacquard.pipeline.worlds import bare_world
-from jacquard.wiring.factory import create_context_engine
-from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
+from jacquard import CurationConfig, RuntimeConfig, bare_world, create_context_engine
+from mnemosyne import Chain, MemoryEntry, SqliteStore, TieredIndex, Vectors, world_scope
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sqlite.store import SqliteStore
 
 TICK_SECONDS = 0.001
 SESSIONS = 4

@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import questions, session_of
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb, peak_memory_mb
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard import Workshop, open_workshop
 
 SEED = 7
 WARM_TURNS = 5

@@ -33,10 +33,8 @@ from evals.progress import bars
 from evals.report import print_report, result_json
 from evals.run import DEFAULT_CACHE, Options, run_set
 from evals.world_set import run_world
-from jacquard.core.errors import JacquardError
-from mnemosyne.core.errors import MnemosyneError
-from mnemosyne.importers.corpus import CORPUS_FILE
-from mnemosyne.stores.open import open_store
+from jacquard import JacquardError
+from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
 
 class Kind(StrEnum):

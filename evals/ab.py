@@ -1,6 +1,7 @@
 """A/B experiments judged by their receipts: the arms of an experiment, pair by pair.
 
-Every recorded turn says in its receipt which arm its session was in (`jacquard.config.experiments`). Sessions are what was assigned,
+Every recorded turn says in its receipt which arm its session was in (`jacquard.config.experiments`). Sessions are what was
+assigned,
 so they are what is drawn: the interval of a difference is a percentile bootstrap over the sessions of both arms, with a fixed
 seed. Only reads the store; needs no model and no index.
 """
@@ -18,11 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.errors import DatasetError
+from jacquard import Action, CurationPath, Report
 from jacquard.config.experiments import TAG
-from jacquard.core.receipt import Action, CurationPath, Report
+from mnemosyne import Store, TurnRecord
 from mnemosyne.core import codec
-from mnemosyne.protocols import Store
-from mnemosyne.schema.record import TurnRecord
 
 RESAMPLES = 10_000
 LEVEL = 95.0

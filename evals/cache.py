@@ -17,7 +17,7 @@ import numpy as np
 from anyio import to_thread
 
 from evals.errors import CacheError
-from mnemosyne.protocols import Embedder, Vectors
+from mnemosyne import Embedder, Vectors
 
 CACHE_FILE = "vectors.db"
 BATCH_TEXTS = 64

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evals.errors import DatasetError, SetupError
-from mnemosyne.core.errors import CorpusError
-from mnemosyne.importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, read_corpus
+from mnemosyne import CORPUS_FILE, Corpus, CorpusDocument, CorpusError, read_corpus
 
 QUERIES_FILE = "queries.jsonl"
 ABOUT_FILE = "set.json"

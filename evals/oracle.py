@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jacquard.core.protocols import Selection, SelectionRequest
+from jacquard import Selection, SelectionRequest
 
 
 class OracleSelector:

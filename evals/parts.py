@@ -19,19 +19,21 @@ from evals.cache import CachedEmbedder, VectorCache
 from evals.errors import SetupError
 from evals.oracle import OracleSelector
 from evals.plain_rrf import reciprocal
-from jacquard.core.protocols import LlmAdapter, Selector
-from jacquard.pipeline.curation.selectors.flash import FlashSelector
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from jacquard.pipeline.curation.selectors.rerank import RerankSelector
-from jacquard.wiring.runtime import open_embedder as named_embedder
-from jacquard.wiring.runtime import open_reranker
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import EntrySource
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
-from mnemosyne.retrieval.recall.recall_state import BM25, VECTOR
-from mnemosyne.schema.memory import MemoryEntry, session_scope
-from mnemosyne.schema.query import Recall, RetrievalQuery
+from jacquard import FlashSelector, HeuristicSelector, LlmAdapter, RerankSelector, Selector, open_reranker
+from jacquard import open_embedder as named_embedder
+from mnemosyne import (
+    BM25,
+    BOTH_ARMS,
+    VECTOR,
+    CalibratedEstimator,
+    EntrySource,
+    HybridRetriever,
+    MemoryEntry,
+    MemoryIndex,
+    Recall,
+    RetrievalQuery,
+    session_scope,
+)
 
 PATIENCE_SECONDS = 60.0
 """A turn goes on by words when the query's vector is late; a score must not depend on how busy the machine is."""

@@ -24,19 +24,32 @@ from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
 from evals.report import Result, Row
-from jacquard.config.sections import CurationConfig, RuntimeConfig
-from jacquard.core.errors import SelectorError
-from jacquard.core.plan import PlanContext
-from jacquard.core.protocols import Selection, SelectionRequest, Selector
-from jacquard.pipeline.curation.recall_query import Scene, scene_of
-from jacquard.pipeline.planning.rules import RulePlanner
-from jacquard.pipeline.worlds import bare_world
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.importers.corpus import to_session
-from mnemosyne.protocols import TokenEstimator
-from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead, WindowMessage
-from mnemosyne.stores.sqlite.store import SqliteStore
+from jacquard import (
+    CurationConfig,
+    PlanContext,
+    RulePlanner,
+    RuntimeConfig,
+    Scene,
+    Selection,
+    SelectionRequest,
+    Selector,
+    SelectorError,
+    bare_world,
+    scene_of,
+)
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    CalibratedEstimator,
+    Message,
+    Role,
+    SessionHead,
+    SessionWindow,
+    SqliteStore,
+    TokenEstimator,
+    WindowMessage,
+    to_session,
+)
 
 SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"

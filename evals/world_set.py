@@ -19,12 +19,8 @@ from evals.errors import DatasetError
 from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.report import WHOLE_TURNS, Result, Row
-from jacquard.config.sections import BudgetConfig, CurationConfig, RuntimeConfig
-from jacquard.core.receipt import Action
-from jacquard.wiring.runtime import Workshop, open_workshop
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import Store
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from jacquard import Action, BudgetConfig, CurationConfig, RuntimeConfig, Workshop, open_workshop
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store, session_scope, world_scope
 
 SELECT_LIMIT = 5
 PATIENCE_MS = 600_000

@@ -174,7 +174,7 @@ def test_a_secret_reaches_nobody_who_may_not_know_it(weave):
 
 
 def _restricted():
-    from mnemosyne.world import load_world
+    from mnemosyne import load_world
 
     return [entry.entry_id for entry in load_world(FOREST / "zh").lore if entry.viewers or entry.when]
 

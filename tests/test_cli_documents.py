@@ -11,32 +11,30 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
+from jacquard import open_workshop
 from jacquard.cli.app import app
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.documents.session_json import document_from_json
-from mnemosyne.schema.document import (
-    MessageIndexRange,
-    ModelUsage,
-    ModelUsageStage,
-    Summary,
-    Task,
-    TaskStatus,
-    ToolCall,
-    ToolCallStatus,
-    ToolProvider,
-)
-from mnemosyne.schema.evidence import (
+from mnemosyne import (
     BlockType,
     ContextBlock,
     Evidence,
     EvidenceLinks,
     EvidenceSource,
     EvidenceType,
+    MessageIndexRange,
+    ModelUsage,
+    ModelUsageStage,
+    PathSummary,
     Priority,
+    Ref,
     SourceKind,
+    Summary,
+    Task,
+    TaskStatus,
+    ToolCall,
+    ToolCallStatus,
+    ToolProvider,
+    document_from_json,
 )
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import Ref
 
 ROOT = Path(__file__).parents[1]
 FOREST = ROOT / "examples" / "whispering_forest"

@@ -7,10 +7,19 @@ import pytest
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
-from mnemosyne.stores.open import open_store
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    ImportedTurn,
+    Message,
+    Role,
+    SessionStart,
+    SourceKind,
+    open_store,
+)
 
 SECRET = "My sister Ottoline keeps the quicksilver ledger behind the brewery at Harrowgate."
 SECRET_ZH = "我姐姐把水银账册藏在酿酒坊的夹墙后面，没有人知道这件事。"

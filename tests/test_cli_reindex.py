@@ -15,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.bench.talk import session_of, utterances
+from jacquard import open_workshop
 from jacquard.cli.app import app
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.schema.memory import Chain, session_scope
+from mnemosyne import Chain, session_scope
 
 ROOT = Path(__file__).parents[1]
 PACK = ROOT / "examples" / "whispering_forest" / "en"

@@ -24,8 +24,7 @@ from benchmarks.conversation import scenes, session_of
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, figures_of, show
 from benchmarks.deadline.pulse import Pulse
 from benchmarks.deadline.server import ServerProcess
-from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, Workshop, open_workshop
 
 __all__ = ["Settings", "run", "show"]
 

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard.pipeline.curation.breaker import BreakerChange
-from mnemosyne.retrieval.text.words import tokens
+from jacquard import BreakerChange
+from mnemosyne import tokens
 
 AIM_MS = 20.0
 LEGAL = {

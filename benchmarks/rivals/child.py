@@ -24,8 +24,7 @@ from benchmarks.rivals.names import OURS, entrant
 from benchmarks.rivals.stacks.stack import Ask, Stack, estimate, even, unfound
 from evals.dataset import read_set
 from evals.machine import memory_mb
-from mnemosyne.importers.corpus import CorpusDocument
-from mnemosyne.schema.memory import Chain
+from mnemosyne import Chain, CorpusDocument
 
 SEED = 7
 _LOOPBACK = ("127.", "::1", "localhost")

@@ -18,8 +18,8 @@ from benchmarks.rivals.worker import Limits
 from evals.errors import EvalError
 from evals.progress import bars
 from evals.run import DEFAULT_CACHE
-from jacquard.core.errors import JacquardError
-from mnemosyne.core.errors import MnemosyneError
+from jacquard import JacquardError
+from mnemosyne import MnemosyneError
 
 _WIDTH = 170
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from benchmarks.recall import MadeUpVectors
 from evals.cache import VectorCache, text_key
-from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
+from mnemosyne import LocalEmbedder, Vectors, model_folder
 
 SEED = 7
 BATCH = 32

@@ -30,10 +30,7 @@ from benchmarks.stores.drivers import PlainDriver, PlainLines, PlainList, PlainS
 from evals.errors import SetupError
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
-from mnemosyne.protocols import Store
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Message, Role
-from mnemosyne.stores.open import open_store
+from mnemosyne import ImportedTurn, Message, Role, SessionStart, Store, open_store
 
 KINDS = ("memory", "file", "sqlite", "postgresql")
 SESSION = "talk"

@@ -1,1 +1,43 @@
-"""Config."""
+"""What a caller may set for a turn: sections with their bounds, read from code, a file or the environment."""
+
+from jacquard.config.sections import (
+    ArmConfig,
+    BudgetConfig,
+    ChunkConfig,
+    ConsolidationConfig,
+    CurationConfig,
+    EvidenceConfig,
+    HistoryConfig,
+    LayersConfig,
+    LimitsConfig,
+    LockConfig,
+    ObservabilityConfig,
+    PackageConfig,
+    PlannerConfig,
+    PruneConfig,
+    RedactionConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+)
+
+__all__ = [
+    "ArmConfig",
+    "BudgetConfig",
+    "ChunkConfig",
+    "ConsolidationConfig",
+    "CurationConfig",
+    "EvidenceConfig",
+    "HistoryConfig",
+    "LayersConfig",
+    "LimitsConfig",
+    "LockConfig",
+    "ObservabilityConfig",
+    "PackageConfig",
+    "PlannerConfig",
+    "PruneConfig",
+    "RedactionConfig",
+    "RuntimeConfig",
+    "SelectorConfig",
+    "SummaryConfig",
+]

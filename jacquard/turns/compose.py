@@ -188,7 +188,7 @@ class TurnDrafter:
         frame, curation, ahead = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
-        with parts.tracing.span("jacquard.pipeline.weaving.weave") as span:
+        with parts.tracing.span("jacquard.weave") as span:
             entries: tuple[MemoryEntry, ...] = ()
             ids: Mapping[str, str] = EMPTY
             if ahead is None:
@@ -196,7 +196,7 @@ class TurnDrafter:
                 ids = await evidence_ids_of(parts.store, draft.window.head.session_id, entries)
             made = partial(self._ingredients, draft, curation=curation, entries=entries, evidence_ids=ids)
             frame, turn = await self._fitted(draft, skeleton_input, frame, made, ahead, watch)
-            span.put({"jacquard.pipeline.weaving.prompt.tokens": turn.report.budget.used_tokens})
+            span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
         report = replace(turn.report, timings_ms=watch.timings_ms())

@@ -164,8 +164,8 @@ class ContextEngine:
             turn = await again_on_conflict(prepare, session_id, teller)
             span.put(
                 {
-                    "jacquard.pipeline.record.prepared_turn.id": turn.turn_id,
-                    "jacquard.pipeline.weaving.prompt.tokens": turn.report.budget.used_tokens,
+                    "jacquard.turn.id": turn.turn_id,
+                    "jacquard.prompt.tokens": turn.report.budget.used_tokens,
                 }
             )
             return turn

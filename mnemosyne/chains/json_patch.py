@@ -1,7 +1,8 @@
 """JSON Patch on plain trees: how a store plays an op log forward.
 
 The room exists so that a store can rebuild any past state from resolved ops without knowing anchors, flat paths or the
-rules of `$meta`: those were settled when the op was first applied. There is one player, `filament.state.changes.patch`, for the state
+rules of `$meta`: those were settled when the op was first applied. There is one player, `filament.state.changes.patch`, for
+the state
 that a turn has seen must be the state that is rebuilt, to the order of keys; this is its door for stores, with the errors
 of this floor. Beside `chains.state` and `world` it is the only room of mnemosyne that knows filament.
 """

@@ -1,7 +1,7 @@
 """ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves.
 
-Texts are as they were said: whoever makes a prompt of them escapes them (`jacquard.pipeline.record.package.to_messages` does). Only the
-texts of system and developer blocks are ready to stand in a prompt.
+Texts are as they were said: whoever makes a prompt of them escapes them (`jacquard.pipeline.record.package.to_messages`
+does). Only the texts of system and developer blocks are ready to stand in a prompt.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from benchmarks.__main__ import app
 from benchmarks.prefix import Sample, baseline_of, exchanges_of, played, read_baseline, summed
 from evals.errors import SetupError
-from mnemosyne.world import load_world
+from mnemosyne import load_world
 
 ROOT = Path(__file__).parents[2]
 FOREST = ROOT / "examples" / "whispering_forest" / "en"

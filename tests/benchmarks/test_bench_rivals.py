@@ -20,8 +20,7 @@ from benchmarks.rivals.show import show
 from benchmarks.rivals.stacks.stack import Ask, Lines, even, unfound, words
 from evals.errors import SetupError
 from evals.plain_rrf import reciprocal
-from mnemosyne.importers.corpus import CorpusDocument
-from mnemosyne.schema.memory import Chain
+from mnemosyne import Chain, CorpusDocument
 
 SAID = (
     "The silver key hangs behind the mill.",

@@ -19,9 +19,8 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import open_workshop
+from jacquard import load_config, open_workshop
 from jacquard.cli.app import app
-from jacquard.config.settings import load_config
 
 DATA = Path(__file__).with_name("release_2026_11")
 SCHEMA = "jacquard_before"

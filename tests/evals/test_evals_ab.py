@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from evals.__main__ import app
 from evals.ab import METRICS, ArmTurns, compare_arms, read_arms
 from evals.errors import DatasetError
-from jacquard import open_workshop
-from jacquard.config.settings import config_from_yaml
+from jacquard import config_from_yaml, open_workshop
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 

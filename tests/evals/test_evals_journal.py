@@ -10,7 +10,7 @@ import pytest
 
 from evals.dataset import read_set
 from evals.run import Options, run_set
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard import HeuristicSelector
 
 OPTIONS = Options(embedder="none")
 

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from evals.figures import percentiles
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, by_category, judge, mean
 from evals.oracle import OracleSelector
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
-from jacquard.core.protocols import SelectionRequest
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Candidate, Signals
+from jacquard import PlanContext, SearchIntent, SelectionRequest, Triage
+from mnemosyne import Candidate, Chain, Signals
 
 IDS = [f"d{number}" for number in range(60)]
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
-from jacquard.core.protocols import SelectionRequest
+from jacquard import PlanContext, SearchIntent, SelectionRequest, Triage
 from jacquard.pipeline.curation.stream import CurationRequest
-from mnemosyne.retrieval.text.words import tokens
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals
-from mnemosyne.schema.session import BranchSpan, SessionHead
+from mnemosyne import BranchSpan, Candidate, Chain, MemoryEntry, Recall, RetrievalQuery, SessionHead, Signals, tokens
 
 ENTRIES = (
     MemoryEntry(

@@ -8,11 +8,8 @@ from contextlib import asynccontextmanager
 import anyio
 from forest_parts import WORLD
 
-from jacquard.adapters.observe.bus import InMemoryEventBus
-from jacquard.core.errors import ModelError
-from jacquard.core.protocols import LlmResponse
-from jacquard.wiring.factory import create_context_engine
-from mnemosyne.stores.memory import MemoryStore
+from jacquard import InMemoryEventBus, LlmResponse, ModelError, create_context_engine
+from mnemosyne import MemoryStore
 
 PLANNED = {
     "active_quest_id": "q_002",

@@ -6,12 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.core.plan import PlanContext, SearchIntent, Triage, plan_to_json
-from mnemosyne.schema.document import Summary
-from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
-from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import Author, Message, Role, SessionHead, TurnKind, TurnStatus, WindowMessage
-from mnemosyne.schema.world import Entity, NumericalAction, PlannerRules, TemplateRule, WorldPack
+from jacquard import PlanContext, SearchIntent, Triage, plan_to_json
+from mnemosyne import (
+    Author,
+    Chain,
+    Comparison,
+    Condition,
+    Entity,
+    MemoryEntry,
+    Message,
+    NumericalAction,
+    PathSummary,
+    PlannerRules,
+    Role,
+    SessionHead,
+    SessionWindow,
+    Summary,
+    TemplateRule,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    WindowMessage,
+    WorldPack,
+)
 
 
 class CharacterEstimator:

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import anyio
 
-from jacquard.config.sections import CurationConfig, RuntimeConfig
-from jacquard.wiring.factory import create_context_engine
-from mnemosyne.core.errors import TurnNotPendingError
-from mnemosyne.protocols import SessionLocks, Store
-from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.postgres.locks import PostgresSessionLocks
-from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.stores.session_locks import FileSessionLocks
-from mnemosyne.stores.sqlite.store import SqliteStore
+from jacquard import CurationConfig, RuntimeConfig, create_context_engine
+from mnemosyne import (
+    FileSessionLocks,
+    PostgresSessionLocks,
+    PostgresStore,
+    SessionLocks,
+    SqliteStore,
+    Store,
+    TurnNotPendingError,
+    postgres_address,
+)
 
 
 def store_of(address: str) -> Store:

@@ -10,9 +10,9 @@ from forest_parts import HEAL, STATE, WORLD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.core.errors import TemplateError
+from jacquard import TemplateError
 from jacquard.pipeline.planning.actions import action_faults, apply_action, match_action
-from mnemosyne.core.errors import StateOpError
+from mnemosyne import StateOpError
 
 
 @pytest.mark.parametrize(

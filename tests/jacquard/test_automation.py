@@ -15,18 +15,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, display, load_yaml, unescape
-from jacquard.config.sections import HistoryConfig, RuntimeConfig
-from jacquard.core.blocks import Position, PromptBlock
-from jacquard.core.errors import JacquardError, TemplateError
-from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput
+from jacquard import (
+    AutomationStream,
+    HistoryConfig,
+    JacquardError,
+    Position,
+    PromptBlock,
+    RuntimeConfig,
+    TemplateError,
+    shipped_templates,
+)
+from jacquard.pipeline.skeleton.automation import Skeleton, SkeletonInput
 from jacquard.pipeline.skeleton.messages import HISTORY_SLOT
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
-from jacquard.templating import shipped_templates
-from mnemosyne.schema.document import Task, TaskStatus
-from mnemosyne.schema.evidence import Priority
-from mnemosyne.schema.memory import LoreCategory, Trust
-from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import Author, AuthorKind, Role
+from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust
 
 STREAM = AutomationStream(CharacterEstimator(), shipped_templates())
 GOLDEN = Path(__file__).parent.parent / "golden"

@@ -18,16 +18,18 @@ from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
-from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, open_workshop
+from jacquard import (
+    CurationConfig,
+    HistoryConfig,
+    PreparedTurn,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+    Workshop,
+    open_workshop,
+)
 from jacquard.cli.app import app
-from jacquard.config.sections import HistoryConfig, SummaryConfig
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.wiring.runtime import Workshop
-from mnemosyne.schema.document import Summary
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.world import WorldPack
-from mnemosyne.world import load_world
+from mnemosyne import Chain, MemoryEntry, PathSummary, Summary, WorldPack, load_world, session_scope
 
 pytestmark = pytest.mark.anyio
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import pytest
 from engine_parts import ModelError, ScriptedModel, small_engine
 
-from jacquard import create_context_engine
-from jacquard.config.sections import (
+from jacquard import (
+    ConfigError,
     CurationConfig,
+    GreedyPriorityPruner,
     ObservabilityConfig,
     PlannerConfig,
     PruneConfig,
+    PruneResult,
     RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
+    create_context_engine,
 )
-from jacquard.core.errors import ConfigError
-from jacquard.core.protocols import PruneResult
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import MemoryStore, ToolCall
 
 pytestmark = pytest.mark.anyio
 ASKED = "村长的钥匙在哪里?"

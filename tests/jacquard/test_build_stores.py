@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from jacquard import open_workshop
+from mnemosyne import Erasure, LocalEmbedder
 from mnemosyne.core.tokens import estimated
-from mnemosyne.retrieval.embedding.local import LocalEmbedder
-from mnemosyne.schema.erasure import Erasure
 
 pytestmark = pytest.mark.anyio
 

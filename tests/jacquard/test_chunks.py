@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
 from jacquard.core.calibration import correction_of, with_counts
-from jacquard.core.errors import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
 from jacquard.pipeline.record.tools import check_tasks
 from jacquard.turns.chunks import ChunkDesk
 from jacquard.turns.tool_pairs import check_pairs, tail_tokens
-from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task
+from mnemosyne import ModelUsage, ModelUsageStage, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = ("s", "t1", "")

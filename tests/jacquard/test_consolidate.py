@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
+from jacquard import ConfigError, ConsolidationConfig, RuntimeConfig, SummarizerError, TalkTurn, Workshop, open_workshop
 from jacquard.cli.app import app
-from jacquard.config.sections import ConsolidationConfig, RuntimeConfig
-from jacquard.core.errors import ConfigError, SummarizerError
-from jacquard.core.protocols import TalkTurn
 from jacquard.memory.consolidate.prompts import (
     EVENTS_A_TURN,
     SUMMARY_CHARS,
@@ -27,11 +25,17 @@ from jacquard.memory.consolidate.prompts import (
     turns_request,
 )
 from jacquard.memory.consolidate.spans import macro_spans
-from jacquard.wiring.runtime import Workshop, open_workshop
-from mnemosyne.schema.document import ModelUsageStage
-from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Message, Role
+from mnemosyne import (
+    Chain,
+    ImportedTurn,
+    MemoryEntry,
+    Message,
+    ModelUsageStage,
+    Role,
+    SessionStart,
+    Trust,
+    session_scope,
+)
 
 pytestmark = pytest.mark.anyio
 

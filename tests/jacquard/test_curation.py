@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from filament import escape_text
-from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.core.protocols import Selection, SelectionRequest
-from jacquard.core.receipt import CurationPath
+from jacquard import (
+    CurationPath,
+    CurationStream,
+    FlashSelector,
+    HeuristicSelector,
+    LiteLlmModel,
+    Selection,
+    SelectionRequest,
+)
 from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
-from jacquard.pipeline.curation.selectors.flash import FlashSelector
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from jacquard.pipeline.curation.stream import Curation, CurationStream, stream_report
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.evidence.selectors import extract, ref_hash
-from mnemosyne.schema.evidence import Priority
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Recall
+from jacquard.pipeline.curation.stream import Curation, stream_report
+from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, Recall, extract
+from mnemosyne.evidence.selectors import ref_hash
 
 pytestmark = pytest.mark.anyio
 

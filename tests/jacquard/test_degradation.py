@@ -13,28 +13,39 @@ from engine_parts import PLANNED, ScriptedModel, small_engine
 
 import jacquard.core.errors
 import mnemosyne.core.errors
-from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, SummaryConfig
-from jacquard.core.errors import BudgetExceededError, ModelError, SummarizerError
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    CurationConfig,
+    HistoryConfig,
+    ModelError,
+    RuntimeConfig,
+    SummarizerError,
+    SummaryConfig,
+    load_layout,
+)
 from jacquard.pipeline.record.build_prompt import lay_out_turn
-from jacquard.templating.layouts import load_layout
 from jacquard.turns.compose import _Waiting
-from mnemosyne.core.errors import (
+from mnemosyne import (
+    CalibratedEstimator,
     ContextEngineError,
     EmbedderUnavailableError,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
     IndexUnavailableError,
+    IngestOptions,
+    MemoryIndex,
+    MemoryStore,
+    RedactingIngestor,
     RedactionError,
+    RegexRedactor,
+    SourceKind,
     StoreBusyError,
+    TieredIndex,
+    ToolCall,
     VersionConflictError,
 )
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.evidence import RedactingIngestor
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 CALL = ToolCall(tool_call_id="c1", tool="lookup", args_digest={"order": "17"})

@@ -10,26 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import escape_text, unescape
-from jacquard.config.sections import BudgetConfig, CurationConfig, PruneConfig, RuntimeConfig
-from jacquard.core.blocks import Placement, Position, PromptBlock, Sensitivity, SkeinTemplate, sensitivity_of
-from jacquard.core.errors import BudgetExceededError, ConfigError, SummarizerError
-from jacquard.core.protocols import PruneRules, SummaryRequest, SummaryText
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard import (
+    Action,
+    BlockDecision,
+    BudgetConfig,
+    BudgetExceededError,
+    ConfigError,
+    CurationConfig,
+    DegradeToSummaryPruner,
+    GreedyPriorityPruner,
+    Placement,
+    Position,
+    PromptBlock,
+    PruneConfig,
+    PruneRules,
+    RuntimeConfig,
+    Sensitivity,
+    SkeinTemplate,
+    SummarizerError,
+    SummaryRequest,
+    SummaryText,
+    open_workshop,
+)
+from jacquard.core.blocks import sensitivity_of
 from jacquard.core.truncation import lead, opening
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.degrade import WITHHELD, LeadShortener, carry_out
 from jacquard.pipeline.weaving.packing import short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
-from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Message, Role
+from mnemosyne import BlockType, CalibratedEstimator, ImportedTurn, Message, Priority, RegexRedactor, Role, SessionStart
 
 pytestmark = pytest.mark.anyio
 COUNT = CalibratedEstimator().estimate

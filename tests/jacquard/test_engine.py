@@ -12,16 +12,15 @@ from servers.openai_server import OpenAiServer
 from jacquard import (
     BudgetConfig,
     BudgetExceededError,
+    ConfigError,
     ContextEngine,
     CurationConfig,
+    HistoryConfig,
     RuntimeConfig,
     SelectorConfig,
     open_workshop,
 )
-from jacquard.config.sections import HistoryConfig
-from jacquard.core.errors import ConfigError
-from mnemosyne.core.errors import TurnNotFoundError, TurnNotPendingError, VersionConflictError
-from mnemosyne.schema.session import Message, Role
+from mnemosyne import Message, Role, TurnNotFoundError, TurnNotPendingError, VersionConflictError
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,31 @@ from xml.etree import ElementTree
 import pytest
 from engine_parts import small_engine
 
-from jacquard.config.sections import BudgetConfig, ChunkConfig, CurationConfig, ObservabilityConfig, RuntimeConfig
-from jacquard.core.errors import BudgetExceededError, MissingChunksError
-from jacquard.pipeline.record.prompt_snapshot import tape_from_json, tape_in, tape_to_json
-from mnemosyne.core.errors import EvidenceNotFoundError
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolProvider
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.session import Ref
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    ChunkConfig,
+    CurationConfig,
+    MissingChunksError,
+    ObservabilityConfig,
+    RuntimeConfig,
+    tape_in,
+)
+from jacquard.pipeline.record.prompt_snapshot import tape_from_json, tape_to_json
+from mnemosyne import (
+    Evidence,
+    EvidenceNotFoundError,
+    EvidenceSource,
+    EvidenceType,
+    ModelUsage,
+    ModelUsageStage,
+    Ref,
+    RegexRedactor,
+    SourceKind,
+    Task,
+    ToolCall,
+    ToolProvider,
+)
 
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))

@@ -3,22 +3,27 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from jacquard import RuntimeConfig
-from jacquard.config.sections import EvidenceConfig, RedactionConfig
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_workshop
 from jacquard.pipeline.record.evidence import evidence_flesh, ingest_result, shown_of
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.core.errors import StoreBusyError
-from mnemosyne.evidence import RedactingIngestor
+from mnemosyne import (
+    ConflictPolicy,
+    EvidenceSource,
+    EvidenceType,
+    IngestOptions,
+    Priority,
+    RedactingIngestor,
+    Ref,
+    RegexRedactor,
+    SessionStart,
+    SourceKind,
+    StoreBusyError,
+    ToolCall,
+    ToolCallStatus,
+    ToolType,
+    Trust,
+)
 from mnemosyne.evidence.selectors import ref_hash
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.document import ToolCall, ToolCallStatus, ToolType
-from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
-from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions
-from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.session import Ref
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -10,12 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import BudgetConfig, RuntimeConfig, create_context_engine, open_workshop
-from jacquard.config.experiments import arm_of, enrolled
-from jacquard.config.sections import ArmConfig
-from jacquard.config.settings import config_from_yaml
-from jacquard.core.errors import ConfigError
-from mnemosyne.stores.memory import MemoryStore
+from jacquard import (
+    ArmConfig,
+    BudgetConfig,
+    ConfigError,
+    RuntimeConfig,
+    config_from_yaml,
+    create_context_engine,
+    enrolled,
+    open_workshop,
+)
+from jacquard.config.experiments import arm_of
+from mnemosyne import MemoryStore
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 TWO = """

@@ -6,9 +6,9 @@ from forest_parts import said, talk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.config.sections import HistoryConfig
+from jacquard import HistoryConfig
 from jacquard.pipeline.skeleton.history import trim_history
-from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne import Role, WindowMessage
 
 WIDE = HistoryConfig(max_messages=10, max_tokens=10_000, low_water=0.6)
 

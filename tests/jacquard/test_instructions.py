@@ -9,14 +9,10 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import RuntimeConfig, open_workshop
+from jacquard import RuntimeConfig, config_from_yaml, open_workshop, origins_of, tape_in
 from jacquard.cli.app import app
-from jacquard.config.settings import config_from_yaml
-from jacquard.pipeline.record.prompt_snapshot import tape_in
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
-from jacquard.replay.provenance import origins_of
-from mnemosyne.chains.uris import resolve_uri
-from mnemosyne.schema.document import Task, ToolCall
+from mnemosyne import Task, ToolCall, resolve_uri
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 TOLD = {"rhyme": "Answer in <verse> & rhyme.", "kind": "Be kind.", "none": " \n"}

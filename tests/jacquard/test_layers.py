@@ -8,38 +8,38 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.config.sections import CurationConfig, LayersConfig, RuntimeConfig
-from jacquard.core.errors import ConfigError
-from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.pipeline.weaving.assemble import PromptMessage
-from jacquard.pipeline.weaving.layers import (
-    ORDER,
-    PROCESSES,
-    SYSTEM_PROMPT,
+from jacquard import (
+    ConfigError,
     ContextCollector,
     ContextComposer,
+    CurationConfig,
     Layer,
-    allowed_layers,
-    layer_of,
-    layers_of,
+    LayersConfig,
+    PromptMessage,
+    RuntimeConfig,
+    load_layout,
+    open_workshop,
+    play,
+    shipped_templates,
+    tape_in,
 )
-from jacquard.replay.replay import play
-from jacquard.templating import shipped_templates
-from jacquard.templating.layouts import load_layout
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.document import (
+from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, SYSTEM_PROMPT, allowed_layers, layer_of, layers_of
+from mnemosyne import (
+    CalibratedEstimator,
+    ImportedTurn,
+    Message,
     MessageIndexRange,
+    PathSummary,
+    Role,
     Session,
     SessionDocument,
+    SessionStart,
     Summary,
     Task,
     TaskState,
     TaskStatus,
     TodoList,
 )
-from mnemosyne.schema.record import ImportedTurn, PathSummary, SessionStart
-from mnemosyne.schema.session import Message, Role
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
@@ -268,8 +268,8 @@ async def test_a_prepared_turn_is_what_the_composer_makes_of_its_layers(tmp_path
 
 
 def test_every_block_of_the_pipeline_has_a_layer():
-    from jacquard.core.blocks import PromptBlock
-    from mnemosyne.schema.evidence import BlockType
+    from jacquard import PromptBlock
+    from mnemosyne import BlockType
 
     def block(slot: str, section: str | None = None) -> PromptBlock:
         return PromptBlock(

@@ -18,25 +18,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 
-from jacquard import open_workshop
-from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from jacquard.config.sections import CurationConfig, RuntimeConfig, SelectorConfig
-from jacquard.config.settings import config_from_environment, config_from_yaml
-from jacquard.core.errors import ConfigError
-from jacquard.core.plan import SearchIntent, Temporal
-from jacquard.core.protocols import LlmResponse, Selection
-from jacquard.core.receipt import CurationPath
+from jacquard import (
+    ConfigError,
+    CurationConfig,
+    CurationPath,
+    LlmResponse,
+    PrometheusMetrics,
+    RuntimeConfig,
+    SearchIntent,
+    Selection,
+    SelectorConfig,
+    Temporal,
+    config_from_environment,
+    config_from_yaml,
+    differences,
+    open_workshop,
+    play,
+    tape_in,
+)
 from jacquard.pipeline.curation.lease import Lease, renewed
 from jacquard.pipeline.curation.prefetch import is_late, lease_of, prefetch_of
 from jacquard.pipeline.curation.stream import Curation
-from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.replay.replay import differences, play
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.schema.query import Recall
-from mnemosyne.schema.record import Prefetch
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne import BranchSpan, CalibratedEstimator, Comparison, Condition, Erasure, Prefetch, Recall
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 LEASING = CurationConfig(lease_turns=3)

@@ -10,22 +10,20 @@ import pytest
 from deadline_parts import deadline_by_hand
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from jacquard.config.sections import (
+from jacquard import (
     BudgetConfig,
+    ContextEngine,
     CurationConfig,
     HistoryConfig,
+    ModelSummarizer,
     PlannerConfig,
+    PrometheusMetrics,
     PruneConfig,
     RuntimeConfig,
     SummaryConfig,
 )
 from jacquard.core.model_calls import Call, usage_of
-from jacquard.memory.summarize.model import ModelSummarizer
-from jacquard.turns.engine import ContextEngine
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.document import ModelUsageStage, Task
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import CalibratedEstimator, MemoryStore, ModelUsageStage, Task
 
 pytestmark = pytest.mark.anyio
 COUNT = CalibratedEstimator().estimate

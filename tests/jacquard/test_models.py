@@ -12,9 +12,7 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.core.errors import ModelError
-from jacquard.core.protocols import LlmRequest
+from jacquard import LiteLlmModel, LlmRequest, ModelError
 
 pytestmark = pytest.mark.anyio
 
@@ -223,7 +221,7 @@ async def test_the_event_loop_imports_none_of_litellm_and_a_process_ends_clean(s
 async def test_closing_the_last_model_leaves_the_connections_of_a_remote_embedder_alone(server: OpenAiServer) -> None:
     import litellm
 
-    from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
+    from mnemosyne import RemoteEmbedder
 
     embedder = RemoteEmbedder("openai/embed", api_base=server.api_base)
     await embedder.embed(["one"], "query")

@@ -16,15 +16,22 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from jacquard import open_workshop
-from jacquard.adapters.observe.bus import InMemoryEventBus
+from jacquard import (
+    BudgetConfig,
+    BudgetExceededError,
+    CurationConfig,
+    InMemoryEventBus,
+    LlmRequest,
+    ModelError,
+    ObservabilityConfig,
+    OtelTracing,
+    PlannerConfig,
+    PrometheusMetrics,
+    RuntimeConfig,
+    open_workshop,
+)
 from jacquard.adapters.observe.models import TracedModel
-from jacquard.adapters.observe.otel import OtelTracing
-from jacquard.adapters.observe.prometheus import PrometheusMetrics
-from jacquard.config.sections import BudgetConfig, CurationConfig, ObservabilityConfig, PlannerConfig, RuntimeConfig
-from jacquard.core.errors import BudgetExceededError, ModelError
-from jacquard.core.protocols import LlmRequest
-from mnemosyne.schema.event import Event, EventType
+from mnemosyne import Event, EventType
 
 pytestmark = pytest.mark.anyio
 DOCS = Path(__file__).parents[2] / "docs" / "observability.md"
@@ -93,9 +100,9 @@ async def test_a_turn_is_a_tree_of_spans():
     spans = {span.name: span for span in exporter.get_finished_spans()}
     root = spans["jacquard.prepare_turn"]
     assert root.attributes["gen_ai.conversation.id"] == "s"
-    assert root.attributes["jacquard.pipeline.record.prepared_turn.id"] == turn.turn_id
-    assert spans["jacquard.core.plan"].parent.span_id == root.context.span_id
-    assert spans["jacquard.core.plan"].attributes["jacquard.core.plan.tier"] == 1
+    assert root.attributes["jacquard.turn.id"] == turn.turn_id
+    assert spans["jacquard.plan"].parent.span_id == root.context.span_id
+    assert spans["jacquard.plan"].attributes["jacquard.plan.tier"] == 1
     assert "jacquard.commit_assistant_message" in spans
 
 
@@ -118,12 +125,12 @@ async def test_every_step_of_a_turn_is_a_span_below_it_and_none_holds_a_word():
         "plan": root, "stream_a": root, "stream_b": root, "recall": stream_b, "select": stream_b, "weave": root,
     }  # fmt: skip
     calls = [span for span in exporter.get_finished_spans() if span.name == "chat scripted/small"]
-    assert [span.parent.span_id for span in calls] == [spans["jacquard.core.plan"].context.span_id, select]
+    assert [span.parent.span_id for span in calls] == [spans["jacquard.plan"].context.span_id, select]
     assert {span.attributes["gen_ai.operation.name"] for span in calls} == {"chat"}
     facts = dict(spans["jacquard.stream_b"].attributes)
     assert (facts["jacquard.stream_b.path"], facts["jacquard.stream_b.chosen"]) == ("selected", 1)
     assert spans["jacquard.recall"].attributes["gen_ai.retrieval.top_k"] == 50
-    assert spans["jacquard.pipeline.weaving.weave"].attributes["jacquard.pipeline.weaving.prompt.tokens"] > 0
+    assert spans["jacquard.weave"].attributes["jacquard.prompt.tokens"] > 0
     told = "".join(span.to_json() for span in exporter.get_finished_spans())
     assert "secret" not in told
     assert "村长" not in told
@@ -170,7 +177,7 @@ async def test_a_turn_that_fails_marks_its_span_by_the_errors_name():
         with pytest.raises(BudgetExceededError):
             await engine.prepare_turn("s", "hello")
     spans = {span.name: span for span in exporter.get_finished_spans()}
-    for name in ("jacquard.prepare_turn", "jacquard.pipeline.weaving.weave"):
+    for name in ("jacquard.prepare_turn", "jacquard.weave"):
         assert spans[name].attributes["error.type"] == "BudgetExceededError"
     assert "error.type" not in spans["jacquard.stream_a"].attributes
 

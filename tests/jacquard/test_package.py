@@ -12,30 +12,36 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from filament import unescape
-from jacquard.config.sections import BudgetConfig, CurationConfig, PackageConfig, RuntimeConfig
+from jacquard import (
+    BudgetConfig,
+    CurationConfig,
+    PackageConfig,
+    RuntimeConfig,
+    open_workshop,
+    origins_of,
+    to_messages,
+    turn_to_json,
+)
 from jacquard.pipeline.record.diversity import constrain, document_of, source_of
-from jacquard.pipeline.record.package import to_messages
-from jacquard.pipeline.record.prepared_turn import turn_to_json
-from jacquard.replay.provenance import origins_of
-from jacquard.wiring.runtime import open_workshop
-from mnemosyne.chains.uris import (
-    EntryAddress,
-    EvidenceAddress,
-    TurnAddress,
-    entry_uri,
-    format_uri,
+from mnemosyne import (
+    Chain,
+    ContextPackage,
+    Evidence,
+    EvidenceItem,
+    MemoryEntry,
+    PackageBlock,
+    PackageMessage,
+    ToolCall,
+    TurnNotFoundError,
+    TurnRecord,
+    UriError,
+    package_from_json,
+    package_to_json,
     parse_uri,
     resolve_uri,
-    turn_uri,
 )
-from mnemosyne.core.errors import TurnNotFoundError, UriError
+from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, TurnAddress, entry_uri, format_uri, turn_uri
 from mnemosyne.documents.json_schema import package_schema
-from mnemosyne.documents.package_json import package_from_json, package_to_json
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
-from mnemosyne.schema.record import TurnRecord
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"

@@ -9,15 +9,18 @@ import pytest
 from engine_parts import PLANNED, ScriptedModel, small_engine
 from forest_parts import WORLD, talk, window
 
-from jacquard.adapters.observe.spans import NO_TRACING
-from jacquard.config.sections import CurationConfig, PlannerConfig, RuntimeConfig
-from jacquard.core.errors import ModelError
-from jacquard.core.plan import plan_to_json
-from jacquard.pipeline.planning.model import ModelPlanner
-from jacquard.pipeline.planning.rules import RulePlanner
+from jacquard import (
+    NO_TRACING,
+    CurationConfig,
+    ModelError,
+    ModelPlanner,
+    PlannerConfig,
+    RulePlanner,
+    RuntimeConfig,
+    plan_to_json,
+)
 from jacquard.pipeline.planning.turn_planner import UNSTEADY, TurnPlanner
-from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.schema.world import Injection
+from mnemosyne import Comparison, Condition, Injection
 
 pytestmark = pytest.mark.anyio
 

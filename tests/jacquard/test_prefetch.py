@@ -9,13 +9,10 @@ from curation_parts import candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.core.protocols import Selection
-from jacquard.core.receipt import CurationPath
+from jacquard import CurationPath, Selection
 from jacquard.pipeline.curation.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
 from jacquard.pipeline.curation.stream import Curation
-from mnemosyne.schema.query import Recall
-from mnemosyne.schema.record import Prefetch
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne import BranchSpan, Prefetch, Recall
 
 NOTHING: frozenset[str] = frozenset()
 LATE = Curation(

@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import CurationConfig, RuntimeConfig, open_workshop
-from jacquard.core.errors import ConfigError
-from jacquard.pipeline.record.prepared_turn import turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import tape_in
-from jacquard.replay.provenance import origin_at, origins_of, tokens_by_block
-from mnemosyne.chains.uris import resolve_uri
+from jacquard import (
+    ConfigError,
+    CurationConfig,
+    RuntimeConfig,
+    open_workshop,
+    origins_of,
+    tape_in,
+    tokens_by_block,
+    turn_from_record,
+)
+from jacquard.replay.provenance import origin_at
+from mnemosyne import resolve_uri
 
 pytestmark = pytest.mark.anyio
 

@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.core.blocks import Sensitivity
-from jacquard.core.protocols import PruneBudget, PruneRules
-from jacquard.core.receipt import Action
-from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
-from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
+from jacquard import (
+    Action,
+    DegradeToSummaryPruner,
+    GreedyPriorityPruner,
+    GroupAwarePruner,
+    PruneBudget,
+    PruneRules,
+    Sensitivity,
+)
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
-from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.session import Ref
+from mnemosyne import BlockType, Priority, Ref
 
 GREEDY, GROUPS, DEGRADE = GreedyPriorityPruner(), GroupAwarePruner(), DegradeToSummaryPruner()
 ALL = pytest.mark.parametrize("pruner", [GREEDY, GROUPS, DEGRADE], ids=["greedy", "groups", "degrade"])

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
-from jacquard.config.sections import CurationConfig, PlannerConfig, RuntimeConfig
-from mnemosyne.core.errors import EmbedderUnavailableError, StoreUnavailableError
-from mnemosyne.retrieval.embedding.prefetching import KEPT, AheadEmbedder
+from jacquard import CurationConfig, PlannerConfig, RuntimeConfig
+from mnemosyne import AheadEmbedder, EmbedderUnavailableError, MemoryStore, RetrievalQuery, StoreUnavailableError
+from mnemosyne.retrieval.embedding.prefetching import KEPT
 from mnemosyne.retrieval.recall.query_features import vector_texts
-from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 INPUT = "hm, and then?"

@@ -17,16 +17,20 @@ from curation_parts import ListRetriever, head, turn
 from deadline_parts import deadline_by_hand
 from servers.openai_server import OpenAiServer
 
-from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.config.sections import CurationConfig
-from jacquard.core.protocols import Selection, SelectionRequest
-from jacquard.core.receipt import CurationPath
+from jacquard import (
+    CurationConfig,
+    CurationPath,
+    CurationStream,
+    FlashSelector,
+    HeuristicSelector,
+    LiteLlmModel,
+    Selection,
+    SelectionRequest,
+)
 from jacquard.pipeline.curation.deadline import CurationRace
 from jacquard.pipeline.curation.prefetch import prefetch_of, prefetched_curation, scene_matches
-from jacquard.pipeline.curation.selectors.flash import FlashSelector
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from jacquard.pipeline.curation.stream import Curation, CurationStream, stream_report
-from mnemosyne.schema.query import Recall, RetrievalQuery
+from jacquard.pipeline.curation.stream import Curation, stream_report
+from mnemosyne import Recall, RetrievalQuery
 
 pytestmark = pytest.mark.anyio
 

@@ -11,17 +11,26 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, open_workshop
-from jacquard.config.sections import HistoryConfig, PruneConfig
-from jacquard.pipeline.record.prompt_snapshot import Tape, plain_config, tape_from_json, tape_in, tape_to_json
-from jacquard.replay.replay import changed_settings, compare_templates, differences, play
+from jacquard import (
+    BudgetConfig,
+    CurationConfig,
+    HistoryConfig,
+    PruneConfig,
+    RuntimeConfig,
+    Workshop,
+    differences,
+    open_workshop,
+    play,
+    shipped_templates,
+    tape_in,
+)
+from jacquard.pipeline.record.prompt_snapshot import Tape, plain_config, tape_from_json, tape_to_json
+from jacquard.replay.replay import changed_settings, compare_templates
 from jacquard.replay.what_if import Rehearsal
-from jacquard.templating import open_templates, shipped_templates
+from jacquard.templating import open_templates
 from jacquard.turns.compose import template_roots
-from jacquard.wiring.runtime import Workshop
+from mnemosyne import CalibratedEstimator, TurnRecord
 from mnemosyne.core import codec
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.record import TurnRecord
 
 pytestmark = pytest.mark.anyio
 

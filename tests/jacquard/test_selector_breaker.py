@@ -6,9 +6,7 @@ import anyio
 import pytest
 from curation_parts import asked, candidate
 
-from jacquard.core.errors import SelectorError
-from jacquard.core.protocols import Selection, SelectionRequest
-from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
+from jacquard import BreakingSelector, CircuitBreaker, Selection, SelectionRequest, SelectorError
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,8 @@ from curation_parts import asked, candidate, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard.core.protocols import Selection, SelectionRequest, Selector
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Candidate
+from jacquard import HeuristicSelector, Selection, SelectionRequest, Selector
+from mnemosyne import Candidate, Chain
 
 
 def choose(request: SelectionRequest) -> Selection:

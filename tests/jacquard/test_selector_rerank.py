@@ -13,11 +13,17 @@ from click.testing import Result
 from curation_parts import asked, candidate
 from typer.testing import CliRunner
 
+from jacquard import (
+    ConfigError,
+    ModelError,
+    RerankSelector,
+    SelectorConfig,
+    SelectorError,
+    open_reranker,
+    open_selector,
+)
 from jacquard.cli.app import app
-from jacquard.config.sections import SelectorConfig
-from jacquard.core.errors import ConfigError, ModelError, SelectorError
-from jacquard.pipeline.curation.selectors.rerank import LOT, RerankSelector
-from jacquard.wiring.runtime import open_reranker, open_selector
+from jacquard.pipeline.curation.selectors.rerank import LOT
 
 pytestmark = pytest.mark.anyio
 WORDS = (

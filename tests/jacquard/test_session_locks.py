@@ -14,12 +14,8 @@ import pytest
 from engine_parts import WORLD
 from session_player import locks_of, store_of
 
-from jacquard import open_workshop
-from jacquard.config.sections import CurationConfig, LockConfig, RuntimeConfig
-from jacquard.wiring.factory import create_context_engine
-from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
-from mnemosyne.stores.locate import postgres_address
-from mnemosyne.stores.postgres.locks import PostgresSessionLocks
+from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_workshop
+from mnemosyne import PostgresSessionLocks, StoreBusyError, StoreUnavailableError, postgres_address
 
 pytestmark = pytest.mark.anyio
 PLAIN = RuntimeConfig(curation=CurationConfig(enabled=False))

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from jacquard.config.sections import BudgetConfig, RuntimeConfig
-from jacquard.config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
-from jacquard.core.errors import ConfigError
+from jacquard import (
+    BudgetConfig,
+    ConfigError,
+    RuntimeConfig,
+    config_from_environment,
+    config_from_mapping,
+    config_from_yaml,
+    load_config,
+)
 from jacquard.pipeline.record.prepared_turn import fingerprint_of
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.wiring.gc_tuning import SWITCH_SECONDS, SettledProcess
-from jacquard.wiring.runtime import open_workshop
+from jacquard import SettledProcess, open_workshop
+from jacquard.wiring.gc_tuning import SWITCH_SECONDS
 
 DEFAULT_SECONDS = sys.getswitchinterval()
 DEFAULT_THRESHOLD = gc.get_threshold()

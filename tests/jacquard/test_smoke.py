@@ -6,10 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from jacquard import create_context_engine
 from jacquard.testing.smoke import EngineSmoke
-from jacquard.wiring.factory import create_context_engine
-from mnemosyne.stores.file.store import FileStore
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import FileStore, SqliteStore
 
 
 class TestInMemory(EngineSmoke):

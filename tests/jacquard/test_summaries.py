@@ -15,22 +15,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard.adapters.models.litellm_adapter import LiteLlmModel
-from jacquard.config.sections import HistoryConfig, RuntimeConfig, SummaryConfig
-from jacquard.core.errors import SummarizerError
-from jacquard.core.protocols import Summarizer, SummaryRequest, TalkTurn
-from jacquard.memory.summarize.extract import ExtractSummarizer
-from jacquard.memory.summarize.model import ModelSummarizer
+from jacquard import (
+    ExtractSummarizer,
+    HistoryConfig,
+    LiteLlmModel,
+    ModelSummarizer,
+    PreparedTurn,
+    RuntimeConfig,
+    Summarizer,
+    SummarizerError,
+    SummaryConfig,
+    SummaryRequest,
+    TalkTurn,
+    Workshop,
+    open_workshop,
+)
 from jacquard.memory.summarize.prompts import plain_answer, read_summary, summary_prompt
 from jacquard.memory.summarize.span import due_depth, history_of, own_coverage
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.testing.summarizer import SummarizerContract
-from jacquard.wiring.runtime import Workshop, open_workshop
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.document import MessageIndexRange, ModelUsageStage, ModelUsageStatus, Summary
-from mnemosyne.schema.evidence import EvidenceType
-from mnemosyne.schema.record import PathSummary, SessionStart
-from mnemosyne.schema.session import Message, Role, WindowMessage
+from mnemosyne import (
+    CalibratedEstimator,
+    EvidenceType,
+    Message,
+    MessageIndexRange,
+    ModelUsageStage,
+    ModelUsageStatus,
+    PathSummary,
+    Role,
+    SessionStart,
+    Summary,
+    WindowMessage,
+)
 
 pytestmark = pytest.mark.anyio
 SMALL = HistoryConfig(max_messages=8, max_tokens=3000, low_water=0.5)

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from jacquard import JacquardError, LintReport, lint_templates, shipped_templates
 from jacquard.authoring.findings import CODES, Severity, as_text
-from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.target import TemplateTarget, find_target
-from jacquard.core.errors import JacquardError
-from jacquard.templating import shipped_templates
-from mnemosyne.world import load_world
+from mnemosyne import load_world
 
 SHIPPED = shipped_templates()
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"

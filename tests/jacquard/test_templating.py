@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml, unescape
-from jacquard.core.errors import TemplateError
-from jacquard.templating import open_templates, shipped_templates, template_faults, template_set, validate_templates
+from jacquard import TemplateError, shipped_templates
+from jacquard.templating import open_templates, template_faults, template_set, validate_templates
 from jacquard.templating.files import TemplateFile
 from jacquard.templating.sets import TemplateSet
 

@@ -9,17 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard.core.blocks import FRAME, Position, PromptBlock, SkeinTemplate, SlotRule, Stage
-from jacquard.core.errors import BudgetExceededError, LayoutError
-from jacquard.core.receipt import Action
+from jacquard import (
+    Action,
+    BudgetExceededError,
+    GreedyPriorityPruner,
+    LayoutError,
+    Position,
+    PromptBlock,
+    SkeinTemplate,
+    SlotRule,
+    Stage,
+    load_layout,
+)
+from jacquard.core.blocks import FRAME
 from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import build_prompt
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.pipeline.weaving.weave import truncate, weave
-from jacquard.templating.layouts import layout_ids, load_layout
-from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import LoreCategory
-from mnemosyne.schema.session import Ref, Role
+from jacquard.templating.layouts import layout_ids
+from mnemosyne import BlockType, LoreCategory, Priority, Ref, Role
 
 ROOT = Path(__file__).parents[2] / "templates"
 CLASSIC = load_layout("classic", [ROOT])

@@ -10,9 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from mnemosyne import Ref, SessionDocument
 from mnemosyne.documents.shapes import Form, Kind, choices, shape_of
-from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.session import Ref
 
 FOLDER = Path(__file__).parent / "session_documents"
 """The two examples of seed 001, character by character."""

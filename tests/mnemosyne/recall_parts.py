@@ -7,11 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from mnemosyne.protocols import Vectors
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
-from mnemosyne.schema.query import IndexFilter, RetrievalQuery
-from mnemosyne.schema.record import SequencedEntry
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne import (
+    BranchSpan,
+    Chain,
+    IndexFilter,
+    MemoryEntry,
+    RetrievalQuery,
+    SequencedEntry,
+    Vectors,
+    session_scope,
+    world_scope,
+)
 
 WORLD = world_scope("forest")
 SESSION = session_scope("s1")

@@ -10,11 +10,7 @@ import sys
 
 import anyio
 
-from mnemosyne.core.errors import VersionConflictError
-from mnemosyne.protocols import Store
-from mnemosyne.schema.session import Message, Role
-from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import Message, PostgresStore, Role, SqliteStore, Store, VersionConflictError
 
 SESSION = "s1"
 _SQLITE = "sqlite:///"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mnemosyne.protocols import Store
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
-from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne import BlockFilter, ContextBlock, Evidence, EvidenceFilter, EvidenceType, Priority, Store
 from mnemosyne.testing.stores.samples import AT, SESSION
 
 

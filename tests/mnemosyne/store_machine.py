@@ -19,14 +19,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from store_filters import check_filters
 
-from mnemosyne.core.errors import SchemaValidationError, VersionConflictError
-from mnemosyne.protocols import Store
-from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, TaskStatus, ToolCall
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Priority
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import Role
+from mnemosyne import (
+    Chain,
+    ContextBlock,
+    Erasure,
+    Evidence,
+    EvidenceType,
+    ModelUsage,
+    PathSummary,
+    Priority,
+    Role,
+    SchemaValidationError,
+    SessionDocument,
+    Store,
+    Summary,
+    Task,
+    TaskStatus,
+    ToolCall,
+    VersionConflictError,
+)
 from mnemosyne.testing.stores.runs import agree
 from mnemosyne.testing.stores.samples import (
     AT,

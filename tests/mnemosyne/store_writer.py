@@ -10,10 +10,18 @@ import sys
 
 import anyio
 
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import TurnCommit, TurnRecord
-from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
-from mnemosyne.stores.open import open_store
+from mnemosyne import (
+    Chain,
+    MemoryEntry,
+    Message,
+    Role,
+    TurnCommit,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    open_store,
+    session_scope,
+)
 
 SESSION = "s1"
 

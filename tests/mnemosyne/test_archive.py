@@ -12,18 +12,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mnemosyne import (
+    Chain,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    ImportedTurn,
+    MemoryEntry,
+    MemoryStore,
+    Message,
+    MessageIndexRange,
+    ModelUsage,
+    PathSummary,
+    Role,
+    SchemaValidationError,
+    SessionStart,
+    SourceKind,
+    SqliteStore,
+    Summary,
+    TurnCommit,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    document_from_json,
+    document_to_json,
+    export_session,
+    import_session,
+    session_scope,
+)
 from mnemosyne.chains.json_patch import apply_patch
-from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.core.json_text import json_text
-from mnemosyne.documents.archive import TREE, beyond_the_line, export_session, import_session, read_tree
-from mnemosyne.documents.session_json import document_from_json, document_to_json
-from mnemosyne.schema.document import MessageIndexRange, ModelUsage, Summary
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import ImportedTurn, PathSummary, SessionStart, TurnCommit, TurnRecord
-from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne.documents.archive import TREE, beyond_the_line, read_tree
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 1, 9, tzinfo=UTC)

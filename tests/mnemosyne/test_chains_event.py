@@ -5,12 +5,19 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import (
+    Chain,
+    PlannerRules,
+    PrologueEvent,
+    PrologueNarrative,
+    PrologueTurn,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    WorldPack,
+    session_start,
+)
 from mnemosyne.chains.event import active_quest_ids, closed_quests, quest_distances, quest_events
-from mnemosyne.chains.session_start import session_start
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import TurnRecord
-from mnemosyne.schema.session import TurnKind, TurnStatus
-from mnemosyne.schema.world import PlannerRules, PrologueEvent, PrologueNarrative, PrologueTurn, WorldPack
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 

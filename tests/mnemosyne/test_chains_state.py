@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import filament.state.changes.patch
-from filament.errors import OpError
+from filament import OpError
+from mnemosyne import Chain, Comparison, Condition, LoreCategory, MemoryEntry, StateOpError
 from mnemosyne.chains.json_patch import apply_patch
 from mnemosyne.chains.lore import entries_by_category, hidden_entries
 from mnemosyne.chains.state import (
@@ -18,8 +19,6 @@ from mnemosyne.chains.state import (
     read_value,
     view_state,
 )
-from mnemosyne.core.errors import StateOpError
-from mnemosyne.schema.memory import Chain, Comparison, Condition, LoreCategory, MemoryEntry
 
 STATE = {
     "hero": {

@@ -3,9 +3,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.evidence.conflicts import claims_of, settle_conflicts
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import ConflictPolicy
+from mnemosyne import ConflictPolicy, Evidence, EvidenceSource, EvidenceType, SourceKind, settle_conflicts
+from mnemosyne.evidence.conflicts import claims_of
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 TOOL, LATEST, BOTH = (

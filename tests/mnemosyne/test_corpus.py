@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import CorpusError
-from mnemosyne.importers.corpus import iter_corpus, read_corpus, to_session
-from mnemosyne.schema.memory import Chain, Trust
-from mnemosyne.schema.session import AuthorKind, Role
+from mnemosyne import AuthorKind, Chain, CorpusError, Role, Trust, read_corpus, to_session
+from mnemosyne.importers.corpus import iter_corpus
 
 
 def line(name: str, chain: str, session: str | None, text: str, **more: Any) -> dict[str, Any]:

@@ -15,8 +15,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from mnemosyne import (
+    EvidenceType,
+    Role,
+    SchemaValidationError,
+    SessionDocument,
+    Task,
+    TaskStatus,
+    ToolCallStatus,
+    Trust,
+    document_faults,
+    document_from_json,
+    document_to_json,
+)
 from mnemosyne.core import codec
-from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.documents.faults import STRUCTURE, Severity
 from mnemosyne.documents.json_schema import (
     PACKAGE_FILE,
@@ -26,11 +38,6 @@ from mnemosyne.documents.json_schema import (
     schema_text,
     session_schema,
 )
-from mnemosyne.documents.session_json import document_faults, document_from_json, document_to_json
-from mnemosyne.schema.document import SessionDocument, Task, TaskStatus, ToolCallStatus
-from mnemosyne.schema.evidence import EvidenceType
-from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.session import Role
 
 DOCS = Path(__file__).parents[2] / "docs" / "schema"
 RENEW = "run `python -m mnemosyne.documents.json_schema docs/schema`"

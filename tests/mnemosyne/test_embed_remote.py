@@ -10,10 +10,9 @@ import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
-from jacquard.wiring.runtime import open_embedder
-from mnemosyne.core.errors import EmbedderUnavailableError
+from jacquard import open_embedder
+from mnemosyne import EmbedderUnavailableError, RemoteEmbedder
 from mnemosyne.retrieval.embedding import remote as embed_remote
-from mnemosyne.retrieval.embedding.remote import RemoteEmbedder
 
 pytestmark = pytest.mark.anyio
 

@@ -7,22 +7,44 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.evidence import FolderVault, RedactingIngestor
+from mnemosyne import (
+    Actor,
+    Author,
+    AuthorKind,
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    Erasure,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    FolderVault,
+    HybridRetriever,
+    ImportedTurn,
+    IngestOptions,
+    MemoryEntry,
+    Message,
+    Meta,
+    Prefetch,
+    RedactingIngestor,
+    RegexRedactor,
+    RetrievalQuery,
+    Role,
+    Session,
+    SessionDocument,
+    SessionStart,
+    SourceKind,
+    TieredIndex,
+    Trust,
+    TurnCommit,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    open_store,
+    session_scope,
+)
 from mnemosyne.privacy.forget import Place, forget, forms_on_disk, plan_erasure, prove
-from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.privacy.scrub import is_telling
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
-from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.schema.record import ImportedTurn, Prefetch, SessionStart, TurnCommit, TurnRecord
-from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, TurnKind, TurnStatus
-from mnemosyne.stores.open import open_store
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mnemosyne import RetrievalQuery
 from mnemosyne.retrieval.recall.query_features import (
     ASKED_TALK,
     RECENT_CHARS,
@@ -10,7 +11,6 @@ from mnemosyne.retrieval.recall.query_features import (
     talk_of,
     vector_texts,
 )
-from mnemosyne.schema.query import RetrievalQuery
 
 TALK = ("The ferry is late again.", "我们在渡口等着。")
 

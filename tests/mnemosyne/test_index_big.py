@@ -15,14 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import SESSION, entry, unit, where, written
 
+from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines import large_scope as big
 from mnemosyne.retrieval.engines.lance import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import BigScope
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Hit
-from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 NARRATIVE, HISTORY = frozenset({Chain.NARRATIVE}), frozenset({Chain.HISTORY})

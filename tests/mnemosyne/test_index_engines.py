@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
-from mnemosyne.protocols import Index
+from mnemosyne import Chain, Index, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 

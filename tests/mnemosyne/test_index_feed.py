@@ -10,16 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, said, where
 
-from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne import (
+    CalibratedEstimator,
+    Chain,
+    EmbedderUnavailableError,
+    EntryList,
+    Hit,
+    MemoryEntry,
+    MemoryIndex,
+    tokens,
+)
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
-from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.indexer import IndexFeeder
 from mnemosyne.retrieval.text.preview import preview
-from mnemosyne.retrieval.text.words import tokens
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Hit
 
 pytestmark = pytest.mark.anyio
 NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)

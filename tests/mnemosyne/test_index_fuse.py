@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import Chain, Hit, RetrievalQuery
 from mnemosyne.retrieval.recall.fusion import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
 from mnemosyne.retrieval.recall.query_features import Traits, lexical_terms, traits
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit, RetrievalQuery
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 

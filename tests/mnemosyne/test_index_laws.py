@@ -12,13 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recall_parts import WORLD, entry, unit, where, written
 
+from mnemosyne import Chain, Hit, MemoryIndex, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import StoredScope
 from mnemosyne.retrieval.engines.table import ScopeTable
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Hit
 
 WORD = st.sampled_from(["key", "temple", "river", "guild", "moon", "神庙", "钥匙", "河畔", "行会", "银"])
 TEXTS = st.lists(st.lists(WORD, max_size=8).map(" ".join), min_size=1, max_size=14)

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recall_parts import entry, question, said
 
+from mnemosyne import MemoryEntry
 from mnemosyne.retrieval.recall.fusion import WEIGHTS
 from mnemosyne.retrieval.recall.query_features import lexical_terms, traits
 from mnemosyne.retrieval.recall.rerank_features import _scores, look_again
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
-from mnemosyne.schema.memory import MemoryEntry
 
 
 def looks(text: str, *entries: MemoryEntry, **more: object) -> list[float]:

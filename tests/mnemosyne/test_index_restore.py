@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
 
-from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import Embedder
+from mnemosyne import (
+    CalibratedEstimator,
+    Embedder,
+    EntryList,
+    HybridRetriever,
+    IndexUnavailableError,
+    MemoryIndex,
+    TieredIndex,
+)
 from mnemosyne.retrieval.engines.lance_files import table_name
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexer import IndexFeeder
 
 pytestmark = pytest.mark.anyio

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import Candidate, Chain, Recall, RetrievalQuery, Signals
 from mnemosyne.retrieval.recall.multi_query import joined, separate
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery, Signals
 
 
 def asked(text: str, *keywords: str) -> tuple[str, ...]:

@@ -9,11 +9,8 @@ import anyio
 import pytest
 from recall_parts import SESSION, WORLD, entry, unit, where, written
 
-from mnemosyne.core.errors import IndexUnavailableError
+from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import SequencedEntry
 
 pytestmark = pytest.mark.anyio
 

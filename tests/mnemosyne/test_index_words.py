@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.retrieval.text.words import has_cjk, tokens
+from mnemosyne import has_cjk, tokens
 
 
 @pytest.mark.parametrize(

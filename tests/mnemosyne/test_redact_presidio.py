@@ -2,9 +2,7 @@ import socket
 
 import pytest
 
-from mnemosyne.core.errors import RedactionError
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.redaction import RedactionRules
+from mnemosyne import RedactionError, RedactionRules, RegexRedactor
 
 presidio = pytest.importorskip("mnemosyne.privacy.presidio", reason="the extra `pii` is not installed")
 pytestmark = pytest.mark.anyio

@@ -3,19 +3,29 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne.evidence import RedactingIngestor
-from mnemosyne.evidence.conflicts import settle_conflicts
-from mnemosyne.evidence.derive import derive_evidence_blocks, refs_of
-from mnemosyne.evidence.resolve import RefFault, RefResolver
+from mnemosyne import (
+    Chain,
+    ConflictPolicy,
+    EvidenceFilter,
+    EvidenceSource,
+    EvidenceType,
+    IngestOptions,
+    MemoryEntry,
+    MemoryStore,
+    Priority,
+    RedactingIngestor,
+    Ref,
+    RefResolver,
+    RegexRedactor,
+    SessionStart,
+    SourceKind,
+    derive_evidence_blocks,
+    settle_conflicts,
+    world_scope,
+)
+from mnemosyne.evidence.derive import refs_of
+from mnemosyne.evidence.resolve import RefFault
 from mnemosyne.evidence.sweep import expired_evidences, live_evidences
-from mnemosyne.privacy.redact import RegexRedactor
-from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, Priority, SourceKind
-from mnemosyne.schema.ingest import ConflictPolicy, IngestOptions
-from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
-from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.session import Ref
-from mnemosyne.stores.memory import MemoryStore
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

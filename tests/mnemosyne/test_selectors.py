@@ -8,10 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import SelectorResolveError
-from mnemosyne.evidence.selectors import RefState, check_ref, extract, make_ref, parse_selector, ref_hash
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.session import Ref
+from mnemosyne import (
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    Ref,
+    RefState,
+    SelectorResolveError,
+    SourceKind,
+    check_ref,
+    extract,
+    make_ref,
+    parse_selector,
+)
+from mnemosyne.evidence.selectors import ref_hash
 
 GUARD_SECONDS = 60.0
 POEM = "one fish\ntwo fish\r\nred fish\n\n蓝色的鱼\n"

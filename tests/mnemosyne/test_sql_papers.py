@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import Erasure, SqliteStore
 from mnemosyne.core.codec import encode
-from mnemosyne.schema.erasure import Erasure
 from mnemosyne.stores.sql.blobs import changed, packed, unpacked
-from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.stores.samples import AT, SESSION, prepared, start
 
 SECRET = "十七号地窖的暗门"

@@ -18,12 +18,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import collect_anchors, with_anchors
+from mnemosyne import (
+    MemoryStore,
+    Message,
+    Role,
+    SessionStart,
+    SqliteStore,
+    Store,
+    TurnCommit,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+)
 from mnemosyne.chains.state import judge_reply_ops
-from mnemosyne.protocols import Store
-from mnemosyne.schema.record import SessionStart, TurnCommit, TurnRecord
-from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

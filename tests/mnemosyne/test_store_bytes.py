@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.session import Author, AuthorKind
+from mnemosyne import Author, AuthorKind, Erasure, SqliteStore
 from mnemosyne.stores.sqlite.file import Opening, clean, open_database
-from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,

@@ -7,6 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    Chain,
+    CodecError,
+    Comparison,
+    Condition,
+    MemoryEntry,
+    Message,
+    MnemosyneError,
+    Ref,
+    Role,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+)
 from mnemosyne.core.codec import (
     decode,
     decode_tree,
@@ -17,10 +33,6 @@ from mnemosyne.core.codec import (
     time_text,
     to_plain,
 )
-from mnemosyne.core.errors import CodecError, MnemosyneError
-from mnemosyne.schema.memory import Chain, Comparison, Condition, MemoryEntry
-from mnemosyne.schema.record import TurnRecord
-from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role, TurnKind, TurnStatus
 
 texts = st.text(alphabet=st.characters(exclude_categories=()), max_size=12)
 json_values = st.recursive(

@@ -9,10 +9,7 @@ from typing import ClassVar
 import pytest
 from postgres_server import own_tenant, running_server
 
-from mnemosyne.protocols import Store
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import MemoryStore, PostgresStore, SqliteStore, Store
 from mnemosyne.testing.store import StoreContract
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"

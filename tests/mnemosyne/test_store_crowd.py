@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from store_appender import open_patiently
 
-from mnemosyne.schema.memory import Chain, session_scope
-from mnemosyne.schema.record import SessionStart
+from mnemosyne import Chain, SessionStart, session_scope
 
 pytestmark = pytest.mark.anyio
 

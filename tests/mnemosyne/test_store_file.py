@@ -15,11 +15,9 @@ import anyio
 import pytest
 from filelock import FileLock
 
-from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
-from mnemosyne.schema.erasure import Erasure
+from mnemosyne import Erasure, FileStore, StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.file import folder as file_folder
 from mnemosyne.stores.file import journal
-from mnemosyne.stores.file.store import FileStore
 from mnemosyne.testing.stores.samples import AT, SESSION, block, everything, imported, play, replies, says, start, told
 
 pytestmark = pytest.mark.anyio

@@ -14,13 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mnemosyne.core.errors import TurnNotFoundError
-from mnemosyne.protocols import Store
-from mnemosyne.schema.memory import Chain, session_scope
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.locate import locate_store
-from mnemosyne.stores.open import open_store
+from mnemosyne import Chain, SessionStart, Store, TurnNotFoundError, TurnStatus, locate_store, open_store, session_scope
 
 pytestmark = pytest.mark.anyio
 

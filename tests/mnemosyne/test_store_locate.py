@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.locate import locate_store, postgres_address
+from mnemosyne import StoreUnavailableError, locate_store, postgres_address
 
 
 def test_a_folder_holds_database_and_index(tmp_path, monkeypatch):

@@ -15,13 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.session import Author, AuthorKind, Ref, TurnStatus
+from mnemosyne import Author, AuthorKind, Chain, Ref, SqliteStore, StoreUnavailableError, TurnStatus
 from mnemosyne.stores.migrations.migrate import migrate_sqlite
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
 from mnemosyne.stores.sqlite.file import APPLICATION_ID, Opening, open_database
-from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.stores.samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold, play
 
 pytestmark = pytest.mark.anyio

@@ -11,11 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from postgres_server import own_tenant, running_server
 from store_machine import StoreMachine
 
-from mnemosyne.protocols import Store
-from mnemosyne.stores.file.store import FileStore
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import FileStore, MemoryStore, PostgresStore, SqliteStore, Store
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda folder: MemoryStore(),

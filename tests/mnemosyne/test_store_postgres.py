@@ -15,19 +15,19 @@ from blockbuster import blockbuster_ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.errors import (
+from mnemosyne import (
+    Chain,
     CommitUnknownError,
+    Erasure,
+    PostgresStore,
     StoreBusyError,
     StoreError,
     StoreUnavailableError,
     VersionConflictError,
+    postgres_address,
 )
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.memory import Chain
-from mnemosyne.stores.locate import postgres_address
 from mnemosyne.stores.postgres.connection import PostgresConnection, escape_text, unescape_text
 from mnemosyne.stores.postgres.database import PostgresOpening, open_driver
-from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window

@@ -14,13 +14,10 @@ from anyio import to_thread
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
-from mnemosyne.core.errors import StoreUnavailableError
-from mnemosyne.stores.locate import postgres_address
+from mnemosyne import PostgresStore, SqliteStore, StoreUnavailableError, postgres_address
 from mnemosyne.stores.migrations.migrate import upgrade
 from mnemosyne.stores.postgres.database import PostgresOpening, marks, open_driver
-from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.stores.sql.schema import REVISION
-from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.stores.samples import SCOPE, SESSION, everything, gold, imported, play, start
 
 pytestmark = pytest.mark.anyio

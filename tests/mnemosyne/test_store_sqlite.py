@@ -16,13 +16,11 @@ import anyio
 import pytest
 from blockbuster import blockbuster_ctx
 
-from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
-from mnemosyne.schema.memory import Chain
+from mnemosyne import Chain, SqliteStore, StoreBusyError, StoreError, StoreUnavailableError, VersionConflictError
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, open_database
-from mnemosyne.stores.sqlite.store import SqliteStore
 from mnemosyne.testing.stores.samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
 
 pytestmark = pytest.mark.anyio

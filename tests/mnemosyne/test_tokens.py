@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.core.tokens_tiktoken import TiktokenEstimator, load_encoding
+from mnemosyne import CalibratedEstimator, TiktokenEstimator
+from mnemosyne.core.tokens_tiktoken import load_encoding
 
 ENGLISH = (
     "The lantern had burned low by the time Mara reached the old mill. She set down her pack, counted the coins that were "

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
-from mnemosyne.retrieval.embedding.local import model_folder
+from mnemosyne import model_folder
 from mnemosyne.retrieval.embedding.sentence_transformer import TorchModel
 from mnemosyne.retrieval.embedding.torch_trace import run_traced
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mnemosyne.core.errors import WorldPackError
-from mnemosyne.world import load_world
+from mnemosyne import WorldPackError, load_world
 from mnemosyne.world.scaffold import starter_files
 
 

@@ -7,10 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from jacquard import open_workshop
-from jacquard.config.sections import CurationConfig, RuntimeConfig
-from mnemosyne.core.errors import WorldPackError
-from mnemosyne.world import load_world
+from jacquard import CurationConfig, RuntimeConfig, open_workshop
+from mnemosyne import WorldPackError, load_world
 from mnemosyne.world.scaffold import starter_files
 
 SOUND = """\

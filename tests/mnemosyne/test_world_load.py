@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from filament import display
-from mnemosyne.schema.memory import Chain, Comparison, Condition, Trust
-from mnemosyne.schema.world import NumericalAction, PrologueEvent, TemplateRule
-from mnemosyne.world import describe, load_world
+from mnemosyne import Chain, Comparison, Condition, NumericalAction, PrologueEvent, TemplateRule, Trust, load_world
+from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "world-packs.md"

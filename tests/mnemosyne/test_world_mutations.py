@@ -13,10 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from filament.payload import dump_yaml, load_yaml
-from mnemosyne.core.errors import WorldPackError
-from mnemosyne.schema.world import WorldPack
-from mnemosyne.world import load_world
+from filament import dump_yaml, load_yaml
+from mnemosyne import WorldPack, WorldPackError, load_world
 from mnemosyne.world.format.check import check
 from mnemosyne.world.format.faults import FaultList, Place
 from mnemosyne.world.publish import FILES, schema_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jacquard.pipeline.planning.actions import apply_action, match_action
-from mnemosyne.core.errors import WorldPackError
-from mnemosyne.world import describe, load_world
+from mnemosyne import WorldPackError, load_world
+from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files, write_scaffold
 
 FILES = [

@@ -18,11 +18,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jacquard import CurationConfig, RuntimeConfig, create_context_engine
-from jacquard.core.protocols import LlmResponse
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.world import load_world
+from jacquard import CurationConfig, LlmResponse, RuntimeConfig, create_context_engine
+from mnemosyne import MemoryStore, SqliteStore, load_world
 
 WORLD = """\
 id: keep

@@ -10,21 +10,40 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml
-from jacquard.config.sections import RuntimeConfig
-from jacquard.core.plan import PlanContext, SearchIntent, Triage
-from jacquard.core.protocols import Selection
+from jacquard import (
+    AutomationStream,
+    GreedyPriorityPruner,
+    PlanContext,
+    RuntimeConfig,
+    SearchIntent,
+    Selection,
+    Triage,
+    load_layout,
+    shipped_templates,
+)
 from jacquard.pipeline.curation.memory_blocks import flesh_blocks
-from jacquard.pipeline.skeleton.automation import AutomationStream, SkeletonInput
+from jacquard.pipeline.skeleton.automation import SkeletonInput
 from jacquard.pipeline.weaving.prompt import build_prompt
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
-from jacquard.templating import shipped_templates
-from jacquard.templating.layouts import load_layout
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.document import Summary, Task, TaskStatus
-from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.record import PathSummary, SessionWindow
-from mnemosyne.schema.session import Author, AuthorKind, BranchSpan, Message, Role, SessionHead, WindowMessage
-from mnemosyne.schema.world import Injection, PlannerRules, WorldPack
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    Injection,
+    MemoryEntry,
+    Message,
+    PathSummary,
+    PlannerRules,
+    Role,
+    SessionHead,
+    SessionWindow,
+    Summary,
+    Task,
+    TaskStatus,
+    WindowMessage,
+    WorldPack,
+)
 
 SHIPPED = shipped_templates()
 LAYOUTS = [load_layout(name, [SHIPPED]) for name in ("classic", "cache_first")]

@@ -18,11 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
 
 from recall_parts import LetterEmbedder, question
 
-from mnemosyne.core.errors import StoreError
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import CalibratedEstimator, HybridRetriever, SqliteStore, StoreError, TieredIndex
 
 TIERS = {
     "memory": {"held_rows": 16},

@@ -15,12 +15,21 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from servers.openai_server import OpenAiServer, closed_port
 from typer.testing import CliRunner
 
-from jacquard import RuntimeConfig, SelectorConfig, create_context_engine, open_workshop
+from jacquard import (
+    ConfigError,
+    ObservabilityConfig,
+    PlannerConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+    config_from_environment,
+    config_from_mapping,
+    config_from_yaml,
+    create_context_engine,
+    open_workshop,
+)
 from jacquard.cli.app import app
-from jacquard.config.sections import ObservabilityConfig, PlannerConfig, SummaryConfig
-from jacquard.config.settings import config_from_environment, config_from_mapping, config_from_yaml
-from jacquard.core.errors import ConfigError
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import MemoryStore
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 USER, PASSWORD, KEY = "gatekeeper", "pa%40ssw0rd", "q1w2e3r4"

@@ -17,17 +17,35 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from jacquard import BudgetConfig, CurationConfig, RuntimeConfig, create_context_engine
+from jacquard import (
+    BudgetConfig,
+    CurationConfig,
+    GreedyPriorityPruner,
+    LlmResponse,
+    PruneConfig,
+    RuntimeConfig,
+    create_context_engine,
+)
 from jacquard.cli.app import app
-from jacquard.config.sections import PruneConfig
-from jacquard.core.protocols import LlmResponse
-from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Message, Ref, Role
-from mnemosyne.schema.world import Injection, PlannerRules, WorldPack
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import (
+    Chain,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    ImportedTurn,
+    Injection,
+    MemoryEntry,
+    MemoryStore,
+    Message,
+    PlannerRules,
+    Ref,
+    Role,
+    SessionStart,
+    SourceKind,
+    WorldPack,
+    session_scope,
+    world_scope,
+)
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 DATA = Path(__file__).with_name("data")

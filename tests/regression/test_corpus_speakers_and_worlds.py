@@ -162,8 +162,7 @@ def test_a_session_of_another_world_is_refused(run, tmp_path):
 
 @pytest.mark.anyio
 async def test_a_state_that_a_turn_has_changed_is_not_taken_away(tmp_path):
-    from mnemosyne.core.errors import WorldNotAdoptedError
-    from mnemosyne.schema.record import SessionStart
+    from mnemosyne import SessionStart, WorldNotAdoptedError
 
     async with open_workshop(tmp_path, embedder="none") as workshop:
         await workshop.import_session(

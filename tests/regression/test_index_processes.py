@@ -19,11 +19,19 @@ from index_worker import open_index, open_retriever
 from recall_parts import LetterEmbedder, entry, where
 
 from jacquard import open_workshop
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.memory import Chain, session_scope, world_scope
-from mnemosyne.schema.record import ImportedTurn, SessionStart
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
-from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    Chain,
+    Erasure,
+    ImportedTurn,
+    Message,
+    Role,
+    SessionStart,
+    SqliteStore,
+    session_scope,
+    world_scope,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from servers.openai_server import OpenAiServer
 
 from jacquard import create_context_engine
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import MemoryStore
 
 ASKED = "Where is the <mill>?"
 

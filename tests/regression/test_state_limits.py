@@ -15,10 +15,7 @@ from typer.testing import CliRunner
 from filament import OpLimits, judge_ops
 from jacquard import CurationConfig, LimitsConfig, RuntimeConfig, create_context_engine
 from jacquard.cli.app import app
-from mnemosyne.core.errors import StateOpError
-from mnemosyne.schema.world import NumericalAction
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.world import load_world
+from mnemosyne import MemoryStore, NumericalAction, StateOpError, load_world
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

@@ -25,8 +25,7 @@ from jacquard import (
     create_context_engine,
 )
 from jacquard.cli.app import app
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.world import load_world
+from mnemosyne import MemoryStore, load_world
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

@@ -11,13 +11,10 @@ import pytest
 from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
-from jacquard import RuntimeConfig, create_context_engine, open_workshop
-from jacquard.core.protocols import LlmResponse
+from jacquard import LlmResponse, RuntimeConfig, create_context_engine, open_workshop
+from mnemosyne import FileStore, MemoryStore, SqliteStore, load_world
 from mnemosyne.core.codec import decode, encode
-from mnemosyne.stores.file.store import FileStore
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.world import load_world, pack_from_json, pack_to_json
+from mnemosyne.world import pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 
 pytestmark = pytest.mark.anyio

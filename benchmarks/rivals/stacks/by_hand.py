@@ -12,7 +12,7 @@ from rank_bm25 import BM25Okapi
 
 from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
 from evals.plain_rrf import reciprocal
-from mnemosyne.importers.corpus import CorpusDocument
+from mnemosyne import CorpusDocument
 
 
 class PlainVector:

@@ -13,7 +13,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said
-from mnemosyne.importers.corpus import CorpusDocument
+from mnemosyne import CorpusDocument
 
 _SYSTEM = INSTRUCTION + "\n\nMemories:\n{% for line in memories %}{{ line }}\n{% endfor %}"
 

@@ -13,7 +13,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
-from mnemosyne.importers.corpus import CorpusDocument
+from mnemosyne import CorpusDocument
 
 _ROLES = {"human": "user", "ai": "assistant"}
 _PROMPT = ChatPromptTemplate.from_messages(

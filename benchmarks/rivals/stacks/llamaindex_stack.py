@@ -19,7 +19,7 @@ from llama_index.vector_stores.faiss import FaissVectorStore
 from pydantic import PrivateAttr
 
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, INSTRUCTION, Ask, Lines, Model, Turn, roles, said
-from mnemosyne.importers.corpus import CorpusDocument
+from mnemosyne import CorpusDocument
 
 _WIDTH = 384
 _BATCH = 512

@@ -15,30 +15,39 @@ from typing import Any
 from anyio import to_thread
 
 from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Ask, Turn
-from jacquard.config.sections import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig
-from jacquard.core.receipt import Action
-from jacquard.pipeline.curation.recall_query import scene_of
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from jacquard.pipeline.curation.stream import CurationStream
-from jacquard.pipeline.planning.rules import RulePlanner
-from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.worlds import bare_world
-from jacquard.templating import shipped_templates
-from jacquard.turns.compose import EngineParts
-from jacquard.turns.engine import ContextEngine
-from jacquard.wiring.gc_tuning import SettledProcess
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.importers.corpus import Corpus, CorpusDocument, to_session
-from mnemosyne.protocols import Embedder
-from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.schema.memory import session_scope
-from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import SessionHead
-from mnemosyne.stores.sqlite.store import SqliteStore
+from jacquard import (
+    Action,
+    AutomationStream,
+    BudgetConfig,
+    ContextEngine,
+    CurationConfig,
+    CurationStream,
+    EngineParts,
+    HeuristicSelector,
+    HistoryConfig,
+    PreparedTurn,
+    RulePlanner,
+    RuntimeConfig,
+    SettledProcess,
+    bare_world,
+    scene_of,
+    shipped_templates,
+)
+from mnemosyne import (
+    AheadEmbedder,
+    CalibratedEstimator,
+    Corpus,
+    CorpusDocument,
+    Embedder,
+    HybridRetriever,
+    RetrievalQuery,
+    SessionHead,
+    SessionWindow,
+    SqliteStore,
+    TieredIndex,
+    session_scope,
+    to_session,
+)
 
 _SESSION = "bench"
 _FLESH = "flesh:"

@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.importers.corpus import CorpusDocument
-from mnemosyne.protocols import Vectors
+from mnemosyne import CalibratedEstimator, CorpusDocument, Vectors
 
 INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from the memories and the conversation; say so when they do not "

@@ -1,7 +1,7 @@
 """The seam of tracing: an engine opens spans by name and puts facts on them, whoever records them.
 
-Names are ours, but for those of the GenAI conventions (`gen_ai.*`), which stand in `jacquard.adapters.observe.names`. This room must
-not import a tracing library; `jacquard.adapters.observe.otel` is the one that does.
+Names are ours, but for those of the GenAI conventions (`gen_ai.*`), which stand in `jacquard.adapters.observe.names`. This
+room must not import a tracing library; `jacquard.adapters.observe.otel` is the one that does.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class TurnPlanner:
         """Return the plan of one turn; whatever happens to tier 1, tier 0 stands. `beside` is told of it, of what it searches for,
         before tier 1 is asked: what can go on meanwhile begins there.
         """
-        with self._tracing.span("jacquard.core.plan", {"gen_ai.operation.name": "plan"}) as span:
+        with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             size = size_of(user_text, window.state)
             plan_by_rules = partial(self._by_rules, user_text, window, world, config.planner)
             if is_read_at_once(user_text, world):
@@ -85,7 +85,7 @@ class TurnPlanner:
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_before(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
-            span.put({"jacquard.core.plan.tier": plan.tier, "jacquard.core.plan.confidence": plan.confidence})
+            span.put({"jacquard.plan.tier": plan.tier, "jacquard.plan.confidence": plan.confidence})
         usages = tuple(
             replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
             for usage in planned.usages

@@ -51,8 +51,8 @@ class PreparedTurn:
     `messages` go to the main model as they are, each a dict of `role` and `content`; `text` is the same prompt as one XML
     text. `reply` is set when the turn was numerical: it is over, the ops are applied and no model need be called.
     `evidences` and `context_blocks` are what the prompt holds, in the form of session document 1.0. `tape` is what the
-    prompt was made of (`jacquard.pipeline.record.prompt_snapshot`); it goes into the record, and a turn that comes from its record has none. `usages`
-    are the model calls that it took.
+    prompt was made of (`jacquard.pipeline.record.prompt_snapshot`); it goes into the record, and a turn that comes from its
+    record has none. `usages` are the model calls that it took.
     """
 
     turn_id: str

@@ -216,7 +216,7 @@ def render_blocks(
 
 
 def named_apart(skeleton: Skeleton, others: Sequence[PromptBlock]) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
-    """Return a skeleton and the blocks that join it, each block of both with an id of its own (`jacquard.pipeline.skeleton.naming`)."""
+    """Return a skeleton and the blocks that join it, each block of both with an id of its own."""
     blocks, history = skeleton.blocks, skeleton.history
     named = name_apart([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from mnemosyne.stores.sql.schema import REVISION
 
-_FOLDER = Path(__file__).parent / "migrations"
+_FOLDER = Path(__file__).parent
 
 
 def migrate_sqlite(path: Path, busy_seconds: float) -> None:

@@ -1,0 +1,244 @@
+from .adapters.models.litellm_adapter import LiteLlmModel
+from .adapters.observe.bus import InMemoryEventBus
+from .adapters.observe.otel import OtelTracing
+from .adapters.observe.prometheus import PrometheusMetrics
+from .adapters.observe.spans import NO_TRACING
+from .authoring.linting.lint import LintReport, lint_templates
+from .config.experiments import enrolled
+from .config.sections import (
+    ArmConfig,
+    BudgetConfig,
+    ChunkConfig,
+    ConsolidationConfig,
+    CurationConfig,
+    EvidenceConfig,
+    HistoryConfig,
+    LayersConfig,
+    LimitsConfig,
+    LockConfig,
+    ObservabilityConfig,
+    PackageConfig,
+    PlannerConfig,
+    PruneConfig,
+    RedactionConfig,
+    RuntimeConfig,
+    SelectorConfig,
+    SummaryConfig,
+)
+from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
+from .core.errors import (
+    BudgetExceededError,
+    ChunkConflictError,
+    ConfigError,
+    InputTooLargeError,
+    JacquardError,
+    LayoutError,
+    MissingChunksError,
+    ModelError,
+    SelectorError,
+    SummarizerError,
+    TemplateError,
+    ToolPairError,
+    WorldUnavailableError,
+)
+from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from .core.protocols import (
+    NO_RULES,
+    LlmAdapter,
+    LlmRequest,
+    LlmResponse,
+    PairScorer,
+    Planner,
+    PlanRefiner,
+    PlanRequest,
+    PruneBudget,
+    Pruner,
+    PruneResult,
+    PruneRules,
+    QueryAhead,
+    Selection,
+    SelectionRequest,
+    Selector,
+    Shortener,
+    Summarizer,
+    SummaryRequest,
+    SummaryText,
+    TalkTurn,
+)
+from .core.receipt import (
+    Action,
+    BlockDecision,
+    BudgetReport,
+    CandidateDecision,
+    CurationPath,
+    Degradation,
+    PrefixReport,
+    Report,
+    Span,
+    StreamBReport,
+)
+from .memory.summarize.extract import ExtractSummarizer
+from .memory.summarize.model import ModelSummarizer
+from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
+from .pipeline.curation.recall_query import Scene, scene_of
+from .pipeline.curation.selectors.flash import FlashSelector
+from .pipeline.curation.selectors.heuristic import HeuristicSelector
+from .pipeline.curation.selectors.rerank import RerankSelector
+from .pipeline.curation.stream import CurationStream
+from .pipeline.planning.model import ModelPlanner
+from .pipeline.planning.rules import RulePlanner
+from .pipeline.record.commit import CommitResult
+from .pipeline.record.package import to_messages
+from .pipeline.record.prepared_turn import PreparedTurn, turn_from_record, turn_to_json
+from .pipeline.record.prompt_snapshot import tape_in
+from .pipeline.skeleton.automation import AutomationStream
+from .pipeline.weaving.assemble import PromptMessage
+from .pipeline.weaving.layers import ContextCollector, ContextComposer, Layer
+from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
+from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
+from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
+from .pipeline.worlds import bare_world
+from .replay.provenance import origins_of, tokens_by_block
+from .replay.replay import differences, play
+from .templating import shipped_templates
+from .templating.layouts import load_layout
+from .turns.compose import EngineParts
+from .turns.engine import ContextEngine
+from .wiring.factory import create_context_engine
+from .wiring.gc_tuning import SettledProcess
+from .wiring.runtime import Workshop, open_embedder, open_reranker, open_selector, open_workshop
+
+__all__ = [
+    "NO_RULES",
+    "NO_TRACING",
+    "Action",
+    "ArmConfig",
+    "AutomationStream",
+    "BlockDecision",
+    "BreakerChange",
+    "BreakingSelector",
+    "BudgetConfig",
+    "BudgetExceededError",
+    "BudgetReport",
+    "CandidateDecision",
+    "ChunkConfig",
+    "ChunkConflictError",
+    "CircuitBreaker",
+    "CommitResult",
+    "ConfigError",
+    "ConsolidationConfig",
+    "ContextCollector",
+    "ContextComposer",
+    "ContextEngine",
+    "CurationConfig",
+    "CurationPath",
+    "CurationStream",
+    "Degradation",
+    "DegradeToSummaryPruner",
+    "EngineParts",
+    "EvidenceConfig",
+    "ExtractSummarizer",
+    "FlashSelector",
+    "GreedyPriorityPruner",
+    "GroupAwarePruner",
+    "HeuristicSelector",
+    "HistoryConfig",
+    "InMemoryEventBus",
+    "InputTooLargeError",
+    "JacquardError",
+    "Layer",
+    "LayersConfig",
+    "LayoutError",
+    "LimitsConfig",
+    "LintReport",
+    "LiteLlmModel",
+    "LlmAdapter",
+    "LlmRequest",
+    "LlmResponse",
+    "LockConfig",
+    "MissingChunksError",
+    "ModelError",
+    "ModelPlanner",
+    "ModelSummarizer",
+    "ObservabilityConfig",
+    "OtelTracing",
+    "PackageConfig",
+    "PairScorer",
+    "Placement",
+    "PlanContext",
+    "PlanRefiner",
+    "PlanRequest",
+    "Planner",
+    "PlannerConfig",
+    "Position",
+    "PrefixReport",
+    "PreparedTurn",
+    "PrometheusMetrics",
+    "PromptBlock",
+    "PromptMessage",
+    "PruneBudget",
+    "PruneConfig",
+    "PruneResult",
+    "PruneRules",
+    "Pruner",
+    "QueryAhead",
+    "RedactionConfig",
+    "Report",
+    "RerankSelector",
+    "RulePlanner",
+    "RuntimeConfig",
+    "Scene",
+    "SearchIntent",
+    "Selection",
+    "SelectionRequest",
+    "Selector",
+    "SelectorConfig",
+    "SelectorError",
+    "Sensitivity",
+    "SettledProcess",
+    "Shortener",
+    "Skein",
+    "SkeinTemplate",
+    "SlotRule",
+    "Span",
+    "Stage",
+    "StreamBReport",
+    "Summarizer",
+    "SummarizerError",
+    "SummaryConfig",
+    "SummaryRequest",
+    "SummaryText",
+    "TalkTurn",
+    "TemplateError",
+    "Temporal",
+    "ToolPairError",
+    "Triage",
+    "Workshop",
+    "WorldUnavailableError",
+    "bare_world",
+    "config_from_environment",
+    "config_from_mapping",
+    "config_from_yaml",
+    "create_context_engine",
+    "differences",
+    "enrolled",
+    "lint_templates",
+    "load_config",
+    "load_layout",
+    "open_embedder",
+    "open_reranker",
+    "open_selector",
+    "open_workshop",
+    "origins_of",
+    "plan_from_json",
+    "plan_to_json",
+    "play",
+    "scene_of",
+    "shipped_templates",
+    "tape_in",
+    "to_messages",
+    "tokens_by_block",
+    "turn_from_record",
+    "turn_to_json",
+]
