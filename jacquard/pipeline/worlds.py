@@ -17,7 +17,7 @@ from jacquard.core.errors import WorldUnavailableError
 from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError
 from mnemosyne.protocols import Store
-from mnemosyne.schema.world import PlannerRules, WorldPack
+from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.stored import pack_from_json, pack_to_json
 
 BARE_WORLDS = ("", "bare")
@@ -27,7 +27,6 @@ _INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
     "say so when they do not hold the answer."
 )
-BARE_DIGEST = "bare"
 _MOST_HELD = 64
 _TRIES = 3
 """So often a pack is read again that another process replaced between two reads."""
@@ -98,8 +97,9 @@ class WorldSource:
         """Return the present version of a world. Without `write` a pack that is given or noted is returned as it is, and the
         store stays as it was.
 
-        A world without a name has no pack and is bare. WorldUnavailableError where the store holds no pack, WorldPackError and
-        TemplateError where one that is noted has faults.
+        A session that never had a pack is in a bare world: its world has no name, or the store knows no such world and nobody
+        noted one. WorldUnavailableError where the pack of a world that is known is missing, WorldPackError and TemplateError
+        where one that is noted has faults.
         """
         if not world_id:
             return bare_world(world_id)
@@ -121,7 +121,7 @@ class WorldSource:
                 break
         if digest == BARE_DIGEST:
             return bare_world(world_id)
-        return await self._older(world_id, write=write)
+        return await self._older(world_id, write=write, is_known=digest is not None)
 
     async def _kept(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         try:
@@ -129,9 +129,11 @@ class WorldSource:
         except CodecError as error:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
 
-    async def _older(self, world_id: str, *, write: bool) -> WorldPack:
+    async def _older(self, world_id: str, *, write: bool, is_known: bool) -> WorldPack:
         """Return the pack of a world of which an older release kept lore alone; from now on the store has it."""
         noted = NotedPack() if self._noted is None else await to_thread.run_sync(self._noted, world_id)
+        if noted == NotedPack() and not is_known:
+            return bare_world(world_id)
         if noted.world is None:
             why = "the store holds none" + (f", and {noted.reason}" if noted.reason else "")
             raise WorldUnavailableError(world_id, why, noted.folder)

@@ -25,6 +25,7 @@ from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import Leftovers, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.world import BARE_DIGEST
 
 TREE = "turn_tree"
 """The field of a document that holds the tree."""
@@ -52,7 +53,7 @@ class TurnTree:
     `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
     `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
     prepared turns that wait for a reply, `abandoned` those that never got one; `summaries` and `unsummed` are as in
-    `Leftovers`.
+    `Leftovers`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
     """
 
     format: int
@@ -70,6 +71,7 @@ class TurnTree:
     unsummed: tuple[str, ...] = ()
     pending: tuple[TurnRecord, ...] = ()
     abandoned: tuple[TurnRecord, ...] = ()
+    has_pack: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +136,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         unsummed=aside.unsummed,
         pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
         abandoned=aside.abandoned,
+        has_pack=bool(told.world_id) and await store.world_digest(told.world_id) not in (None, BARE_DIGEST),
     )
 
 
@@ -286,7 +289,14 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
 
 
 async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
-    """Make the session, or say whether the one that is there is a part of this tree."""
+    """Make the session, or say whether the one that is there is a part of this tree.
+
+    A document does not hold the pack of its world: where the store does not either, it is noted that one is missing.
+    """
+    # Where an older tree does not say it, only a pack can have given the session a state to begin with.
+    needs_pack = bool(tree.state) if tree.has_pack is None else tree.has_pack
+    if tree.world_id and needs_pack and await store.world_digest(tree.world_id) is None:
+        await store.replace_world(tree.world_id, "", ())
     start = SessionStart(
         session_id=name,
         world_id=tree.world_id,

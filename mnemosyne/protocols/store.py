@@ -173,7 +173,9 @@ class Store(Protocol):
         ...
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world, or None where there is no such world."""
+        """Return the digest of the present version of a world: '' where one is missing by all that is known, None where there is
+        no such world.
+        """
         ...
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:

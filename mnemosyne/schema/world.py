@@ -8,6 +8,9 @@ from typing import Any
 
 from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
 
+BARE_DIGEST = "bare"
+"""The digest of a world that has no pack: a session that was begun without one goes on without one."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entity:

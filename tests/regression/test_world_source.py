@@ -11,10 +11,15 @@ import pytest
 from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
-from jacquard import LlmResponse, RuntimeConfig, create_context_engine, open_workshop
-from mnemosyne import FileStore, MemoryStore, SqliteStore, load_world
-from mnemosyne.core.codec import decode, encode
-from mnemosyne.world import pack_from_json, pack_to_json
+from jacquard import RuntimeConfig, create_context_engine, open_workshop
+from jacquard.protocols import LlmResponse
+from mnemosyne.archive import export_session, import_session
+from mnemosyne.codec import decode, encode
+from mnemosyne.schema.record import SessionStart
+from mnemosyne.stores.file import FileStore
+from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite import SqliteStore
+from mnemosyne.world import load_world, pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 
 pytestmark = pytest.mark.anyio
@@ -116,10 +121,20 @@ async def test_a_session_without_a_world_stays_bare():
 
 async def test_a_workshop_opens_a_session_that_an_engine_began_without_a_world(tmp_path):
     store = SqliteStore(tmp_path / "store" / "store.db")
-    told = await woven(store, "hello")
+    async with create_context_engine(store) as engine:
+        told = await engine.prepare_turn("s", "hello")
+        await engine.commit_assistant_message("s", "<content>Hi.</content>")
+        told = await engine.prepare_turn("s", "hello")
     await store.close()
     async with open_workshop(tmp_path / "store", embedder="none") as workshop:
         assert (await workshop.engine.prepare_turn("s", "hello", turn_id="mine")).text == told.text
+        document = await export_session(workshop.store, "s")
+    async with open_workshop("memory:", embedder="none") as workshop:
+        await import_session(workshop.store, document)
+        assert "helpful agent" in (await workshop.engine.prepare_turn("s", "well?")).text
+        start = SessionStart(session_id="own", world_id="a name of the hosts own", locale="en", state={})
+        await workshop.store.create_session(start)
+        assert "helpful agent" in (await workshop.engine.prepare_turn("own", "well?")).text
 
 
 async def test_a_pack_of_the_hosts_own_making_is_kept_with_the_templates_of_its_folder(tmp_path):

@@ -209,9 +209,24 @@ def test_a_missing_pack_is_an_error_and_never_another_prompt(store):
     replayed = json.loads(call("replay", "s", "--store", "fresh", "--json").stdout)["turns"]
     assert [turn["same"] for turn in replayed] == [True], "the bytes come from the record alone"
     assert "'mill'" in replayed[0]["template_fault"]
+    call("doc", "export", "s", "--store", "fresh", "--out", "again.json")
+    assert (
+        json.loads(Path("again.json").read_text())["turn_tree"] == json.loads(Path("s.json").read_text())["turn_tree"]
+    )
     weave(ASKED, "--world", "pack", store="fresh")
     shutil.rmtree("pack")
     assert "Bread is holy" in weave(AT_NIGHT, store="fresh")["text"]
+
+
+def test_a_document_of_an_older_release_does_not_lose_its_world_in_silence():
+    begin()
+    call("doc", "export", "s", "--store", "store", "--out", "s.json")
+    document = json.loads(Path("s.json").read_text())
+    del document["turn_tree"]["has_pack"]
+    Path("s.json").write_text(json.dumps(document))
+    call("doc", "import", "s.json", "--store", "fresh")
+    options = ("--session", "s", "--store", "fresh", "--input", ASKED, "--embedder", "none")
+    assert "'mill'" in call("weave", *options, code=1).stderr
 
 
 def test_a_corpus_has_no_pack_by_design(store):
