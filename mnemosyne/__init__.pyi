@@ -160,6 +160,7 @@ from .schema.session import (
     WindowMessage,
 )
 from .schema.world import (
+    BARE_DIGEST,
     Entity,
     Injection,
     NumericalAction,
@@ -181,6 +182,7 @@ from .stores.sqlite.store import SqliteStore
 from .world import load_world
 
 __all__ = [
+    "BARE_DIGEST",
     "BM25",
     "BOTH_ARMS",
     "CORPUS_FILE",

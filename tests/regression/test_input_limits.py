@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from jacquard import InputTooLargeError, JacquardError, LimitsConfig, RuntimeConfig, open_workshop
 from jacquard.cli.app import app
-from mnemosyne.schema.document import ToolCall
+from mnemosyne import ToolCall
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 SMALL = RuntimeConfig(limits=LimitsConfig(user_message_chars=40, reply_chars=60, tool_result_chars=50))
@@ -101,7 +101,7 @@ async def test_of_both_limits_of_chunks_the_smaller_counts():
 async def test_a_chunk_far_out_is_refused_instead_of_looking_for_all_before_it():
     async with forest() as workshop:
         await pending(workshop)
-        with pytest.raises(JacquardError, match="Chunk 1000000000000 .* at most"):
+        with pytest.raises(JacquardError, match=r"Chunk 1000000000000 .* at most"):
             await workshop.engine.commit_assistant_chunk("s", "", 10**12)
 
 

@@ -13,13 +13,12 @@ from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
 from jacquard import RuntimeConfig, create_context_engine, open_workshop
 from jacquard.protocols import LlmResponse
+from mnemosyne import MemoryStore, SessionStart, load_world
 from mnemosyne.archive import export_session, import_session
-from mnemosyne.codec import decode, encode
-from mnemosyne.schema.record import SessionStart
+from mnemosyne.core.codec import decode, encode
 from mnemosyne.stores.file import FileStore
-from mnemosyne.stores.memory import MemoryStore
 from mnemosyne.stores.sqlite import SqliteStore
-from mnemosyne.world import load_world, pack_from_json, pack_to_json
+from mnemosyne.world import pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 
 pytestmark = pytest.mark.anyio
