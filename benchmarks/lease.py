@@ -26,7 +26,7 @@ from benchmarks.deadline.server import ServerProcess
 from evals.dataset import LabelledQuery, read_queries
 from evals.figures import percentiles
 from evals.machine import load, machine
-from jacquard import CurationConfig, Report, RuntimeConfig, SelectorConfig, Workshop, open_workshop
+from jacquard import CurationConfig, Report, Runtime, RuntimeConfig, SelectorConfig, open_runtime
 
 SEED = 17
 SCENE_INPUTS = 4
@@ -161,22 +161,22 @@ async def _play(
             selector=SelectorConfig(model=None if lease_turns is None else "openai/oracle", api_base=server.api_base),
         )
         world = WORLDS / language
-        async with open_workshop(folder / "store", world=world, embedder=settings.embedder, config=config) as workshop:
-            await workshop.ensure_session("s")
-            await workshop.warm(lines[0].text)
+        async with open_runtime(folder / "store", world=world, embedder=settings.embedder, config=config) as runtime:
+            await runtime.ensure_session("s")
+            await runtime.warm(lines[0].text)
             scene_of_turn: dict[str, int] = {}
             for line in lines:
                 await server.put(f"choose {json.dumps(line.wanted)}")
-                one = await _turn(workshop, line, replace(config, viewer=line.viewer), scene_of_turn)
-                await workshop.engine.commit_assistant_message("s", REPLIES[language])
+                one = await _turn(runtime, line, replace(config, viewer=line.viewer), scene_of_turn)
+                await runtime.engine.commit_assistant_message("s", REPLIES[language])
                 played.append(one)
                 progress("turns", len(played), len(lines))
         return played, await server.requests()
 
 
-async def _turn(workshop: Workshop, line: Line, config: RuntimeConfig, scenes: dict[str, int]) -> Played:
+async def _turn(runtime: Runtime, line: Line, config: RuntimeConfig, scenes: dict[str, int]) -> Played:
     began = perf_counter()
-    turn = await workshop.engine.prepare_turn("s", line.text, config)
+    turn = await runtime.engine.prepare_turn("s", line.text, config)
     wall_ms = (perf_counter() - began) * 1000
     scenes[turn.turn_id] = line.scene
     stream = turn.report.stream_b

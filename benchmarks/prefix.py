@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import questions, utterances
 from evals.errors import SetupError
 from filament import escape_text
-from jacquard import PreparedTurn, RuntimeConfig, Workshop, open_workshop
+from jacquard import PreparedTurn, Runtime, RuntimeConfig, open_runtime
 from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus
 
 LAYOUTS = ("classic", "cache_first")
@@ -110,17 +110,17 @@ def _number_path(state: Mapping[str, Any]) -> str:
 
 
 async def measure(
-    workshop: Workshop, session_id: str, pairs: Sequence[Exchange], layout: str, progress: Progress
+    runtime: Runtime, session_id: str, pairs: Sequence[Exchange], layout: str, progress: Progress
 ) -> list[Sample]:
     """Play the exchanges in one layout and return a sample for each turn but the first, which has nothing before it."""
     config = RuntimeConfig(layout=layout)
     samples: list[Sample] = []
     for place, (text, answer) in enumerate(pairs):
-        prepared = await workshop.engine.prepare_turn(session_id, text, config)
+        prepared = await runtime.engine.prepare_turn(session_id, text, config)
         if prepared.reply is None:
             content, mark, ops = answer.partition("<state_update>")
             reply = f"<content>{escape_text(content)}</content>{mark}{ops}"
-            await workshop.engine.commit_assistant_message(session_id, reply, turn_id=prepared.turn_id)
+            await runtime.engine.commit_assistant_message(session_id, reply, turn_id=prepared.turn_id)
             if place:
                 samples.append(sample_of(prepared, place + 1))
         progress(layout, place + 1, len(pairs))
@@ -202,15 +202,15 @@ async def run(
     for layout in LAYOUTS:
         say(f"playing {len(pairs)} turns of {name} in layout {layout}")
         with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as folder:
-            async with open_workshop(folder, world=pack, embedder=embedder) as workshop:
+            async with open_runtime(folder, world=pack, embedder=embedder) as runtime:
                 if pack is not None:
-                    await workshop.engine.start_session(name, pack)
+                    await runtime.engine.start_session(name, pack)
                 else:
                     start = SessionStart(session_id=name, world_id="", locale="en", state={})
-                    await workshop.import_session(start)
-                await workshop.warm()
-                await workshop.sync(name)
-                samples = await measure(workshop, name, pairs, layout, progress)
+                    await runtime.import_session(start)
+                await runtime.warm()
+                await runtime.sync(name)
+                samples = await measure(runtime, name, pairs, layout, progress)
         figures["layouts"][layout] = summed(samples)
     return figures
 

@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb
-from jacquard import SettledProcess
+from jacquard import ProcessTuning
 from mnemosyne import (
     BranchSpan,
     CalibratedEstimator,
@@ -105,7 +105,7 @@ async def measure(
         made = MadeUpVectors(SEED)
         side = await _fill(size, made, TieredIndex(folder / str(size), memory_rows=memory_rows), progress)
         # As an engine's `warm()` sets a process before the first turn.
-        settled = SettledProcess()
+        settled = ProcessTuning()
         settled.settle()
         try:
             rows.append(await _asked(side, made, queries, progress))

@@ -24,7 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import questions, session_of
 from evals.figures import percentiles
 from evals.machine import load, machine, memory_mb, peak_memory_mb
-from jacquard import Workshop, open_workshop
+from jacquard import Runtime, open_runtime
 
 SEED = 7
 WARM_TURNS = 5
@@ -37,10 +37,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(kw_only=True, slots=True)
 class Side:
-    """One size: its workshop, how long it took to fill, the memory it brought, and the samples by step."""
+    """One size: its runtime, how long it took to fill, the memory it brought, and the samples by step."""
 
     messages: int
-    workshop: Workshop
+    runtime: Runtime
     session_id: str
     import_seconds: float
     index_seconds: float
@@ -73,17 +73,17 @@ async def measure(
 
 
 async def _side(stack: AsyncExitStack, size: int, embedder: str, folder: Path, progress: Progress) -> Side:
-    workshop = await stack.enter_async_context(open_workshop(str(folder), embedder=embedder))
+    runtime = await stack.enter_async_context(open_runtime(str(folder), embedder=embedder))
     start = session_of(size, seed=SEED)
     before = memory_mb()
     began = perf_counter()
-    head = await workshop.import_session(start)
+    head = await runtime.import_session(start)
     imported = perf_counter()
-    await workshop.warm()
-    await workshop.sync(head.session_id, lambda done, total: progress(f"indexing {size:,}", done, total))
+    await runtime.warm()
+    await runtime.sync(head.session_id, lambda done, total: progress(f"indexing {size:,}", done, total))
     return Side(
         messages=size,
-        workshop=workshop,
+        runtime=runtime,
         session_id=head.session_id,
         import_seconds=imported - began,
         index_seconds=perf_counter() - imported,
@@ -92,7 +92,7 @@ async def _side(stack: AsyncExitStack, size: int, embedder: str, folder: Path, p
 
 
 async def _turn(side: Side, text: str) -> dict[str, float]:
-    engine = side.workshop.engine
+    engine = side.runtime.engine
     worked, began = process_time(), perf_counter()
     prepared = await engine.prepare_turn(side.session_id, text)
     made = perf_counter()

@@ -27,15 +27,15 @@ from evals.report import Result, Row
 from jacquard import (
     CurationConfig,
     PlanContext,
+    RecallScene,
     RulePlanner,
     RuntimeConfig,
-    Scene,
     Selection,
     SelectionRequest,
     Selector,
     SelectorError,
     bare_world,
-    scene_of,
+    build_recall_scene,
 )
 from mnemosyne import (
     Author,
@@ -207,13 +207,13 @@ class _Runner:
             degradations=recall.degradations,
         )
 
-    def _ask(self, query: LabelledQuery, head: SessionHead) -> tuple[PlanContext, Scene]:
+    def _ask(self, query: LabelledQuery, head: SessionHead) -> tuple[PlanContext, RecallScene]:
         """Return plan and scene of a query as the engine makes them; the talk before it is the history window."""
         world = bare_world(head.world_id)
         shown = tuple(_shown(query, place, head) for place in range(len(query.history)))
         window = SessionWindow(head=head, messages=shown, state={})
         plan = self.planner.plan(query.text, window, world)
-        scene = scene_of(
+        scene = build_recall_scene(
             query.text, plan=plan, window=window, shown=shown, world=world, restricted=(), config=self.config
         )
         return plan, scene

@@ -19,7 +19,7 @@ from evals.errors import DatasetError
 from evals.machine import load, machine, versions
 from evals.metrics import Outcome
 from evals.report import WHOLE_TURNS, Result, Row
-from jacquard import Action, BudgetConfig, CurationConfig, RuntimeConfig, Workshop, open_workshop
+from jacquard import Action, BudgetConfig, CurationConfig, Runtime, RuntimeConfig, open_runtime
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store, session_scope, world_scope
 
 SELECT_LIMIT = 5
@@ -60,17 +60,17 @@ async def run_world(
     )
     before = load()
     rows = []
-    async with open_workshop("memory:", world=pack, embedder=embedder, config=config) as workshop:
-        head = await workshop.ensure_session(_SESSION, index=False)
+    async with open_runtime("memory:", world=pack, embedder=embedder, config=config) as runtime:
+        head = await runtime.ensure_session(_SESSION, index=False)
         scopes = (world_scope(head.world_id), session_scope(_SESSION))
-        known = await _entries(workshop.store, scopes)
+        known = await _entries(runtime.store, scopes)
         _check(file, queries, known)
-        await workshop.warm()
-        await workshop.sync(_SESSION, lambda done, total: progress("indexing", done, total))
+        await runtime.warm()
+        await runtime.sync(_SESSION, lambda done, total: progress("indexing", done, total))
         for count, query in enumerate(queries, start=1):
-            rows.append(await _turn(workshop, query, config, known))
+            rows.append(await _turn(runtime, query, config, known))
             progress("queries", count, len(queries))
-        name = workshop.embedder.name if workshop.embedder is not None else "none"
+        name = runtime.embedder.name if runtime.embedder is not None else "none"
     return Result(
         rows=tuple(rows),
         config={
@@ -113,8 +113,8 @@ def _check(file: Path, queries: Sequence[LabelledQuery], known: Known) -> None:
                 raise DatasetError(f"{file}:{query.line}: the session holds no entry {document_id!r}.")
 
 
-async def _turn(workshop: Workshop, query: LabelledQuery, config: RuntimeConfig, known: Known) -> Row:
-    prepared = await workshop.engine.prepare_turn(_SESSION, query.text, replace(config, viewer=query.viewer))
+async def _turn(runtime: Runtime, query: LabelledQuery, config: RuntimeConfig, known: Known) -> Row:
+    prepared = await runtime.engine.prepare_turn(_SESSION, query.text, replace(config, viewer=query.viewer))
     report = prepared.report
     retrieved = tuple(each.entry_id for each in sorted(report.stream_b.candidates, key=lambda each: each.rank))
     sizes = tuple(_TOKENS.estimate(known[each].text) if each in known else 0 for each in retrieved)

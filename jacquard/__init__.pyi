@@ -56,7 +56,7 @@ from .core.protocols import (
     Pruner,
     PruneResult,
     PruneRules,
-    QueryAhead,
+    QueryPrefetcher,
     Selection,
     SelectionRequest,
     Selector,
@@ -81,7 +81,7 @@ from .core.receipt import (
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
-from .pipeline.curation.recall_query import Scene, scene_of
+from .pipeline.curation.recall_query import RecallScene, build_recall_scene
 from .pipeline.curation.selectors.flash import FlashSelector
 from .pipeline.curation.selectors.heuristic import HeuristicSelector
 from .pipeline.curation.selectors.rerank import RerankSelector
@@ -91,7 +91,7 @@ from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.commit import CommitResult
 from .pipeline.record.package import to_messages
 from .pipeline.record.prepared_turn import PreparedTurn, turn_from_record, turn_to_json
-from .pipeline.record.prompt_snapshot import tape_in
+from .pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.weaving.assemble import PromptMessage
 from .pipeline.weaving.layers import ContextCollector, ContextComposer, Layer
@@ -106,8 +106,8 @@ from .templating.layouts import load_layout
 from .turns.compose import EngineParts
 from .turns.engine import ContextEngine
 from .wiring.factory import create_context_engine
-from .wiring.gc_tuning import SettledProcess
-from .wiring.runtime import Workshop, open_embedder, open_reranker, open_selector, open_workshop
+from .wiring.gc_tuning import ProcessTuning
+from .wiring.runtime import Runtime, Workshop, open_embedder, open_reranker, open_runtime, open_selector, open_workshop
 
 __all__ = [
     "NO_RULES",
@@ -174,21 +174,24 @@ __all__ = [
     "Position",
     "PrefixReport",
     "PreparedTurn",
+    "ProcessTuning",
     "PrometheusMetrics",
     "PromptBlock",
     "PromptMessage",
+    "PromptSnapshot",
     "PruneBudget",
     "PruneConfig",
     "PruneResult",
     "PruneRules",
     "Pruner",
-    "QueryAhead",
+    "QueryPrefetcher",
+    "RecallScene",
     "RedactionConfig",
     "Report",
     "RerankSelector",
     "RulePlanner",
+    "Runtime",
     "RuntimeConfig",
-    "Scene",
     "SearchIntent",
     "Selection",
     "SelectionRequest",
@@ -196,7 +199,6 @@ __all__ = [
     "SelectorConfig",
     "SelectorError",
     "Sensitivity",
-    "SettledProcess",
     "Shortener",
     "Skein",
     "SkeinTemplate",
@@ -217,6 +219,7 @@ __all__ = [
     "Workshop",
     "WorldUnavailableError",
     "bare_world",
+    "build_recall_scene",
     "config_from_environment",
     "config_from_mapping",
     "config_from_yaml",
@@ -228,15 +231,15 @@ __all__ = [
     "load_layout",
     "open_embedder",
     "open_reranker",
+    "open_runtime",
     "open_selector",
     "open_workshop",
     "origins_of",
     "plan_from_json",
     "plan_to_json",
     "play",
-    "scene_of",
     "shipped_templates",
-    "tape_in",
+    "snapshot_in",
     "to_messages",
     "tokens_by_block",
     "turn_from_record",

@@ -63,7 +63,7 @@ from .protocols import (
 )
 from .retrieval.embedding.export_onnx import export_model
 from .retrieval.embedding.local import LocalEmbedder, model_folder
-from .retrieval.embedding.prefetching import AheadEmbedder
+from .retrieval.embedding.prefetching import PrefetchingEmbedder
 from .retrieval.embedding.remote import RemoteEmbedder
 from .retrieval.engines.memory import MemoryIndex
 from .retrieval.engines.tiered import TieredIndex
@@ -199,7 +199,6 @@ __all__ = [
     "WINDOW_USAGES",
     "Actor",
     "AgentInfo",
-    "AheadEmbedder",
     "AuditRecord",
     "Author",
     "AuthorKind",
@@ -283,6 +282,7 @@ __all__ = [
     "PostgresSessionLocks",
     "PostgresStore",
     "Prefetch",
+    "PrefetchingEmbedder",
     "Priority",
     "PrologueEvent",
     "PrologueNarrative",

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from typer.testing import CliRunner
 
-from jacquard import open_workshop
+from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import (
     BlockType,
@@ -56,10 +56,10 @@ def run(tmp_path, monkeypatch):
 
 async def _fill(store_path, world):
     """Play a turn and keep with it one of everything that a session can hold."""
-    async with open_workshop(store_path, world=world, embedder="none") as workshop:
-        await workshop.ensure_session("demo")
-        turn = await workshop.engine.prepare_turn("demo", "那把钥匙是不是开启神庙的?")
-        store = workshop.store
+    async with open_runtime(store_path, world=world, embedder="none") as runtime:
+        await runtime.ensure_session("demo")
+        turn = await runtime.engine.prepare_turn("demo", "那把钥匙是不是开启神庙的?")
+        store = runtime.store
         for each in turn.evidences:
             await store.put_evidence("demo", each)
         lookup = Evidence(
@@ -75,7 +75,7 @@ async def _fill(store_path, world):
         )
         await store.put_evidence("demo", lookup)
         ref = Ref(evidence_id="lookup", selector="lines:1-1")
-        await workshop.engine.commit_assistant_message("demo", "<content>是的。</content>", refs=[ref])
+        await runtime.engine.commit_assistant_message("demo", "<content>是的。</content>", refs=[ref])
         block = ContextBlock(
             block_id="b1", block_type=BlockType.EVIDENCE, priority=Priority.HIGH, token_estimate=4, refs=(ref,)
         )
@@ -141,14 +141,14 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
     """A played story: a state that was changed, an action, a fork, a reply that is waited for."""
 
     async def play():
-        async with open_workshop(tmp_path / "one", world=FOREST / "zh", embedder="none") as workshop:
-            await workshop.ensure_session("demo")
-            engine = workshop.engine
+        async with open_runtime(tmp_path / "one", world=FOREST / "zh", embedder="none") as runtime:
+            await runtime.ensure_session("demo")
+            engine = runtime.engine
             await engine.prepare_turn("demo", "我把两枚金币给铁匠。")
             reply = '<content>他收下了。</content><state_update>[["SUB", "hero.gold", 2]]</state_update>'
             done = await engine.commit_assistant_message("demo", reply)
             assert done.refused is None
-            await workshop.store.fork("demo", "p040", "other")
+            await runtime.store.fork("demo", "p040", "other")
             await engine.prepare_turn("demo", "我一个人走。")
             await engine.commit_assistant_message("demo", "<content>雾合上了。</content>")
             await engine.prepare_turn("demo", "往哪边?")

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.bench.talk import session_of, utterances
-from jacquard import open_workshop
+from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import Chain, session_scope
 
@@ -87,8 +87,8 @@ def test_a_killed_reindex_is_gone_on_with(tmp_path: Path) -> None:
     start = session_of(MESSAGES, session_id="long")
 
     async def fill() -> None:
-        async with open_workshop(folder, embedder="none") as workshop:
-            await workshop.import_session(start)
+        async with open_runtime(folder, embedder="none") as runtime:
+            await runtime.import_session(start)
 
     anyio.run(fill)
     words = [
@@ -119,11 +119,11 @@ def test_a_killed_reindex_is_gone_on_with(tmp_path: Path) -> None:
     assert not done["rebuilt"]
 
     async def look() -> tuple[int, tuple[str, ...]]:
-        async with open_workshop(folder, embedder="none") as workshop:
+        async with open_runtime(folder, embedder="none") as runtime:
             scope = session_scope("long")
-            held = await workshop.index.newest(scope, Chain.HISTORY, MESSAGES)
-            texts = {entry.text for entry in await workshop.store.entries(scope, held)}
+            held = await runtime.index.newest(scope, Chain.HISTORY, MESSAGES)
+            texts = {entry.text for entry in await runtime.store.entries(scope, held)}
             assert texts == set(utterances(MESSAGES, 7))
-            return await workshop.index.count(scope), workshop.index.faults()
+            return await runtime.index.count(scope), runtime.index.faults()
 
     assert anyio.run(look) == (MESSAGES, ())

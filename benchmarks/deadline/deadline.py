@@ -24,7 +24,7 @@ from benchmarks.conversation import scenes, session_of
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, figures_of, show
 from benchmarks.deadline.pulse import Pulse
 from benchmarks.deadline.server import ServerProcess
-from jacquard import CurationConfig, RuntimeConfig, SelectorConfig, Workshop, open_workshop
+from jacquard import CurationConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
 
 __all__ = ["Settings", "run", "show"]
 
@@ -65,11 +65,11 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
                     model="openai/moody", api_base=server.api_base, reset_seconds=settings.reset_seconds
                 ),
             )
-            async with open_workshop(folder / "store", embedder=settings.embedder, config=config) as workshop:
+            async with open_runtime(folder / "store", embedder=settings.embedder, config=config) as runtime:
                 say(f"building {settings.sessions} sessions of {settings.messages:,} messages")
-                ids = [await _begin(workshop, number, settings) for number in range(settings.sessions)]
-                await workshop.warm()
-                play = _Play(workshop=workshop, config=config, settings=settings, server=server, progress=progress)
+                ids = [await _begin(runtime, number, settings) for number in range(settings.sessions)]
+                await runtime.warm()
+                play = _Play(runtime=runtime, config=config, settings=settings, server=server, progress=progress)
                 pulse = Pulse()
                 with _watched_breaker() as changes:
                     began = time.time()
@@ -84,10 +84,10 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
     return figures_of(outcome, settings, seconds=ended - began)
 
 
-async def _begin(workshop: Workshop, number: int, settings: Settings) -> str:
+async def _begin(runtime: Runtime, number: int, settings: Settings) -> str:
     start = session_of(settings.messages, seed=SEED, session_id=f"talk-{number}")
-    head = await workshop.import_session(start)
-    await workshop.sync(head.session_id)
+    head = await runtime.import_session(start)
+    await runtime.sync(head.session_id)
     return head.session_id
 
 
@@ -97,13 +97,13 @@ class _Play:
     def __init__(
         self,
         *,
-        workshop: Workshop,
+        runtime: Runtime,
         config: RuntimeConfig,
         settings: Settings,
         server: ServerProcess,
         progress: Progress,
     ) -> None:
-        self._workshop, self._settings, self._server, self._progress = workshop, settings, server, progress
+        self._workshop, self._settings, self._server, self._progress = runtime, settings, server, progress
         self._with = config
         self._without = replace(config, curation=replace(config.curation, enabled=False))
         self._begun = 0

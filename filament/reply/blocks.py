@@ -12,7 +12,7 @@ from typing import Any
 from filament.reply.brackets import likely_end
 from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
 from filament.reply.outline import FoundBlock, Misplaced
-from filament.reply.parser_state import Desk, Looking
+from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, Body, Tag
 from filament.reply.values import ECHOED, Block, EventKind, PieceKind
 from filament.state.verdicts import Refusal, refused
@@ -23,7 +23,7 @@ _BROKEN_CLOSE = re.compile(r"\s*(?:```(?!\w)\s*)?(?:</\w*>?\s*)?", re.ASCII)
 _FIRST_STEP, _STEP = 64, 4096
 
 
-def take_block(desk: Desk, tag: Tag, inside: str | None) -> Looking[None]:
+def take_block(desk: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
     """Read the block that a tag opens inside another element or none, to its closing tag or to the end of its JSON.
 
     What becomes of ops is decided when the reply is whole, by `settle_updates`.
@@ -45,7 +45,7 @@ def take_block(desk: Desk, tag: Tag, inside: str | None) -> Looking[None]:
         yield from _end_broken(desk, tag, inside, start)
 
 
-def settle_updates(desk: Desk) -> None:
+def settle_updates(desk: ParserState) -> None:
     """Carry out the updates that stand where they count, and name all others, now that the reply is whole."""
     for update, misplaced in desk.outline.judge(desk.source, needs_content=CONTENT in desk.legal):
         if misplaced is None:
@@ -54,7 +54,7 @@ def settle_updates(desk: Desk) -> None:
             _set_aside(desk, update, misplaced)
 
 
-def _follow(desk: Desk, scan: JsonScan, start: int) -> Looking[None]:
+def _follow(desk: ParserState, scan: JsonScan, start: int) -> Looking[None]:
     """Let a scan take the source from `start` on, until it is done or broken or the reply ends."""
     step = _FIRST_STEP
     while not (scan.done or scan.broken):
@@ -69,7 +69,7 @@ def _follow(desk: Desk, scan: JsonScan, start: int) -> Looking[None]:
             yield
 
 
-def _end_whole(desk: Desk, tag: Tag, inside: str | None, value: Any, end: int) -> Looking[None]:
+def _end_whole(desk: ParserState, tag: Tag, inside: str | None, value: Any, end: int) -> Looking[None]:
     name = _name(desk, tag)
     follower = yield from desk.following(desk.index, end)
     if follower is not None and follower.kind == tag.kind and follower.closes:
@@ -84,7 +84,7 @@ def _end_whole(desk: Desk, tag: Tag, inside: str | None, value: Any, end: int) -
     _find(desk, FoundBlock(tag=tag, name=name, inside=inside, start=tag.end, end=end, behind=desk.at, value=value))
 
 
-def _end_broken(desk: Desk, tag: Tag, inside: str | None, start: int) -> Looking[None]:
+def _end_broken(desk: ParserState, tag: Tag, inside: str | None, start: int) -> Looking[None]:
     name = _name(desk, tag)
     follower = yield from desk.following(tag.index + 1)
     limit = desk.source.length if follower is None else follower.start
@@ -105,7 +105,7 @@ def _end_broken(desk: Desk, tag: Tag, inside: str | None, start: int) -> Looking
     )
 
 
-def _leave(desk: Desk, tag: Tag, end: int, limit: int) -> None:
+def _leave(desk: ParserState, tag: Tag, end: int, limit: int) -> None:
     """Go on behind an unclosed block, and behind what is left of its closing tag."""
     closing = _BROKEN_CLOSE.match(desk.source.slice(end, limit))
     behind = end + (closing.end() if closing else 0)
@@ -114,7 +114,7 @@ def _leave(desk: Desk, tag: Tag, end: int, limit: int) -> None:
     desk.at = behind
 
 
-def _find(desk: Desk, block: FoundBlock) -> None:
+def _find(desk: ParserState, block: FoundBlock) -> None:
     """Take a block: one of ops waits for the end of the reply, any other is read at once."""
     if desk.rules[block.tag.kind].body is Body.OPS:
         desk.outline.add_update(block)
@@ -122,7 +122,7 @@ def _find(desk: Desk, block: FoundBlock) -> None:
         _keep_mended(desk, block, _mended(desk, block))
 
 
-def _carry_out(desk: Desk, update: FoundBlock) -> None:
+def _carry_out(desk: ParserState, update: FoundBlock) -> None:
     """Take the ops of an update that stands where it counts, all of them or none."""
     found = _mended(desk, update)
     if found is not None and desk.user_text.says(desk.source.slice(update.start, update.end), broken=found[1]):
@@ -133,12 +133,12 @@ def _carry_out(desk: Desk, update: FoundBlock) -> None:
         _keep_mended(desk, update, found)
 
 
-def _set_aside(desk: Desk, update: FoundBlock, why: Misplaced) -> None:
+def _set_aside(desk: ParserState, update: FoundBlock, why: Misplaced) -> None:
     sentence = f"{update.name} was not carried out: {why.reason}. {why.advice}."
     desk.note(why.code, sentence, update.tag.start, update.behind)
 
 
-def _mended(desk: Desk, block: FoundBlock) -> tuple[Any, bool] | None:
+def _mended(desk: ParserState, block: FoundBlock) -> tuple[Any, bool] | None:
     """Return the value of a block and whether it had to be repaired; None if it cannot be read, which is noted."""
     if block.broken is None:
         return block.value, False
@@ -151,14 +151,14 @@ def _mended(desk: Desk, block: FoundBlock) -> tuple[Any, bool] | None:
     return value, bool(fault)
 
 
-def _keep_mended(desk: Desk, block: FoundBlock, found: tuple[Any, bool] | None) -> None:
+def _keep_mended(desk: ParserState, block: FoundBlock, found: tuple[Any, bool] | None) -> None:
     is_again = block.tag.kind in desk.present
     desk.present.add(block.tag.kind)
     if found is not None and _keep(desk, block, found[0], is_again) and found[1]:
         desk.note("repaired", f"{block.name}: its JSON was broken and has been repaired.", block.start, block.end)
 
 
-def _keep(desk: Desk, block: FoundBlock, value: Any, is_again: bool) -> bool:
+def _keep(desk: ParserState, block: FoundBlock, value: Any, is_again: bool) -> bool:
     """Take the value of a block: all of its ops, or none if one is malformed."""
     kind, name, start, end = block.tag.kind, block.name, block.start, block.end
     rule = desk.rules[kind]
@@ -188,11 +188,11 @@ def _keep(desk: Desk, block: FoundBlock, value: Any, is_again: bool) -> bool:
     return True
 
 
-def _lose(desk: Desk, block: FoundBlock, code: Refusal, reason: str) -> None:
+def _lose(desk: ParserState, block: FoundBlock, code: Refusal, reason: str) -> None:
     """Enter a block of ops that was lost whole as one refused op."""
     if desk.rules[block.tag.kind].body is Body.OPS:
         desk.lost.append(refused(desk.next_op, block.name, code, reason))
 
 
-def _name(desk: Desk, tag: Tag) -> str:
+def _name(desk: ParserState, tag: Tag) -> str:
     return f"{tag.kind} {desk.counts[tag.kind]}"

@@ -24,7 +24,7 @@ Looking = Generator[None, None, T]
 _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 
 
-class Desk:
+class ParserState:
     """What one reading has so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
     def __init__(self, expected: Expected, user_text: str = "") -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from filament.reply.blocks import settle_updates, take_block
 from filament.reply.outline import MarkKind
-from filament.reply.parser_state import Desk, Looking
+from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
 from filament.reply.text import Voice
 from filament.reply.values import EventKind, ParsedReply, PieceKind
@@ -18,7 +18,7 @@ from filament.reply.values import EventKind, ParsedReply, PieceKind
 class Reader:
     """What is open, and what was said so far. `run` is resumed whenever there is more text."""
 
-    def __init__(self, desk: Desk, expected: Expected) -> None:
+    def __init__(self, desk: ParserState, expected: Expected) -> None:
         self._desk = desk
         self._expected = expected
         self._voices: dict[str, Voice] = {}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from filament.errors import FilamentError, ReplyError
-from filament.reply.parser_state import Desk
+from filament.reply.parser_state import ParserState
 from filament.reply.reader import Reader
 from filament.reply.tags import REPLY, Expected
-from filament.reply.text import Intake
+from filament.reply.text import TextIntake
 from filament.reply.values import ParsedReply, ParseEvent
 
 
@@ -30,8 +30,8 @@ class StreamParser:
 
     def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
         self._strict = strict
-        self._intake = Intake()
-        self._desk = Desk(expected, user_text)
+        self._intake = TextIntake()
+        self._desk = ParserState(expected, user_text)
         self._reader = Reader(self._desk, expected)
         self._reading = self._reader.run()
         self._told = 0

@@ -19,7 +19,7 @@ _CLOSE_FENCE_WHOLE = re.compile(r"(\s*```[ \t]{0,8}\n?)\s*")
 _FENCES = re.compile("`{3,}")
 
 
-class Intake:
+class TextIntake:
     """The door: line ends become newlines, halves of a surrogate pair one character, what is unclean U+FFFD."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
-from jacquard.pipeline.curation.memory_blocks import flesh_blocks
+from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, named_apart
 from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_state
 from jacquard.pipeline.weaving.layers import share
@@ -128,7 +128,7 @@ def render_turn(
 def _woven(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, estimator: TokenEstimator) -> Prompt:
     flesh = turn.fixed
     if flesh is None:
-        flesh = flesh_blocks(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
+        flesh = render_memories(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
     skeleton, flesh = named_apart(skeleton, flesh)
     blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
     laid = lay_out(

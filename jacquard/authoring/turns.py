@@ -16,7 +16,7 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
-from jacquard.pipeline.record.prompt_snapshot import tape_in
+from jacquard.pipeline.record.prompt_snapshot import snapshot_in
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.skeleton.automation import SkeletonInput
 from jacquard.pipeline.worlds import WorldSource
@@ -124,7 +124,7 @@ class TurnReader:
     async def _recorded(
         self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_text: str
     ) -> AuthorTurn:
-        tape = tape_in(record)
+        tape = snapshot_in(record)
         config = USUAL if tape is None else tape.runtime
         hidden = await self._hidden(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"

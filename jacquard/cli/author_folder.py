@@ -12,24 +12,24 @@ from anyio import to_thread
 from jacquard.cli.shared import say
 from jacquard.core.errors import ConfigError
 from jacquard.templating.files import TemplateRoot, shipped_templates, template_roots
-from jacquard.wiring.runtime import Workshop
+from jacquard.wiring.runtime import Runtime
 
 TEMPLATES = "templates"
 
 
-async def author_folder(workshop: Workshop, world_id: str) -> Path | None:
+async def author_folder(runtime: Runtime, world_id: str) -> Path | None:
     """Return the folder in which a pack was named last, on this host, or None; notes that cannot be read are as none."""
-    return await to_thread.run_sync(_folder, workshop, world_id)
+    return await to_thread.run_sync(_folder, runtime, world_id)
 
 
-async def author_roots(workshop: Workshop, world_id: str) -> tuple[TemplateRoot, ...]:
+async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, ...]:
     """Return the template roots of a world: those of its author's folder, else of its pack in the store; the shipped one last.
 
     WorldUnavailableError where there is neither.
     """
-    folder = await author_folder(workshop, world_id)
+    folder = await author_folder(runtime, world_id)
     if folder is None:
-        world = await workshop.engine.worlds.world(world_id, write=False)
+        world = await runtime.engine.worlds.world(world_id, write=False)
         return template_roots((await to_thread.run_sync(shipped_templates),), world)
     return await to_thread.run_sync(folder_roots, folder)
 
@@ -40,9 +40,9 @@ def folder_roots(folder: Path) -> tuple[TemplateRoot, ...]:
     return (own, shipped_templates()) if own.is_dir() else (shipped_templates(),)
 
 
-def _folder(workshop: Workshop, world_id: str) -> Path | None:
+def _folder(runtime: Runtime, world_id: str) -> Path | None:
     try:
-        return workshop.notes.folder(world_id)
+        return runtime.notes.folder(world_id)
     except ConfigError as error:
         say(str(error), "yellow")
         return None

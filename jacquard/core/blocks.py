@@ -151,7 +151,7 @@ class Skein:
     """The blocks of one prompt at one stage, each list in reading order.
 
     `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
-    stands right before the user input. Before the ANCHORED stage, blocks that have no place yet wait in `pending`.
+    stands right before the user input. Baseline the ANCHORED stage, blocks that have no place yet wait in `pending`.
     `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` is the layout's.
     """
 

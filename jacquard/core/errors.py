@@ -114,7 +114,7 @@ class WorldUnavailableError(JacquardError):
         self.world_id, self.reason, self.expected = world_id, reason, expected
         super().__init__(
             f"The pack of world {world_id!r} cannot be used: {reason}. Name the pack once, and the store keeps it: --world DIR on "
-            "the command line, open_workshop(world=DIR) in Python."
+            "the command line, open_runtime(world=DIR) in Python."
         )
 
 

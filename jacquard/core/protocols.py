@@ -64,7 +64,7 @@ class PlanRefiner(Protocol):
         ...
 
 
-class QueryAhead(Protocol):
+class QueryPrefetcher(Protocol):
     """Makes the vectors of a query before recall asks for them (spec B8).
 
     1. It never raises; what could not be made is made when it is asked for.
@@ -79,7 +79,7 @@ class QueryAhead(Protocol):
         ...
 
 
-class Patience:
+class Cancellation:
     """How long somebody waits for a choice: until `end`. Whoever works for him may ask to be told of it."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class SelectionRequest:
     plan: PlanContext
     candidates: tuple[Candidate, ...]
     limit: int
-    patience: Patience | None = field(default=None, compare=False, repr=False)
+    patience: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 
 

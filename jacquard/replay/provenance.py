@@ -14,7 +14,7 @@ from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, CandidateDecision, Span
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.pipeline.record.prompt_snapshot import Tape
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from jacquard.pipeline.skeleton.instructions import HOST_SOURCE
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 from mnemosyne.schema.evidence import Evidence
@@ -52,7 +52,7 @@ class Origin:
     line: str = ""
 
 
-def origin_at(turn: PreparedTurn, offset: int, tape: Tape | None = None) -> Origin:
+def origin_at(turn: PreparedTurn, offset: int, tape: PromptSnapshot | None = None) -> Origin:
     """Return what stands at a character of the prompt; ConfigError for one that lies outside of it."""
     left = offset
     for number, message in enumerate(turn.messages):
@@ -63,7 +63,9 @@ def origin_at(turn: PreparedTurn, offset: int, tape: Tape | None = None) -> Orig
     raise ConfigError(f"The prompt of turn {turn.turn_id} has {total} characters; give a place from 0 to {total - 1}.")
 
 
-def origins_of(turn: PreparedTurn, text: str, tape: Tape | None = None, limit: int = _SHOWN) -> tuple[Origin, ...]:
+def origins_of(
+    turn: PreparedTurn, text: str, tape: PromptSnapshot | None = None, limit: int = _SHOWN
+) -> tuple[Origin, ...]:
     """Return what put a text into the prompt, every place of it in reading order (one Origin a block that it touches).
 
     The text is sought as it stands in the prompt, and as it was before it was escaped. At most `limit`.
@@ -94,7 +96,7 @@ def _places(content: str, text: str) -> Iterator[int]:
         at = content.find(text, at + 1)
 
 
-def _origins(turn: PreparedTurn, number: int, start: int, end: int, tape: Tape | None) -> Iterator[Origin]:
+def _origins(turn: PreparedTurn, number: int, start: int, end: int, tape: PromptSnapshot | None) -> Iterator[Origin]:
     """Yield an origin for each block that characters `start`..`end` of a message touch."""
     for span in turn.report.spans:
         if span.message == number and span.start < end and start < span.end:
@@ -102,7 +104,7 @@ def _origins(turn: PreparedTurn, number: int, start: int, end: int, tape: Tape |
             yield _origin(turn, span, low, high, tape)
 
 
-def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: Tape | None) -> Origin:
+def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: PromptSnapshot | None) -> Origin:
     role, content = turn.messages[span.message].role, turn.messages[span.message].content
     text, line = content[start:end], _line_around(content, start)
     if span.block_id == FRAME:
@@ -144,12 +146,12 @@ def _is_named(candidate: CandidateDecision, evidence_ids: set[str]) -> bool:
     return not candidate.uri and candidate.entry_id in evidence_ids
 
 
-def _block_of(tape: Tape | None, block_id: str) -> PromptBlock | None:
+def _block_of(tape: PromptSnapshot | None, block_id: str) -> PromptBlock | None:
     blocks = (*tape.blocks, *tape.history) if tape is not None else ()
     return next((block for block in blocks if block.block_id == block_id), None)
 
 
-def _uri(turn: PreparedTurn, block_id: str, source: str, tape: Tape | None, refs: Sequence[Ref]) -> str:
+def _uri(turn: PreparedTurn, block_id: str, source: str, tape: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
     block = _block_of(tape, block_id)
     if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(_TEMPLATE)):
         return block.uri

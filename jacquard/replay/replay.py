@@ -16,14 +16,14 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
-from jacquard.pipeline.record.prompt_snapshot import Tape, plain_config
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, plain_config
 from jacquard.pipeline.record.stored_turn import reading, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
 from jacquard.pipeline.skeleton.naming import name_apart
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
-from jacquard.pipeline.weaving.prompt import LaidOut, Prompt, complete, lay_out
+from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 
@@ -101,7 +101,7 @@ class TurnDiff:
     fault: str = ""
 
 
-def play(tape: Tape, count: Count) -> Prompt:
+def play(tape: PromptSnapshot, count: Count) -> Prompt:
     """Return the prompt of a tape; BudgetExceededError, ConfigError for a pruner of the host's that is not here."""
     return complete(_laid(tape, tape.runtime, tape.layout, count), {block.block_id: block for block in tape.carried})
 
@@ -129,7 +129,7 @@ def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
     return tuple(found)
 
 
-def compare_templates(tape: Tape, templates: TemplateSet, count: Count) -> Templates:
+def compare_templates(tape: PromptSnapshot, templates: TemplateSet, count: Count) -> Templates:
     """Return what the templates of today make otherwise of a tape's turn; TemplateError when one has a fault."""
     then, now = tape.source.digests, templates.digests
     old = {block.block_id: block for block in tape.blocks if block.source.startswith(TEMPLATE_SOURCE)}
@@ -153,7 +153,7 @@ def made_by_no_template(blocks: Sequence[PromptBlock]) -> tuple[PromptBlock, ...
 
 
 def lay_out_with(
-    tape: Tape,
+    tape: PromptSnapshot,
     config: RuntimeConfig,
     count: Count,
     *,
@@ -161,7 +161,7 @@ def lay_out_with(
     templates: TemplateSet | None = None,
     history: Sequence[PromptBlock] | None = None,
     stream_b: CurationPath | None = None,
-) -> LaidOut:
+) -> PromptLayout:
     """Return the prompt that a tape's turn would have under another configuration and layout, as decided.
 
     `templates` are needed where `config` names another template; `history` is the talk by the other window, if that is
@@ -184,7 +184,7 @@ def lay_out_with(
     return _laid(played, config, layout, count)
 
 
-def carried_over(tape: Tape, config: RuntimeConfig) -> dict[str, PromptBlock]:
+def carried_over(tape: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
     """Return the blocks that were shortened or masked, by id, if another configuration would do the same to them."""
     own = tape.runtime
     same = own.prune == config.prune and own.budget == config.budget
@@ -214,7 +214,7 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
     return tuple(changes)
 
 
-def changed_settings(tape: Tape, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def changed_settings(tape: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the settings in which a configuration differs from a tape's: those that a replay plays, and those it cannot."""
     old, new = _by_name(tape.runtime), _by_name(config)
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
@@ -236,7 +236,7 @@ def order_of(prompt: Prompt) -> tuple[tuple[int, str], ...]:
     return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
 
 
-def _laid(tape: Tape, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> LaidOut:
+def _laid(tape: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> PromptLayout:
     blocks, history, left_out = share(tape.blocks, tape.history, config.layers)
     return lay_out(
         blocks,
@@ -253,7 +253,7 @@ def _laid(tape: Tape, config: RuntimeConfig, layout: SkeinTemplate, count: Count
     )
 
 
-def _limit(tape: Tape, config: RuntimeConfig) -> int:
+def _limit(tape: PromptSnapshot, config: RuntimeConfig) -> int:
     """Return the limit of another budget, corrected as the tape's own was."""
     own, other = _free(tape.runtime), _free(config)
     return tape.limit_tokens if own == other else int(other * tape.limit_tokens / own)

@@ -16,7 +16,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
-from jacquard.pipeline.record.prompt_snapshot import Tape
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from jacquard.pipeline.record.stored_turn import report_of
 from jacquard.pipeline.skeleton.history import trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks
@@ -46,7 +46,7 @@ TALK_TURNS = 200
 
 
 @dataclass(slots=True)
-class Before:
+class Baseline:
     """What the turn before left, as it would have stood."""
 
     turn_id: str | None = None
@@ -55,7 +55,7 @@ class Before:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rehearsal:
+class WhatIf:
     """Plays recorded turns under `config`. `roots` are template roots, the pack's own first."""
 
     store: Store
@@ -63,11 +63,11 @@ class Rehearsal:
     estimator: TokenEstimator
     roots: Sequence[TemplateRoot]
 
-    def start(self) -> Before:
+    def start(self) -> Baseline:
         """Return what there is before the first turn: nothing."""
-        return Before()
+        return Baseline()
 
-    async def turn(self, record: TurnRecord, tape: Tape, left: Before) -> TurnDiff:
+    async def turn(self, record: TurnRecord, tape: PromptSnapshot, left: Baseline) -> TurnDiff:
         """Return the difference of one turn; `left` is what the turn before left, and is brought up to this one."""
         report = report_of(record)
         base = TurnDiff(
@@ -82,7 +82,7 @@ class Rehearsal:
             old, new = await self._played(record, tape, report, history)
         except (BudgetExceededError, ConfigError) as error:
             return replace(base, fault=str(error))
-        shared = _shared(new, left if left.turn_id == record.parent_id else Before(), self.estimator.estimate)
+        shared = _shared(new, left if left.turn_id == record.parent_id else Baseline(), self.estimator.estimate)
         left.turn_id, left.history_start, left.messages = record.turn_id, start, new.assembled.messages
         return replace(
             base,
@@ -93,7 +93,7 @@ class Rehearsal:
         )
 
     async def _played(
-        self, record: TurnRecord, tape: Tape, report: Report, history: Sequence[PromptBlock] | None
+        self, record: TurnRecord, tape: PromptSnapshot, report: Report, history: Sequence[PromptBlock] | None
     ) -> tuple[Prompt, Prompt]:
         count = self.estimator.estimate
         layout = tape.layout
@@ -113,7 +113,7 @@ class Rehearsal:
         return await to_thread.run_sync(play, tape, count), new
 
     async def _history(
-        self, record: TurnRecord, tape: Tape, before: Before
+        self, record: TurnRecord, tape: PromptSnapshot, before: Baseline
     ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
         """Return the talk by the other window and where it begins; None where the window is the same."""
         stored = (record.prompt or {}).get("history_start")
@@ -142,6 +142,6 @@ def _world_of(variables: Mapping[str, Any]) -> WorldPack:
     )
 
 
-def _shared(prompt: Prompt, before: Before, count: Callable[[str], int]) -> int:
+def _shared(prompt: Prompt, before: Baseline, count: Callable[[str], int]) -> int:
     said = [{"role": message.role, "content": message.content} for message in before.messages]
     return prefix(prompt.assembled, said, count).shared_tokens

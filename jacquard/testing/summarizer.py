@@ -31,7 +31,7 @@ def sample_talk(first: int, count: int, words: str = "The doe led them to the to
         TalkTurn(
             turn_id=f"t{number}",
             depth=number,
-            lines=(("Kai", f"Where now, {number}?"), ("Teller", f"{words} Kai took coin {number}.")),
+            lines=(("Kai", f"Where now, {number}?"), ("EventEmitter", f"{words} Kai took coin {number}.")),
         )
         for number in range(first, first + count)
     ]

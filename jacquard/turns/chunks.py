@@ -26,7 +26,7 @@ class _Reply:
     chars: int = 0
 
 
-class ChunkDesk:
+class ChunkBuffer:
     """Holds the replies under way.
 
     One that has grown no more for `expire_seconds` is forgotten when the desk is next used. `expired` hands out, once, the

@@ -9,15 +9,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import MissingChunksError
-from jacquard.pipeline.record.commit import CommitResult, commit_of, committed_result
-from jacquard.pipeline.record.events import tell_error
+from jacquard.pipeline.record.commit import CommitResult, build_commit, committed_result
+from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.turns.chunks import ChunkDesk, Key
+from jacquard.turns.chunks import ChunkBuffer, Key
 from jacquard.turns.compose import EngineParts
 from mnemosyne.core.errors import TurnNotFoundError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -27,7 +27,7 @@ from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 T = TypeVar("T")
 
 
-async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, teller: Teller) -> T:
+async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
     """Return what was decided; when another writer came first, decide once more on what it wrote (seed 002, 18.2).
 
     The second decision is told so by the argument `version_conflict`.
@@ -35,17 +35,19 @@ async def again_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
     try:
         return await decide()
     except VersionConflictError as error:
-        await tell_error(teller, session_id, None, error)
+        await emit_error(emitter, session_id, None, error)
         return await decide("version_conflict")
 
 
 class ReplyCommitter:
     """Commits replies, and joins those that come in chunks."""
 
-    def __init__(self, parts: EngineParts, teller: Teller, config: RuntimeConfig, worlds: WorldSource) -> None:
-        self._parts, self._teller, self._worlds = parts, teller, worlds
+    def __init__(self, parts: EngineParts, emitter: EventEmitter, config: RuntimeConfig, worlds: WorldSource) -> None:
+        self._parts, self._emitter, self._worlds = parts, emitter, worlds
         self._limits, chunks = config.limits, config.chunks
-        self._chunks = ChunkDesk(expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits)
+        self._chunks = ChunkBuffer(
+            expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits
+        )
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
         """Write a whole reply; once more if another writer came first."""
@@ -53,7 +55,7 @@ class ReplyCommitter:
         async def commit(*_: str) -> CommitResult:
             return await self._commit(session_id, reply, turn_id, refs)
 
-        return await again_on_conflict(commit, session_id, self._teller)
+        return await retry_on_conflict(commit, session_id, self._emitter)
 
     async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, chunk: str) -> None:
         """Take in a chunk and tell of it."""
@@ -61,7 +63,7 @@ class ReplyCommitter:
         is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
         await self._tell_expired()
         kind = EventType.ASSISTANT_CHUNK_RECEIVED
-        await self._teller.tell(
+        await self._emitter.tell(
             kind, session_id, turn, chunk_index=index, chars=len(chunk), duplicate=not is_new, message_id=message_id
         )
 
@@ -77,7 +79,7 @@ class ReplyCommitter:
             return await self._finished(key)
         result = await self.commit(session_id, Message(role=Role.ASSISTANT, content=text), turn, refs)
         chunks = self._chunks.drop(key)
-        await self._teller.tell(
+        await self._emitter.tell(
             EventType.ASSISTANT_MESSAGE_FINALIZED,
             session_id,
             turn,
@@ -110,12 +112,12 @@ class ReplyCommitter:
         await require_refs(store, session_id, refs or reply.refs)
         world = await self._worlds.world(window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
-        decide = partial(commit_of, agent=agent, at=self._parts.clock.now(), refs=refs, limits=self._limits)
+        decide = partial(build_commit, agent=agent, at=self._parts.clock.now(), refs=refs, limits=self._limits)
         size = size_of(reply.content, window.state)
         commit, result = await calculate(decide, record, window.state, reply, size=size)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
-        await self._teller.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
-        await self._teller.tell(
+        await self._emitter.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
+        await self._emitter.tell(
             EventType.PERSISTED,
             session_id,
             record.turn_id,
@@ -154,6 +156,6 @@ class ReplyCommitter:
 
     async def _tell_expired(self) -> None:
         for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
-            await self._teller.tell(
+            await self._emitter.tell(
                 EventType.DEGRADED, session_id, turn_id, reason="chunks_expired", message_id=message_id
             )

@@ -22,29 +22,29 @@ from jacquard.core.protocols import (
     Planner,
     PlanRefiner,
     Pruner,
-    QueryAhead,
+    QueryPrefetcher,
     Selection,
     Shortener,
     Summarizer,
 )
 from jacquard.core.receipt import CurationPath, Degradation, degradation
-from jacquard.pipeline.curation.deadline import CurationRace, Near
+from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
-from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
+from jacquard.pipeline.curation.memory_blocks import cut_notes, render_memories
 from jacquard.pipeline.curation.prefetch import (
+    build_prefetch,
+    find_lease,
     is_keepable,
     is_late,
-    lease_of,
-    prefetch_of,
     prefetched_curation,
     scene_matches,
 )
-from jacquard.pipeline.curation.recall_query import Scene, scene_of
-from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream, stream_report
-from jacquard.pipeline.record.build_prompt import Ingredients, finish_turn, lay_out_turn
-from jacquard.pipeline.record.evidence import EvidenceFlesh, evidence_flesh, evidence_ids_of
+from jacquard.pipeline.curation.recall_query import RecallScene, build_recall_scene
+from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream, build_stream_report
+from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_prompt, lay_out_prompt
+from jacquard.pipeline.record.evidence import EvidenceBlocks, evidence_ids_of, load_evidence_blocks
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.pipeline.record.prompt_snapshot import tape_of, tape_to_json
+from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
 from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
@@ -52,12 +52,12 @@ from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_st
 from jacquard.pipeline.skeleton.state_origin import state_notes
 from jacquard.pipeline.weaving.degrade import carry_out
 from jacquard.pipeline.weaving.policies import choose_pruner
-from jacquard.pipeline.weaving.prompt import LaidOut
+from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from jacquard.pipeline.worlds import Noted
 from jacquard.templating.files import template_roots as template_roots
 from jacquard.templating.layouts import load_layout
-from jacquard.turns.deferred_usage import LateCalls
+from jacquard.turns.deferred_usage import DeferredUsage
 from jacquard.turns.stopwatch import Stopwatch
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
@@ -74,7 +74,7 @@ from mnemosyne.schema.world import WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineParts:
-    """What an engine is made of; `build.open_workshop` joins the usual ones. `roots`: template roots, first wins.
+    """What an engine is made of; `build.open_runtime` joins the usual ones. `roots`: template roots, first wins.
 
     `pruner`: the one that always prunes, or pruners of the host by name; what `prune.policy` of a turn's configuration names
     is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, without both they
@@ -107,13 +107,13 @@ class EngineParts:
     events: EventBus | None = None
     locks: SessionLocks | None = None
     tracing: Tracing = NO_TRACING
-    ahead: QueryAhead | None = None
+    ahead: QueryPrefetcher | None = None
     opening: WorldPack | None = None
     noted: Noted | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class TurnContext:
     """A turn that has been planned; `reply` is set when a numerical action has answered already. `degradations` are codes of
     what was done without so far. `history` is the talk to show (None: what the limits of the window say). `calls` holds the
     model calls of its choice, those of an attempt that met a conflict too.
@@ -140,7 +140,7 @@ class _Frame:
 
     skeleton: Skeleton
     layout: SkeinTemplate
-    results: EvidenceFlesh
+    results: EvidenceBlocks
     told: tuple[Degradation, ...] = ()
 
 
@@ -148,8 +148,8 @@ class _Frame:
 class _Decided:
     """A prompt as decided, with what it is made of; the turn too where nothing is to be degraded."""
 
-    parts: Ingredients
-    laid: LaidOut
+    parts: PromptInputs
+    laid: PromptLayout
     turn: PreparedTurn | None
 
 
@@ -172,16 +172,16 @@ class _Waiting:
         self.over.set()
 
 
-class TurnDrafter:
+class TurnComposer:
     """Makes the prompt of a planned turn. `late` (None: nobody) writes the model calls that a turn does not wait for."""
 
-    def __init__(self, parts: EngineParts, race: CurationRace, late: LateCalls | None = None) -> None:
+    def __init__(self, parts: EngineParts, race: CurationDeadline, late: DeferredUsage | None = None) -> None:
         self._parts = parts
         self._race, self._late = race, late
         told = None if parts.summarizer is None else SummarizingShortener(parts.summarizer)
         self._shortener = parts.shortener or told
 
-    async def draft(self, draft: Draft, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
+    async def draft(self, draft: TurnContext, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
         parts = self._parts
         scene, skeleton_input = await self._set(draft)
@@ -204,10 +204,10 @@ class TurnDrafter:
 
     async def _fitted(
         self,
-        draft: Draft,
+        draft: TurnContext,
         request: SkeletonInput,
         frame: _Frame,
-        made: Callable[[_Frame], Ingredients],
+        made: Callable[[_Frame], PromptInputs],
         ahead: _Decided | None,
         watch: Stopwatch,
     ) -> tuple[_Frame, PreparedTurn]:
@@ -234,22 +234,22 @@ class TurnDrafter:
 
     def _ingredients(
         self,
-        draft: Draft,
+        draft: TurnContext,
         frame: _Frame,
         curation: Curation,
         entries: tuple[MemoryEntry, ...],
         evidence_ids: Mapping[str, str] = EMPTY,
-    ) -> Ingredients:
+    ) -> PromptInputs:
         parts, window, config = self._parts, draft.window, draft.config
         layout, results = frame.layout, frame.results
         count = parts.estimator.estimate
         names = tuple(evidence_ids.get(entry_uri(entry), entry.entry_id) for entry in entries)
         chosen, limit = replace(curation.selection, entry_ids=names), config.curation.max_entry_tokens
-        memories = flesh_blocks(chosen, entries, parts.estimator, limit, evidence_ids)
+        memories = render_memories(chosen, entries, parts.estimator, limit, evidence_ids)
         joining = (*instruction_blocks(config.instructions, count), *results.blocks, *memories)
         skeleton, flesh = named_apart(frame.skeleton, joining)
         done_without = (*draft.degradations, *_done_without(curation, entries), *results.degradations)
-        return Ingredients(
+        return PromptInputs(
             turn_id=draft.turn_id,
             user_text=draft.message.content,
             plan=draft.plan,
@@ -262,7 +262,7 @@ class TurnDrafter:
             errors=results.errors,
             entries=entries,
             candidates=curation.candidates,
-            stream_b=stream_report(curation),
+            stream_b=build_stream_report(curation),
             layout=layout,
             pruner=choose_pruner(config, parts.pruner),
             count=count,
@@ -273,7 +273,7 @@ class TurnDrafter:
             correction=_correction(draft),
         )
 
-    async def _set(self, draft: Draft) -> tuple[Scene, SkeletonInput]:
+    async def _set(self, draft: TurnContext) -> tuple[RecallScene, SkeletonInput]:
         """Return what both streams are told of the turn."""
         parts, window, shown = self._parts, draft.window, draft.history
         if shown is None:
@@ -281,7 +281,7 @@ class TurnDrafter:
             shown = trim_history(window.messages, previous_history_start(window), limits, parts.estimator.estimate)
         scopes = (world_scope(draft.world.world_id), session_scope(window.head.session_id))
         look = partial(
-            scene_of,
+            build_recall_scene,
             plan=draft.plan,
             window=window,
             shown=shown,
@@ -302,7 +302,7 @@ class TurnDrafter:
         )
 
     async def _streams(
-        self, draft: Draft, scene: Scene, request: SkeletonInput, watch: Stopwatch
+        self, draft: TurnContext, scene: RecallScene, request: SkeletonInput, watch: Stopwatch
     ) -> tuple[_Frame, Curation, _Decided | None]:
         """Return what both streams give, run side by side, and the prompt if it was made before Stream B ended; a fault of
         Stream A ends Stream B.
@@ -335,7 +335,7 @@ class TurnDrafter:
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
-                results = await evidence_flesh(parts.store, parts.clock, session, shown, parts.estimator.estimate)
+                results = await load_evidence_blocks(parts.store, parts.clock, session, shown, parts.estimator.estimate)
                 told = await state_notes(parts.store, draft.window.head, skeleton.state_cut)
                 frame = _Frame(skeleton=skeleton, layout=layout, results=results, told=told)
                 ahead = await self._made_ahead(draft, frame, waiting)
@@ -346,7 +346,7 @@ class TurnDrafter:
             raise fault or JacquardError("Stream A gave nothing.")
         return frame, curation, ahead if waiting.expected is not None else None
 
-    async def _made_ahead(self, draft: Draft, frame: _Frame, waiting: _Waiting) -> _Decided | None:
+    async def _made_ahead(self, draft: TurnContext, frame: _Frame, waiting: _Waiting) -> _Decided | None:
         """Make the prompt that goes out if Stream B misses its deadline while that comes near, so that it can go out then.
 
         None where Stream B is over before, or where that prompt cannot be made (whoever makes the real one will say so).
@@ -387,7 +387,7 @@ class TurnDrafter:
         turn = await to_thread.run_sync(_taped, whole, laid, carried.blocks)
         return replace(turn, usages=tuple(usages))
 
-    async def _curate(self, draft: Draft, scene: Scene, nears: Near) -> Curation:
+    async def _curate(self, draft: TurnContext, scene: RecallScene, nears: Near) -> Curation:
         """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B.
 
         `nears` is told shortly before the deadline what is returned if that is missed.
@@ -415,7 +415,7 @@ class TurnDrafter:
 
         async def keep(choice: Curation, *, late: bool = True) -> None:
             text, viewer, depth = draft.message.content, draft.config.viewer, head.depth + 1
-            note = partial(prefetch_of, viewer=viewer, late=late)
+            note = partial(build_prefetch, viewer=viewer, late=late)
             made = await calculate(note, choice, plan, draft.turn_id, head.branch_id, depth, text, size=size)
             await self._parts.store.save_prefetch(head.session_id, made)
 
@@ -439,7 +439,7 @@ class TurnDrafter:
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
         return told(curation, ended)
 
-    async def _fetch(self, curation: Curation, scene: Scene) -> tuple[MemoryEntry, ...]:
+    async def _fetch(self, curation: Curation, scene: RecallScene) -> tuple[MemoryEntry, ...]:
         """Return the full entries of the choice, in its order; quests come from the state, not from the store.
 
         What became a secret since it was chosen is left out.
@@ -454,11 +454,11 @@ class TurnDrafter:
         return tuple(found[c.place] for c in curation.chosen if c.place in found)
 
 
-def _correction(draft: Draft) -> float:
+def _correction(draft: TurnContext) -> float:
     return correction_of(draft.window.usages, draft.config.model_hint)
 
 
-def _late(draft: Draft, scene: Scene) -> tuple[Curation | None, str]:
+def _late(draft: TurnContext, scene: RecallScene) -> tuple[Curation | None, str]:
     """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
     kept, head = draft.window.prefetch, draft.window.head
     if kept is None or not is_late(kept):
@@ -470,13 +470,13 @@ def _late(draft: Draft, scene: Scene) -> tuple[Curation | None, str]:
     return None, why if kept.depth >= head.depth else ""
 
 
-def _lease(draft: Draft) -> tuple[Lease | None, str]:
+def _lease(draft: TurnContext) -> tuple[Lease | None, str]:
     """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
     kept, config = draft.window.prefetch, draft.config
     if kept is None:
         return None, ""
     head, text = draft.window.head, draft.message.content
-    return lease_of(kept, draft.plan, head, text, config.curation, viewer=config.viewer)
+    return find_lease(kept, draft.plan, head, text, config.curation, viewer=config.viewer)
 
 
 def _done_without(curation: Curation, entries: tuple[MemoryEntry, ...]) -> tuple[str, ...]:
@@ -497,15 +497,15 @@ def stream_facts(curation: Curation) -> dict[str, Fact]:
     }
 
 
-def _decided(ingredients: Callable[[], Ingredients]) -> _Decided:
+def _decided(ingredients: Callable[[], PromptInputs]) -> _Decided:
     parts = ingredients()
-    laid = lay_out_turn(parts)
+    laid = lay_out_prompt(parts)
     return _Decided(parts=parts, laid=laid, turn=None if laid.orders else _taped(parts, laid, {}))
 
 
-def _taped(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
-    turn = finish_turn(parts, laid, carried)
-    return replace(turn, tape=tape_to_json(tape_of(parts, laid.limit_tokens, carried)))
+def _taped(parts: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+    turn = build_turn_prompt(parts, laid, carried)
+    return replace(turn, tape=snapshot_to_json(snapshot_prompt(parts, laid.limit_tokens, carried)))
 
 
 def history_limits(config: RuntimeConfig) -> HistoryConfig:

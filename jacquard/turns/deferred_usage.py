@@ -9,16 +9,16 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.core.model_calls import CallBook
-from jacquard.pipeline.record.events import tell_usage
+from jacquard.pipeline.record.events import emit_usage
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.protocols import Store
 
 _log = logging.getLogger(__name__)
 
 
-class LateCalls:
+class DeferredUsage:
     """Writes late calls over what their turn's record told of them. `hold` lends a session to one caller at a time."""
 
     def __init__(
@@ -26,9 +26,9 @@ class LateCalls:
         store: Store,
         count: Callable[[str], int],
         hold: Callable[[str], AbstractAsyncContextManager[None]],
-        teller: Teller,
+        emitter: EventEmitter,
     ) -> None:
-        self._store, self._count, self._hold, self._teller = store, count, hold, teller
+        self._store, self._count, self._hold, self._emitter = store, count, hold, emitter
 
     async def write(self, session_id: str, turn_id: str, calls: CallBook) -> None:
         """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
@@ -41,4 +41,4 @@ class LateCalls:
             _log.exception("late model calls of turn %s could not be written", turn_id)
             return
         for usage in usages:
-            await tell_usage(self._teller, session_id, turn_id, usage)
+            await emit_usage(self._emitter, session_id, turn_id, usage)

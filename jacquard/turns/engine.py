@@ -17,29 +17,29 @@ from typing import Any, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
 from jacquard.config.experiments import check_experiments, enrolled
 from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
-from jacquard.memory.consolidate.consolidator import Consolidated, MemoryKeeper, Progress, nobody
+from jacquard.memory.consolidate.consolidator import Consolidated, Consolidator, Progress, nobody
 from jacquard.memory.summarize.roller import SummaryRoller
-from jacquard.pipeline.curation.deadline import CurationRace
-from jacquard.pipeline.curation.history_prefetch import TalkAhead
+from jacquard.pipeline.curation.deadline import CurationDeadline
+from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
 from jacquard.pipeline.record.commit import CommitResult
-from jacquard.pipeline.record.events import tell_error, tell_usage
+from jacquard.pipeline.record.events import emit_error, emit_usage
 from jacquard.pipeline.record.evidence import TakenResult, take_result
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.tools import check_tasks, record_model_usage, record_tool_call
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.turns.commits import ReplyCommitter, again_on_conflict
-from jacquard.turns.compose import EngineParts, TurnDrafter, history_limits
-from jacquard.turns.deferred_usage import LateCalls
+from jacquard.turns.commits import ReplyCommitter, retry_on_conflict
+from jacquard.turns.compose import EngineParts, TurnComposer, history_limits
+from jacquard.turns.deferred_usage import DeferredUsage
 from jacquard.turns.prepare import SPARE_MESSAGES, TurnPreparer
-from jacquard.turns.session_lock import Turnstile
+from jacquard.turns.session_lock import SessionLock
 from jacquard.turns.tool_pairs import check_pairs, tail_tokens
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
@@ -62,23 +62,23 @@ class ContextEngine:
         self._parts = parts
         self._config = config or RuntimeConfig()
         check_experiments(self._config)
-        self._turnstile = Turnstile(parts.locks)
-        self._teller = Teller(parts.events, parts.clock).tagged(
+        self._session_lock = SessionLock(parts.locks)
+        self._emitter = EventEmitter(parts.events, parts.clock).tagged(
             self._config.tags, enabled=self._config.observability.emit_events
         )
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
-        self._replies = ReplyCommitter(parts, self._teller, self._config, self._worlds)
+        self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._tasks: TaskGroup
-        self._race: CurationRace
+        self._race: CurationDeadline
         self._roller: SummaryRoller
-        self._keeper: MemoryKeeper
-        self._talk: TalkAhead | None = None
+        self._consolidator: Consolidator
+        self._talk: HistoryPrefetcher | None = None
         self._preparer: TurnPreparer | None = None
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._race = CurationRace(self._tasks)
+        self._race = CurationDeadline(self._tasks)
         parts = self._parts
         self._roller = SummaryRoller(
             parts.store,
@@ -86,21 +86,21 @@ class ContextEngine:
             parts.clock,
             parts.summarizer,
             self._tasks,
-            self._turnstile.one_at_a_time,
-            self._teller,
+            self._session_lock.acquire,
+            self._emitter,
         )
-        self._keeper = MemoryKeeper(
+        self._consolidator = Consolidator(
             parts.store,
             parts.consolidator,
             parts.estimator,
             parts.clock,
-            self._turnstile.one_at_a_time,
+            self._session_lock.acquire,
             self._worlds,
-            self._teller,
+            self._emitter,
         )
-        self._talk = None if parts.ahead is None else TalkAhead(parts.store, parts.ahead, self._tasks)
-        late = LateCalls(parts.store, parts.estimator.estimate, self._turnstile.one_at_a_time, self._teller)
-        drafter = TurnDrafter(parts, self._race, late)
+        self._talk = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self._tasks)
+        late = DeferredUsage(parts.store, parts.estimator.estimate, self._session_lock.acquire, self._emitter)
+        drafter = TurnComposer(parts, self._race, late)
         self._preparer = TurnPreparer(parts, self._tasks, drafter, self._roller, self._worlds)
         return self
 
@@ -117,7 +117,7 @@ class ContextEngine:
         with anyio.move_on_after(seconds):
             await self._race.idle()
             await self._roller.idle()
-            await self._keeper.idle()
+            await self._consolidator.idle()
             if self._talk is not None:
                 await self._talk.idle()
             return True
@@ -150,18 +150,18 @@ class ContextEngine:
         """
         message = _user_message(user_message)
         asked = enrolled(config or self._config, session_id)
-        teller = self._teller if config is None else self._teller_of(config)
+        emitter = self._emitter if config is None else self._teller_of(config)
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
             return await self._open().prepare(
-                session_id, message, asked, turn_id, branch_id, teller, degradations, calls
+                session_id, message, asked, turn_id, branch_id, emitter, degradations, calls
             )
 
-        async with self._work("prepare_turn", session_id, teller, turn_id) as span:
+        async with self._work("prepare_turn", session_id, emitter, turn_id) as span:
             check_user_message(message.content, asked.limits)
             await self._begin(session_id)
-            turn = await again_on_conflict(prepare, session_id, teller)
+            turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put(
                 {
                     "jacquard.turn.id": turn.turn_id,
@@ -201,7 +201,7 @@ class ContextEngine:
         reply = assistant_message
         if isinstance(reply, str):
             reply = Message(role=Role.ASSISTANT, content=reply)
-        async with self._work("commit_assistant_message", session_id, self._teller, turn_id):
+        async with self._work("commit_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.commit(session_id, reply, turn_id, tuple(refs))
         self._behind(session_id, result)
         return result
@@ -230,7 +230,7 @@ class ContextEngine:
 
         MissingChunksError when a chunk never came or none is held; else as `commit_assistant_message`.
         """
-        async with self._work("finalize_assistant_message", session_id, self._teller, turn_id):
+        async with self._work("finalize_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs))
         self._behind(session_id, result)
         return result
@@ -257,7 +257,7 @@ class ContextEngine:
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor;
         InputTooLargeError for one that is too long, and then the call is not written either.
         """
-        async with self._work("record_tool_call", session_id, self._teller):
+        async with self._work("record_tool_call", session_id, self._emitter):
             check_tool_result(result or "", self._config.limits)
             taken = await self._take(session_id, tool_call, result, options)
             evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
@@ -266,7 +266,7 @@ class ContextEngine:
             )
             degraded = (*degraded, *taken.degradations)
         if result is not None:
-            await self._teller.tell(
+            await self._emitter.tell(
                 EventType.EVIDENCE_INGESTED,
                 session_id,
                 tool_call_id=tool_call.tool_call_id,
@@ -276,8 +276,8 @@ class ContextEngine:
                 recalled=list(taken.recalled),
             )
         ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
-        await self._teller.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
-        await self._teller.tell(
+        await self._emitter.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
+        await self._emitter.tell(
             EventType.TOOL_CALL_COMPLETED,
             session_id,
             **ids,
@@ -286,7 +286,7 @@ class ContextEngine:
             duration_ms=tool_call.duration_ms,
         )
         for reason in degraded:
-            await self._teller.tell(EventType.DEGRADED, session_id, **ids, reason=reason)
+            await self._emitter.tell(EventType.DEGRADED, session_id, **ids, reason=reason)
         return done
 
     async def _take(
@@ -312,11 +312,11 @@ class ContextEngine:
         What the provider reported corrects the token estimate of later turns; where it reported nothing, the estimate is
         written and marked as one (`extra.counted`). EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
         """
-        async with self._work("record_model_usage", session_id, self._teller, turn_id):
+        async with self._work("record_model_usage", session_id, self._emitter, turn_id):
             done = await record_model_usage(
                 self._parts.store, session_id, model_usage, llm_output_evidence_id, turn_id, self._parts.estimator
             )
-        await tell_usage(self._teller, session_id, turn_id, model_usage, done.version)
+        await emit_usage(self._emitter, session_id, turn_id, model_usage, done.version)
         return done
 
     async def consolidate(
@@ -333,12 +333,12 @@ class ContextEngine:
         the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
         """
         self._open()
-        if not self._keeper.is_able:
+        if not self._consolidator.is_able:
             raise ConfigError(
                 "Consolidation needs a model: set consolidation.model (or summary.model) as litellm names it."
             )
         config = self._config.consolidation
-        return await self._keeper.consolidate(
+        return await self._consolidator.consolidate(
             session_id, config, branch_id=branch_id, chapter_ends=chapter_ends, progress=progress
         )
 
@@ -348,15 +348,15 @@ class ContextEngine:
         None when nothing is new. SummarizerError, SessionNotFoundError.
         """
         self._open()
-        async with self._work("summarize", session_id, self._teller):
+        async with self._work("summarize", session_id, self._emitter):
             return await self._roller.roll(session_id, self._config, branch_id)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
-        async with self._work("upsert_tasks", session_id, self._teller):
+        async with self._work("upsert_tasks", session_id, self._emitter):
             check_tasks(tasks, await self.tasks(session_id))
             done = await self._parts.store.upsert_tasks(session_id, tasks)
-        await self._teller.tell(
+        await self._emitter.tell(
             EventType.PERSISTED, session_id, what="tasks", version=done.version, tasks=[t.task_id for t in tasks]
         )
         return done
@@ -369,7 +369,7 @@ class ContextEngine:
         """Begin what is to be done behind a committed turn; nobody waits for it."""
         if self._preparer is not None:
             self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES)
-            self._keeper.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
+            self._consolidator.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
             if self._talk is not None and self._config.curation.enabled:
                 self._talk.begin(session_id, result.turn_id)
 
@@ -378,22 +378,22 @@ class ContextEngine:
             raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
         return self._preparer
 
-    def _teller_of(self, config: RuntimeConfig) -> Teller:
-        return Teller(self._parts.events, self._parts.clock).tagged(
+    def _teller_of(self, config: RuntimeConfig) -> EventEmitter:
+        return EventEmitter(self._parts.events, self._parts.clock).tagged(
             config.tags, enabled=config.observability.emit_events
         )
 
     @asynccontextmanager
     async def _work(
-        self, name: str, session_id: str, teller: Teller, turn_id: str | None = None
+        self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
         """Hold a session for one call, in a span of its own; an error that leaves it is told of."""
         with self._parts.tracing.span(f"jacquard.{name}", {"gen_ai.conversation.id": session_id}) as span:
             try:
-                async with self._turnstile.one_at_a_time(session_id):
+                async with self._session_lock.acquire(session_id):
                     yield span
             except ContextEngineError as error:
-                await tell_error(teller, session_id, turn_id, error)
+                await emit_error(emitter, session_id, turn_id, error)
                 raise
 
     async def _begin(self, session_id: str) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
@@ -22,18 +22,18 @@ from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import known_keywords, recent_texts
 from jacquard.pipeline.planning.actions import ActionOutcome, apply_action, read_input
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
-from jacquard.pipeline.record.events import tell_loaded, tell_planned, tell_prepared, tell_usage, tell_woven
+from jacquard.pipeline.record.events import emit_loaded, emit_planned, emit_prepared, emit_usage, emit_woven
 from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
-    fingerprint_of,
+    build_record,
     kept_blocks,
-    record_of,
+    request_fingerprint,
     turn_from_record,
     turn_id_of,
     usages_of,
 )
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.turns.compose import Draft, EngineParts, TurnDrafter, history_limits
+from jacquard.turns.compose import EngineParts, TurnComposer, TurnContext, history_limits
 from jacquard.turns.stopwatch import Stopwatch
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.schema.record import SessionWindow, TurnRecord
@@ -47,7 +47,7 @@ class TurnPreparer:
     """Prepares turns. `tasks` outlives them: what is begun ahead runs there."""
 
     def __init__(
-        self, parts: EngineParts, tasks: TaskGroup, drafter: TurnDrafter, roller: SummaryRoller, worlds: WorldSource
+        self, parts: EngineParts, tasks: TaskGroup, drafter: TurnComposer, roller: SummaryRoller, worlds: WorldSource
     ) -> None:
         self._parts, self._tasks, self._worlds = parts, tasks, worlds
         self._drafter, self._roller = drafter, roller
@@ -60,7 +60,7 @@ class TurnPreparer:
         config: RuntimeConfig,
         turn_id: str | None,
         branch_id: str | None,
-        teller: Teller,
+        emitter: EventEmitter,
         degradations: tuple[str, ...] = (),
         calls: CallBook | None = None,
     ) -> PreparedTurn:
@@ -69,10 +69,10 @@ class TurnPreparer:
         limit = config.history.max_messages + SPARE_MESSAGES
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
         watch.lap("window")
-        await tell_loaded(teller, window)
+        await emit_loaded(emitter, window)
         world, head = await self._worlds.world(window.head.world_id), window.head
         name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
-        fingerprint = fingerprint_of(message.content, config, world.digest)
+        fingerprint = request_fingerprint(message.content, config, world.digest)
         if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
             return turn_from_record(stored, head.version)
         ready = await self._summed_up(window, config, branch_id)
@@ -82,8 +82,8 @@ class TurnPreparer:
         planned = await self._planner.plan(message.content, window, world, config, name, beside=beside)
         plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
         watch.lap("plan")
-        await tell_planned(teller, session_id, name, plan)
-        draft = Draft(
+        await emit_planned(emitter, session_id, name, plan)
+        draft = TurnContext(
             turn_id=name,
             message=message,
             config=config,
@@ -95,11 +95,11 @@ class TurnPreparer:
             calls=calls or CallBook(),
         )
         if plan.triage is Triage.NUMERICAL:
-            return await self._numerical(draft, fingerprint, watch, teller)
+            return await self._numerical(draft, fingerprint, watch, emitter)
         turn, anchors = await self._drafter.draft(draft, watch)
-        await tell_woven(teller, turn, config)
+        await emit_woven(emitter, turn, config)
         with_report = config.observability.include_reports_in_store
-        record = record_of(turn, window, message, fingerprint, anchors, with_report=with_report)
+        record = build_record(turn, window, message, fingerprint, anchors, with_report=with_report)
         saved = await self._parts.store.save_prepared(
             record,
             expected_version=head.version,
@@ -108,9 +108,9 @@ class TurnPreparer:
             usages=(usages := (*planned.usages, *usages_of(turn))),
         )
         turn = replace(turn, version=saved.version)
-        await tell_prepared(teller, turn)
+        await emit_prepared(emitter, turn)
         for usage in usages:
-            await tell_usage(teller, session_id, name, usage)
+            await emit_usage(emitter, session_id, name, usage)
         return turn
 
     async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:
@@ -152,14 +152,16 @@ class TurnPreparer:
                 return None
         return record if record.fingerprint == fingerprint and record.prompt is not None else None
 
-    async def _numerical(self, draft: Draft, fingerprint: str, watch: Stopwatch, teller: Teller) -> PreparedTurn:
+    async def _numerical(
+        self, draft: TurnContext, fingerprint: str, watch: Stopwatch, emitter: EventEmitter
+    ) -> PreparedTurn:
         """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
         outcome = await to_thread.run_sync(_acted, draft)
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._drafter.draft(changed, watch)
-        await tell_woven(teller, turn, draft.config)
-        record = record_of(turn, draft.window, draft.message, fingerprint, anchors)
+        await emit_woven(emitter, turn, draft.config)
+        record = build_record(turn, draft.window, draft.message, fingerprint, anchors)
         saved = await self._parts.store.commit_numerical(
             replace(record, ops=tuple(outcome.patch)),
             outcome.state,
@@ -168,11 +170,11 @@ class TurnPreparer:
             blocks=kept_blocks(turn.context_blocks),
         )
         turn = replace(turn, version=saved.version)
-        await tell_prepared(teller, turn)
+        await emit_prepared(emitter, turn)
         return turn
 
 
-def _acted(draft: Draft) -> ActionOutcome:
+def _acted(draft: TurnContext) -> ActionOutcome:
     """Return what the planned action does; ConfigError where the input is no action."""
     found = read_input(draft.message.content, draft.world, draft.plan.action_id)
     if found.action is None:

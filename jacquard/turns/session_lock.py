@@ -21,7 +21,7 @@ class _Gate:
     wanted: int = 0
 
 
-class Turnstile:
+class SessionLock:
     """Lets one caller at a time at each session; callers come in the order in which they asked. Sessions never wait for others.
 
     `locks` (None: this process is the only one) are asked once the process's own lock is held.
@@ -35,7 +35,7 @@ class Turnstile:
         return len(self._gates)
 
     @asynccontextmanager
-    async def one_at_a_time(self, session_id: str) -> AsyncIterator[None]:
+    async def acquire(self, session_id: str) -> AsyncIterator[None]:
         """Hold a session as long as the block lasts; StoreBusyError when another process does not let go."""
         gate = self._gates.setdefault(session_id, _Gate())
         gate.wanted += 1

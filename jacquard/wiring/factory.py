@@ -25,7 +25,7 @@ from jacquard.templating import shipped_templates
 from jacquard.turns.compose import EngineParts
 from jacquard.turns.engine import ContextEngine
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
-from jacquard.wiring.observability import open_refiner, open_watchers, watched_model, watched_stream
+from jacquard.wiring.observability import open_observability, open_refiner, watched_model, watched_stream
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
@@ -39,7 +39,7 @@ from mnemosyne.protocols import (
     Store,
     TokenEstimator,
 )
-from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
+from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.world import WorldPack
@@ -82,7 +82,7 @@ def create_context_engine(
     settings = config or RuntimeConfig()
     _refuse(settings, has_model=llm_adapter is not None, has_ingestor=ingestor is not None)
     estimator, timed = token_estimator or CalibratedEstimator(), clock or _SystemClock()
-    ahead = None if embedder is None else AheadEmbedder(embedder)
+    ahead = None if embedder is None else PrefetchingEmbedder(embedder)
     tracing = _tracing(settings, tracing)
     if llm_adapter is not None:
         llm_adapter = watched_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
@@ -119,7 +119,7 @@ def create_context_engine(
 def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:
     if not settings.observability.tracing or given is not NO_TRACING:
         return given
-    return open_watchers(ObservabilityConfig(tracing=True)).tracing
+    return open_observability(ObservabilityConfig(tracing=True)).tracing
 
 
 def _selector(model: LlmAdapter | None, settings: SelectorConfig) -> Selector | None:
@@ -130,7 +130,7 @@ def _selector(model: LlmAdapter | None, settings: SelectorConfig) -> Selector | 
 
 
 def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> None:
-    """Raise ConfigError for what only `open_workshop` does, so that no setting is passed over in silence."""
+    """Raise ConfigError for what only `open_runtime` does, so that no setting is passed over in silence."""
     named = [
         f"{name}.model"
         for name in ("selector", "planner", "summary", "consolidation")
@@ -139,10 +139,10 @@ def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> 
     if named and not has_model:
         raise ConfigError(f"{named[0]} names a model, but create_context_engine opens none: give it as llm_adapter.")
     if settings.selector.reranker is not None:
-        raise ConfigError("selector.reranker is opened by open_workshop; create_context_engine selects by llm_adapter.")
+        raise ConfigError("selector.reranker is opened by open_runtime; create_context_engine selects by llm_adapter.")
     if settings.observability.metrics:
         raise ConfigError(
-            "observability.metrics is served by open_workshop; here make a PrometheusMetrics and let your event_bus tell it: "
+            "observability.metrics is served by open_runtime; here make a PrometheusMetrics and let your event_bus tell it: "
             "bus.on_all(metrics.count)."
         )
     if settings.redaction.mode == "dual_store" and not has_ingestor:

@@ -15,7 +15,7 @@ FULL_COLLECTION_EACH = 15
 """How many collections of the middle generation lie between two of everything; Python's own choice is 10."""
 
 
-class SettledProcess:
+class ProcessTuning:
     """Keeps what lives by now out of later garbage collections, makes all of them rarer, and lets threads take turns more often,
     until released.
 

@@ -31,7 +31,7 @@ VAULT_NAME = "originals"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Intake:
+class IngestServices:
     """How text becomes evidence here. `options` are what the configuration says of every text; `paths` hold the store's files."""
 
     redactor: Redactor
@@ -65,12 +65,14 @@ class Intake:
         )
 
 
-def open_intake(store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock) -> Intake:
+def open_ingest_services(
+    store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock
+) -> IngestServices:
     """Return redactor, vault and ingestor of a store; `index` is the folder of its index. ConfigError, RedactionError."""
     redactor = open_redactor(settings.redaction)
     vault = FolderVault(index.with_name(index.name.replace("index", VAULT_NAME)))
     rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
-    return Intake(
+    return IngestServices(
         redactor=redactor,
         ingestor=RedactingIngestor(store, redactor, clock, vault=vault, rules=rules),
         vault=vault,

@@ -29,7 +29,7 @@ LOCKS_NAME = "locks"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Watchers:
+class Observability:
     """Who is told of an engine's work. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) where asked for."""
 
     events: EventBus
@@ -37,7 +37,7 @@ class Watchers:
     metrics: Any = None
 
 
-def open_watchers(settings: ObservabilityConfig) -> Watchers:
+def open_observability(settings: ObservabilityConfig) -> Observability:
     """Return the watchers of a configuration; ConfigError where an extra is not installed."""
     events = InMemoryEventBus()
     tracing: Tracing = NO_TRACING
@@ -49,7 +49,7 @@ def open_watchers(settings: ObservabilityConfig) -> Watchers:
         _require("prometheus_client", "observability.metrics", "prometheus")
         metrics = import_module("jacquard.adapters.observe.prometheus").PrometheusMetrics()
         events.on_all(metrics.count)
-    return Watchers(events=events, tracing=tracing, metrics=metrics)
+    return Observability(events=events, tracing=tracing, metrics=metrics)
 
 
 def watched_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:

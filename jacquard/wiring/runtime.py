@@ -5,8 +5,9 @@ Heavy parts are imported by their own module when a setting names them, never be
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,16 +30,16 @@ from jacquard.templating import shipped_templates
 from jacquard.turns.compose import EngineParts
 from jacquard.turns.engine import ContextEngine
 from jacquard.wiring.embedder import open_embedder as open_embedder
-from jacquard.wiring.gc_tuning import SettledProcess
-from jacquard.wiring.ingest import Intake, open_intake
+from jacquard.wiring.gc_tuning import ProcessTuning
+from jacquard.wiring.ingest import IngestServices, open_ingest_services
 from jacquard.wiring.models import open_model, open_writers
 from jacquard.wiring.models import open_reranker as open_reranker
 from jacquard.wiring.models import open_selector as open_selector
 from jacquard.wiring.observability import (
-    Watchers,
+    Observability,
     open_locks,
+    open_observability,
     open_refiner,
-    open_watchers,
     watched_model,
     watched_stream,
 )
@@ -48,7 +49,7 @@ from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
-from mnemosyne.retrieval.embedding.prefetching import AheadEmbedder
+from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.erasure import Erasure
@@ -81,8 +82,8 @@ class SystemClock:
 
 
 @dataclass(kw_only=True, slots=True)
-class Workshop:
-    """An open store with its index and an engine on it; `open_workshop` makes and closes it.
+class Runtime:
+    """An open store with its index and an engine on it; `open_runtime` makes and closes it.
 
     `world` is the pack that was named, if one was, and `worlds` holds it by its id; the packs of sessions that began earlier
     are in the store (`world_of`).
@@ -92,14 +93,14 @@ class Workshop:
     store: Store
     index: Index
     retriever: HybridRetriever
-    embedder: AheadEmbedder | None
+    embedder: PrefetchingEmbedder | None
     world: WorldPack | None
     notes: WorldNotes
-    intake: Intake
+    intake: IngestServices
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
-    watchers: Watchers = field(default_factory=lambda: open_watchers(ObservabilityConfig()))
-    settled: SettledProcess = field(default_factory=SettledProcess)
+    watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
+    settled: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
 
     async def world_of(self, session_id: str) -> WorldPack:
@@ -203,7 +204,7 @@ class Workshop:
     async def warm(self, text: str = "", *, settle: bool = True) -> None:
         """Load what is slow to load, so that no turn waits for it: the selector's model, and the embedder if it knows the
         language of `text` (or none is given). `settle`: then set the garbage collector and the turns of threads in the whole
-        process for short waits (see `SettledProcess`); False where the process minds these itself.
+        process for short waits (see `ProcessTuning`); False where the process minds these itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
@@ -224,14 +225,14 @@ class Workshop:
 
 
 @asynccontextmanager
-async def open_workshop(
+async def open_runtime(
     store: str | Path | None = None,
     *,
     world: str | Path | WorldPack | None = None,
     embedder: str = "auto",
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
-) -> AsyncIterator[Workshop]:
+) -> AsyncIterator[Runtime]:
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on it.
 
     `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of its
@@ -245,10 +246,10 @@ async def open_workshop(
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
         fit = await to_thread.run_sync(_fit_out, location, folder, tenant, settings, embedder, notes, pack)
-        settled = SettledProcess()
+        settled = ProcessTuning()
         try:
             async with ContextEngine(fit.parts, settings) as engine:
-                yield Workshop(
+                yield Runtime(
                     engine=engine,
                     store=fit.parts.store,
                     index=fit.index,
@@ -275,14 +276,14 @@ async def open_workshop(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fittings:
-    """Everything that a workshop is made of, opened but not yet used."""
+    """Everything that a runtime is made of, opened but not yet used."""
 
     parts: EngineParts
     index: Index
     retriever: HybridRetriever
-    embedder: AheadEmbedder | None
-    intake: Intake
-    watchers: Watchers
+    embedder: PrefetchingEmbedder | None
+    intake: IngestServices
+    watchers: Observability
     models: Sequence[LlmAdapter | PairScorer]
 
 
@@ -298,12 +299,12 @@ def _fit_out(
     """Return the parts; looks at files and imports what settings name, so call it off the event loop."""
     opened = store_at(location, tenant=tenant)
     named = open_embedder(embedder)
-    vectors = None if named is None else AheadEmbedder(named)
+    vectors = None if named is None else PrefetchingEmbedder(named)
     index = TieredIndex(folder)
     estimator = CalibratedEstimator()
     retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
-    intake = open_intake(opened, location, folder, settings, SystemClock())
-    watchers = open_watchers(settings.observability)
+    intake = open_ingest_services(opened, location, folder, settings, SystemClock())
+    watchers = open_observability(settings.observability)
     watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
     selector, selecting = open_selector(settings.selector, watch)
     planning = None if settings.planner.model is None else open_model(settings.planner, watch)
@@ -353,3 +354,20 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
         yield Path(made) / INDEX_NAME
     finally:
         await to_thread.run_sync(rmtree, made)
+
+
+Workshop = Runtime
+"""The name of `Runtime` until November 2026."""
+
+
+def open_workshop(
+    store: str | Path | None = None,
+    *,
+    world: str | Path | WorldPack | None = None,
+    embedder: str = "auto",
+    config: RuntimeConfig | None = None,
+    tenant: str = DEFAULT_TENANT,
+) -> AbstractAsyncContextManager[Runtime]:
+    """Return what `open_runtime` returns; DeprecationWarning, because that is its name now."""
+    warnings.warn("open_workshop is called open_runtime now", DeprecationWarning, stacklevel=2)
+    return open_runtime(store, world=world, embedder=embedder, config=config, tenant=tenant)

@@ -27,12 +27,12 @@ class MemoryStore(LedgerStore):
     """
 
     def __init__(self, tenant: str = "default") -> None:
-        self._tenants: dict[str, MemoryKeeper] = {}
+        self._tenants: dict[str, MemoryBackend] = {}
         self._open(tenant)
 
     def _open(self, tenant: str) -> None:
         self.tenant = tenant
-        super().__init__(self._tenants.setdefault(tenant, MemoryKeeper(tenant)))
+        super().__init__(self._tenants.setdefault(tenant, MemoryBackend(tenant)))
 
     def for_tenant(self, tenant: str) -> MemoryStore:
         """Return a view of the same memory for another tenant; neither sees what the other keeps."""
@@ -42,7 +42,7 @@ class MemoryStore(LedgerStore):
         return view
 
 
-class MemoryKeeper:
+class MemoryBackend:
     """Keeps the ledgers of one tenant in a dict."""
 
     def __init__(self, tenant: str) -> None:

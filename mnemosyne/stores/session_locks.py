@@ -17,7 +17,7 @@ import anyio
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
-from mnemosyne.stores.threads import surely
+from mnemosyne.stores.threads import run_shielded
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1
@@ -44,7 +44,7 @@ class FileSessionLocks:
             await self._acquire(claim, session_id)
             yield
         finally:
-            await surely(self._threads, claim.give_back)
+            await run_shielded(self._threads, claim.give_back)
 
     async def close(self) -> None:
         """Let the threads go that ask for locks."""
@@ -57,7 +57,7 @@ class FileSessionLocks:
     async def _acquire(self, claim: _Claim, session_id: str) -> None:
         until = anyio.current_time() + self._wait_seconds
         wait = _FIRST_WAIT_SECONDS
-        while not await surely(self._threads, claim.take):
+        while not await run_shielded(self._threads, claim.take):
             if anyio.current_time() >= until:
                 raise StoreBusyError(str(self._folder), self._wait_seconds, session_id=session_id)
             await anyio.sleep(wait)

@@ -1,4 +1,4 @@
-"""One hop to a thread: how a store that blocks is awaited.
+"""One run_in_thread to a thread: how a store that blocks is awaited.
 
 The room exists so that all SQL stores treat a cancelled caller alike. It awaits threads of the store's own (asyncio's
 bridge to concurrent.futures) instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while
@@ -18,7 +18,7 @@ import anyio.lowlevel
 T = TypeVar("T")
 
 
-async def hop(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
+async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
     """Return what `work` returns on one of these threads.
 
     A caller that is cancelled before it begins has done nothing. After that `finish` lets him go when the work is over, so
@@ -30,7 +30,7 @@ async def hop(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: boo
     return result  # noqa: RET504 (a scope may swallow, says its type)
 
 
-async def surely(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+async def run_shielded(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     """Return what `work` returns on one of these threads; it is done whatever becomes of the caller."""
     with anyio.CancelScope(shield=True):
         result = await asyncio.shield(asyncio.wrap_future(threads.submit(work)))

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import load_config, open_workshop
+from jacquard import load_config, open_runtime
 from jacquard.cli.app import app
 
 DATA = Path(__file__).with_name("release_2026_11")
@@ -86,8 +86,8 @@ async def digests_of(store, session_id: str) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("session_id", SESSIONS)
 def test_records_and_states_read_as_they_were_written(address, session_id):
     async def read():
-        async with open_workshop(address, embedder="none") as workshop:
-            return await digests_of(workshop.store, session_id)
+        async with open_runtime(address, embedder="none") as runtime:
+            return await digests_of(runtime.store, session_id)
 
     assert anyio.run(read) == EXPECTED[session_id]
 
@@ -106,11 +106,11 @@ def test_a_session_goes_on(address, worlds, session_id):
     config = load_config(CONFIGS[session_id], {})
 
     async def go_on():
-        async with open_workshop(address, world=worlds[session_id], embedder="none", config=config) as workshop:
-            before = await workshop.ensure_session(session_id)
-            first = await workshop.engine.prepare_turn(session_id, SESSIONS[session_id])
-            done = await workshop.engine.commit_assistant_message(session_id, "<content>…</content>")
-            second = await workshop.engine.prepare_turn(session_id, "……")
+        async with open_runtime(address, world=worlds[session_id], embedder="none", config=config) as runtime:
+            before = await runtime.ensure_session(session_id)
+            first = await runtime.engine.prepare_turn(session_id, SESSIONS[session_id])
+            done = await runtime.engine.commit_assistant_message(session_id, "<content>…</content>")
+            second = await runtime.engine.prepare_turn(session_id, "……")
             return before, first, done, second
 
     before, first, done, second = anyio.run(go_on)
@@ -125,8 +125,8 @@ def test_a_turn_that_waits_is_answered_from_its_record(address, worlds):
     config = load_config(DATA / "settings.yaml", {})
 
     async def ask_again():
-        async with open_workshop(address, world=worlds["zh-cache"], embedder="none", config=config) as workshop:
-            return await workshop.engine.prepare_turn("zh-cache", "还有别的路吗?")
+        async with open_runtime(address, world=worlds["zh-cache"], embedder="none", config=config) as runtime:
+            return await runtime.engine.prepare_turn("zh-cache", "还有别的路吗?")
 
     turn = anyio.run(ask_again)
     expected = EXPECTED["zh-cache"][turn.turn_id]

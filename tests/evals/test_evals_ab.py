@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from evals.__main__ import app
 from evals.ab import METRICS, ArmTurns, compare_arms, read_arms
 from evals.errors import DatasetError
-from jacquard import config_from_yaml, open_workshop
+from jacquard import config_from_yaml, open_runtime
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 
@@ -52,14 +52,14 @@ def test_receipts_of_a_store_are_read_and_compared(tmp_path: Path) -> None:
     config = config_from_yaml("experiments: {room: {small: {config: {budget: {max_input_tokens: 4200}}}, big: {}}}")
 
     async def play() -> dict[str, tuple[ArmTurns, ...]]:
-        async with open_workshop(tmp_path / "store", world=FOREST, embedder="none", config=config) as workshop:
+        async with open_runtime(tmp_path / "store", world=FOREST, embedder="none", config=config) as runtime:
             for session in range(4):
-                await workshop.ensure_session(f"s{session}", index=False)
-                await workshop.engine.prepare_turn(f"s{session}", "Is that the key that opens the temple?")
-                await workshop.engine.commit_assistant_message(
+                await runtime.ensure_session(f"s{session}", index=False)
+                await runtime.engine.prepare_turn(f"s{session}", "Is that the key that opens the temple?")
+                await runtime.engine.commit_assistant_message(
                     f"s{session}", '<content>No.</content><state_update>[["SET", "nobody.x", 1]]</state_update>'
                 )
-            return await read_arms(workshop.store)
+            return await read_arms(runtime.store)
 
     arms = anyio.run(play)
     assert {found.arm for found in arms["room"]} == {"small", "big"}

@@ -22,11 +22,11 @@ from jacquard import (
     CurationConfig,
     HistoryConfig,
     PreparedTurn,
+    Runtime,
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
-    Workshop,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.cli.app import app
 from mnemosyne import Chain, MemoryEntry, PathSummary, Summary, WorldPack, load_world, session_scope
@@ -99,18 +99,18 @@ SUMMED = replace(
 
 
 @pytest.fixture
-async def quiet(tmp_path: Path, story: Story) -> AsyncIterator[Workshop]:
-    """A workshop that recalls nothing: for what the store and Stream A alone decide."""
+async def quiet(tmp_path: Path, story: Story) -> AsyncIterator[Runtime]:
+    """A runtime that recalls nothing: for what the store and Stream A alone decide."""
     world = pack(story.language)
-    async with open_workshop(tmp_path / "store", world=world, embedder="none", config=WITHOUT_RECALL) as opened:
+    async with open_runtime(tmp_path / "store", world=world, embedder="none", config=WITHOUT_RECALL) as opened:
         await opened.ensure_session("s", index=False)
         yield opened
 
 
 @pytest.fixture
-async def workshop(tmp_path: Path, story: Story) -> AsyncIterator[Workshop]:
+async def runtime(tmp_path: Path, story: Story) -> AsyncIterator[Runtime]:
     world = pack(story.language)
-    async with open_workshop(tmp_path / "store", world=world, embedder="none", config=UNSUMMED) as opened:
+    async with open_runtime(tmp_path / "store", world=world, embedder="none", config=UNSUMMED) as opened:
         await opened.ensure_session("s")
         yield opened
 
@@ -119,17 +119,17 @@ def reply(text: str, *ops: Any) -> str:
     return f"<content>{text}</content><state_update>{json.dumps(ops)}</state_update>"
 
 
-async def play(workshop: Workshop, asked: str, said: str, *ops: Any) -> PreparedTurn:
-    turn = await workshop.engine.prepare_turn("s", asked)
-    done = await workshop.engine.commit_assistant_message("s", reply(said, *ops))
+async def play(runtime: Runtime, asked: str, said: str, *ops: Any) -> PreparedTurn:
+    turn = await runtime.engine.prepare_turn("s", asked)
+    done = await runtime.engine.commit_assistant_message("s", reply(said, *ops))
     assert (done.turn_id, done.refused) == (turn.turn_id, None)
     return turn
 
 
-async def gold(workshop: Workshop, branch: str | None = None) -> int:
-    state = (await workshop.store.window("s", message_limit=1, branch_id=branch)).state
-    head = await workshop.store.head("s", branch)
-    assert await workshop.store.state_at("s", head.turn_id) == state
+async def gold(runtime: Runtime, branch: str | None = None) -> int:
+    state = (await runtime.store.window("s", message_limit=1, branch_id=branch)).state
+    head = await runtime.store.head("s", branch)
+    assert await runtime.store.state_at("s", head.turn_id) == state
     value = state["hero"]["gold"]
     return value[0] if isinstance(value, list) else value
 
@@ -138,7 +138,7 @@ def words(turn: PreparedTurn) -> str:
     return "\n".join(message.content for message in turn.messages)
 
 
-async def test_retry_of_a_pending_turn_is_answered_from_its_record_and_changes_nothing(quiet: Workshop, story: Story):
+async def test_retry_of_a_pending_turn_is_answered_from_its_record_and_changes_nothing(quiet: Runtime, story: Story):
     start = await gold(quiet)
     first = await quiet.engine.prepare_turn("s", story.asked)
     assert await quiet.engine.prepare_turn("s", story.asked) == first
@@ -148,7 +148,7 @@ async def test_retry_of_a_pending_turn_is_answered_from_its_record_and_changes_n
     assert await gold(quiet) == start
 
 
-async def test_a_swipe_is_another_answer_to_the_same_input_beside_the_first(quiet: Workshop, story: Story):
+async def test_a_swipe_is_another_answer_to_the_same_input_beside_the_first(quiet: Runtime, story: Story):
     start = await gold(quiet)
     first = await play(quiet, story.asked, story.marks[0], ["SUB", "hero.gold", 5])
     await quiet.store.fork("s", LAST, "swipe")
@@ -165,7 +165,7 @@ async def test_a_swipe_is_another_answer_to_the_same_input_beside_the_first(quie
     assert story.marks[1] not in before
 
 
-async def test_rolling_back_takes_talk_and_state_back_and_forgets_nothing(quiet: Workshop, story: Story):
+async def test_rolling_back_takes_talk_and_state_back_and_forgets_nothing(quiet: Runtime, story: Story):
     start = await gold(quiet)
     kept = await play(quiet, story.asked, story.marks[0], ["SUB", "hero.gold", 5])
     await quiet.engine.prepare_turn("s", story.bread)
@@ -179,7 +179,7 @@ async def test_rolling_back_takes_talk_and_state_back_and_forgets_nothing(quiet:
     assert (await quiet.store.turn("s", undone.turn_id)).messages[1].content == story.marks[1]
 
 
-async def test_ids_that_one_branch_gave_away_are_free_on_the_other(quiet: Workshop, story: Story):
+async def test_ids_that_one_branch_gave_away_are_free_on_the_other(quiet: Runtime, story: Story):
     await play(quiet, story.asked, "a", ["PUSH", "bag_main", {"name": story.marks[0]}])
     await quiet.store.fork("s", LAST, "other")
     await play(quiet, story.again, "b", ["PUSH", "bag_main", {"name": story.marks[1]}], ["DELETE", "item_map_01"])
@@ -191,47 +191,47 @@ async def test_ids_that_one_branch_gave_away_are_free_on_the_other(quiet: Worksh
         assert ("item_map_01" in state.get("$meta", {}).get("gone", {})) is (branch == "other")
 
 
-async def test_events_and_finished_quests_follow_the_branch(workshop: Workshop, story: Story):
+async def test_events_and_finished_quests_follow_the_branch(runtime: Runtime, story: Story):
     done = await play(
-        workshop, story.asked, "so", ["SET", "q_008.status", "completed"], ["SET", "q_008.outcome", story.marks[0]]
+        runtime, story.asked, "so", ["SET", "q_008.status", "completed"], ["SET", "q_008.outcome", story.marks[0]]
     )
     event = f"{done.turn_id}.quest.q_008"
-    assert len(await workshop.store.entries(session_scope("s"), [event])) == 1
-    here = await workshop.engine.prepare_turn("s", story.reminded.format(story.marks[0]))
+    assert len(await runtime.store.entries(session_scope("s"), [event])) == 1
+    here = await runtime.engine.prepare_turn("s", story.reminded.format(story.marks[0]))
     found = {candidate.entry_id for candidate in here.report.stream_b.candidates}
     assert {event, "q_008"} & found
     assert story.marks[0] in words(here)
-    await workshop.store.fork("s", LAST, "other")
-    there = await workshop.engine.prepare_turn("s", story.reminded.format(story.marks[0]))
+    await runtime.store.fork("s", LAST, "other")
+    there = await runtime.engine.prepare_turn("s", story.reminded.format(story.marks[0]))
     assert not {event, "q_008"} & {candidate.entry_id for candidate in there.report.stream_b.candidates}
     assert words(there).count(story.marks[0]) == 1
 
 
-async def test_summaries_follow_the_branch(workshop: Workshop, story: Story):
-    left = await play(workshop, story.asked, "a")
-    await workshop.store.save_summary("s", rolled(left, story.marks[0]))
-    await workshop.store.append_entries("s", [memory(left, story.marks[0])])
-    await play(workshop, story.again, "…")
-    await workshop.store.fork("s", LAST, "other")
-    right = await play(workshop, story.asked, "b")
-    await workshop.store.save_summary("s", rolled(right, story.marks[1]))
-    await workshop.store.append_entries("s", [memory(right, story.marks[1])])
-    await play(workshop, story.again, "…")
+async def test_summaries_follow_the_branch(runtime: Runtime, story: Story):
+    left = await play(runtime, story.asked, "a")
+    await runtime.store.save_summary("s", rolled(left, story.marks[0]))
+    await runtime.store.append_entries("s", [memory(left, story.marks[0])])
+    await play(runtime, story.again, "…")
+    await runtime.store.fork("s", LAST, "other")
+    right = await play(runtime, story.asked, "b")
+    await runtime.store.save_summary("s", rolled(right, story.marks[1]))
+    await runtime.store.append_entries("s", [memory(right, story.marks[1])])
+    await play(runtime, story.again, "…")
     for branch, mine, theirs in (("main", *story.marks), ("other", *reversed(story.marks))):
-        await workshop.store.switch("s", branch)
-        window = await workshop.store.window("s", message_limit=1)
+        await runtime.store.switch("s", branch)
+        window = await runtime.store.window("s", message_limit=1)
         assert window.summary is not None
         assert window.summary.summary.content == mine
-        turn = await workshop.engine.prepare_turn("s", story.again)
+        turn = await runtime.engine.prepare_turn("s", story.again)
         assert theirs not in words(turn)
         short = replace(UNSUMMED, history=HistoryConfig(max_messages=2))
-        asked = await workshop.engine.prepare_turn("s", story.reminded.format(mine), short)
+        asked = await runtime.engine.prepare_turn("s", story.reminded.format(mine), short)
         ids = {candidate.entry_id for candidate in asked.report.stream_b.candidates}
         assert f"{(left if branch == 'main' else right).turn_id}.told" in ids
         assert f"{(right if branch == 'main' else left).turn_id}.told" not in ids
 
 
-async def test_what_the_engine_sums_up_follows_the_branch(quiet: Workshop, story: Story):
+async def test_what_the_engine_sums_up_follows_the_branch(quiet: Runtime, story: Story):
     for branch, mark in zip(("main", "other"), story.marks, strict=True):
         if branch == "other":
             await quiet.store.fork("s", LAST, branch)
@@ -264,18 +264,18 @@ def memory(turn: PreparedTurn, text: str) -> MemoryEntry:
     )
 
 
-async def test_recall_finds_what_was_said_on_this_branch_alone(workshop: Workshop, story: Story):
+async def test_recall_finds_what_was_said_on_this_branch_alone(runtime: Runtime, story: Story):
     for branch, mark in zip(("main", "other"), story.marks, strict=True):
         if branch == "other":
-            await workshop.store.fork("s", LAST, branch)
-        await play(workshop, story.secret.format(mark), "…")
+            await runtime.store.fork("s", LAST, branch)
+        await play(runtime, story.secret.format(mark), "…")
         for number in range(2):
-            await play(workshop, f"{story.again} ({number})", "...")
+            await play(runtime, f"{story.again} ({number})", "...")
     short = replace(UNSUMMED, history=HistoryConfig(max_messages=4))
     for branch, mine, theirs in (("main", *story.marks), ("other", *reversed(story.marks))):
-        await workshop.store.switch("s", branch)
+        await runtime.store.switch("s", branch)
         for asked in (mine, theirs):
-            turn = await workshop.engine.prepare_turn("s", story.reminded.format(asked), short)
+            turn = await runtime.engine.prepare_turn("s", story.reminded.format(asked), short)
             previews = " ".join(candidate.preview for candidate in turn.report.stream_b.candidates)
             assert mine in previews or asked == theirs
             assert theirs not in previews
@@ -288,7 +288,7 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
             selector=SelectorConfig(model="openai/x", api_base=server.api_base),
             curation=CurationConfig(deadline_ms=60_000),
         )
-        async with open_workshop(tmp_path, world=pack(story.language), embedder="none", config=config) as opened:
+        async with open_runtime(tmp_path, world=pack(story.language), embedder="none", config=config) as opened:
             await opened.ensure_session("s")
             await opened.warm(story.again)
             with deadline_by_hand() as deadline:
@@ -296,7 +296,7 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
             assert await opened.engine.settle(60)
             await opened.engine.commit_assistant_message("s", reply("…"))
     assert first.report.stream_b.path.value == "timeout"
-    async with open_workshop(tmp_path, world=pack(story.language), embedder="none", config=UNSUMMED) as opened:
+    async with open_runtime(tmp_path, world=pack(story.language), embedder="none", config=UNSUMMED) as opened:
         paths = {}
         for branch, at in (("before", "p039"), ("beside", LAST), ("after", first.turn_id)):
             await opened.store.fork("s", at, branch)

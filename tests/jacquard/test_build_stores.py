@@ -1,4 +1,4 @@
-"""A workshop on the stores that other tests do not open: a turn is played, and is there when it is opened again."""
+"""A runtime on the stores that other tests do not open: a turn is played, and is there when it is opened again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jacquard import open_workshop
+from jacquard import open_runtime
 from mnemosyne import Erasure, LocalEmbedder
 from mnemosyne.core.tokens import estimated
 
@@ -25,29 +25,29 @@ def address(request, tmp_path, monkeypatch):
 
 
 async def play(address: str, text: str, tenant: str = "default") -> int:
-    async with open_workshop(address, world=WORLD, embedder="none", tenant=tenant) as workshop:
-        await workshop.ensure_session("demo")
-        turn = await workshop.engine.prepare_turn("demo", text)
+    async with open_runtime(address, world=WORLD, embedder="none", tenant=tenant) as runtime:
+        await runtime.ensure_session("demo")
+        turn = await runtime.engine.prepare_turn("demo", text)
         assert "woven" in turn.messages[-1].content
-        await workshop.engine.commit_assistant_message("demo", "<content>Quicksilver gleams.</content>")
-        return (await workshop.store.head("demo")).depth
+        await runtime.engine.commit_assistant_message("demo", "<content>Quicksilver gleams.</content>")
+        return (await runtime.store.head("demo")).depth
 
 
 async def test_a_turn_is_there_when_the_store_is_opened_again(address):
     depth = await play(address, "Is it woven?")
     assert await play(address, "Is it woven again?") == depth + 1
-    async with open_workshop(address, embedder="none") as workshop:
-        window = await workshop.store.window("demo", message_limit=4)
+    async with open_runtime(address, embedder="none") as runtime:
+        window = await runtime.store.window("demo", message_limit=4)
         assert [placed.message.content for placed in window.messages][::2] == ["Is it woven?", "Is it woven again?"]
-        assert (await workshop.world_of("demo")).world_id == "whispering_forest_en"
+        assert (await runtime.world_of("demo")).world_id == "whispering_forest_en"
 
 
 async def test_tenants_have_sessions_and_an_index_each(tmp_path):
     depth = await play(str(tmp_path), "Is it woven?", "red")
     assert await play(str(tmp_path), "Is it woven by another?", "blue") == depth
     assert len(list(tmp_path.glob("index-*"))) == 2
-    async with open_workshop(tmp_path, embedder="none", tenant="blue") as workshop:
-        assert await workshop.store.occurrences(("Is it woven?",)) == ()
+    async with open_runtime(tmp_path, embedder="none", tenant="blue") as runtime:
+        assert await runtime.store.occurrences(("Is it woven?",)) == ()
 
 
 async def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):
@@ -59,13 +59,13 @@ async def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):
 
 async def test_an_erasure_empties_what_memory_holds_of_texts(tmp_path):
     secret = "The quicksilver ledger lies behind the brewery."
-    async with open_workshop(tmp_path, world=WORLD, embedder="none") as workshop:
-        await workshop.ensure_session("demo")
-        await workshop.engine.prepare_turn("demo", secret)
-        await workshop.engine.commit_assistant_message("demo", "<content>So it does.</content>")
-        await workshop.engine.prepare_turn("demo", "Where does the ledger lie?")
+    async with open_runtime(tmp_path, world=WORLD, embedder="none") as runtime:
+        await runtime.ensure_session("demo")
+        await runtime.engine.prepare_turn("demo", secret)
+        await runtime.engine.commit_assistant_message("demo", "<content>So it does.</content>")
+        await runtime.engine.prepare_turn("demo", "Where does the ledger lie?")
         assert estimated.cache_info().currsize
-        done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))
+        done = await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))
         assert done.done
         seen = estimated.cache_info().hits
         estimated(secret)
@@ -81,11 +81,11 @@ async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path, monkeypatch)
 
     monkeypatch.setattr(LocalEmbedder, "embed", embed)
     talk = ("Where does the ledger lie?",)
-    async with open_workshop(tmp_path, world=WORLD) as workshop:
-        await workshop.ensure_session("demo", index=False)
+    async with open_runtime(tmp_path, world=WORLD) as runtime:
+        await runtime.ensure_session("demo", index=False)
         for _ in range(2):
-            await workshop.embedder.expect_talk(talk)
+            await runtime.embedder.expect_talk(talk)
         assert asked == [*talk]
-        assert (await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
-        await workshop.embedder.expect_talk(talk)
+        assert (await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
+        await runtime.embedder.expect_talk(talk)
     assert asked == [*talk, *talk]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
 from jacquard.core.calibration import correction_of, with_counts
 from jacquard.pipeline.record.tools import check_tasks
-from jacquard.turns.chunks import ChunkDesk
+from jacquard.turns.chunks import ChunkBuffer
 from jacquard.turns.tool_pairs import check_pairs, tail_tokens
 from mnemosyne import ModelUsage, ModelUsageStage, Task
 
@@ -24,14 +24,14 @@ KEY = ("s", "t1", "")
 def test_any_order_and_any_repetition_gives_the_same_reply(text, data):
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)) | {0, len(text)})
     parts = list(enumerate(text[a:b] for a, b in pairwise(cuts))) or [(0, "")]
-    desk = ChunkDesk()
+    desk = ChunkBuffer()
     for index, part in [*data.draw(st.permutations(parts)), *data.draw(st.lists(st.sampled_from(parts), max_size=5))]:
         desk.add(KEY, index, part, NOW)
     assert desk.whole(KEY, NOW) == text
 
 
 def test_replies_of_sessions_turns_and_messages_do_not_mix():
-    desk = ChunkDesk()
+    desk = ChunkBuffer()
     keys = [("s", "t1", ""), ("s", "t2", ""), ("r", "t1", ""), ("s", "t1", "second")]
     for number, key in enumerate(keys):
         desk.add(key, 0, str(number), NOW)
@@ -42,7 +42,7 @@ def test_replies_of_sessions_turns_and_messages_do_not_mix():
 
 
 def test_a_chunk_that_says_otherwise_is_refused_and_a_gap_is_named():
-    desk = ChunkDesk(max_chars=10)
+    desk = ChunkBuffer(max_chars=10)
     assert desk.add(KEY, 0, "a", NOW)
     assert not desk.add(KEY, 0, "a", NOW)
     with pytest.raises(ChunkConflictError, match="another text"):
@@ -58,7 +58,7 @@ def test_a_chunk_that_says_otherwise_is_refused_and_a_gap_is_named():
 
 
 def test_a_reply_that_grows_no_more_is_forgotten_once():
-    desk = ChunkDesk(expire_seconds=60)
+    desk = ChunkBuffer(expire_seconds=60)
     desk.add(KEY, 0, "a", NOW)
     desk.add(KEY, 1, "b", NOW + timedelta(seconds=50))
     assert desk.whole(KEY, NOW + timedelta(seconds=100)) == "ab"

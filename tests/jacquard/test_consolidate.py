@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
-from jacquard import ConfigError, ConsolidationConfig, RuntimeConfig, SummarizerError, TalkTurn, Workshop, open_workshop
+from jacquard import ConfigError, ConsolidationConfig, Runtime, RuntimeConfig, SummarizerError, TalkTurn, open_runtime
 from jacquard.cli.app import app
 from jacquard.memory.consolidate.prompts import (
     EVENTS_A_TURN,
@@ -63,29 +63,29 @@ def played(number: int) -> ImportedTurn:
 
 
 @asynccontextmanager
-async def opened(folder: Path, settings: RuntimeConfig, turns: int = 0) -> AsyncIterator[Workshop]:
-    async with open_workshop(folder / "store", embedder="none", config=settings) as workshop:
+async def opened(folder: Path, settings: RuntimeConfig, turns: int = 0) -> AsyncIterator[Runtime]:
+    async with open_runtime(folder / "store", embedder="none", config=settings) as runtime:
         if turns:
             started = SessionStart(
                 session_id="s", world_id="w", locale="en", state={}, turns=tuple(played(n) for n in range(1, turns + 1))
             )
-            await workshop.store.create_session(started)
-        yield workshop
+            await runtime.store.create_session(started)
+        yield runtime
 
 
-async def entries(workshop: Workshop, chain: Chain) -> list[MemoryEntry]:
-    return [each.entry for each in await workshop.store.entries_after(session_scope("s"), chain, 0, 1000)]
+async def entries(runtime: Runtime, chain: Chain) -> list[MemoryEntry]:
+    return [each.entry for each in await runtime.store.entries_after(session_scope("s"), chain, 0, 1000)]
 
 
 async def test_every_turn_gets_its_summary_once_and_many_turns_a_narrative(
     server: OpenAiServer, tmp_path: Path
 ) -> None:
-    async with opened(tmp_path, config(server), turns=65) as workshop:
+    async with opened(tmp_path, config(server), turns=65) as runtime:
         seen: list[tuple[int, int]] = []
-        done = await workshop.engine.consolidate("s", progress=lambda now, of: seen.append((now, of)))
+        done = await runtime.engine.consolidate("s", progress=lambda now, of: seen.append((now, of)))
         assert (done.summaries, done.events, done.narratives, done.left, done.failures) == (65, 65, 2, 0, ())
         assert seen[-1] == (65, 65)
-        narratives = await entries(workshop, Chain.NARRATIVE)
+        narratives = await entries(runtime, Chain.NARRATIVE)
         told = {entry.entry_id: entry for entry in narratives}
         assert told["t007.summary"].text == "In turn 7 Reed kept the key."
         assert told["t007.summary"].depth == 7
@@ -95,63 +95,63 @@ async def test_every_turn_gets_its_summary_once_and_many_turns_a_narrative(
             ("macro.t030", 1, 30),
             ("macro.t060", 31, 60),
         ]
-        (first, *_) = await entries(workshop, Chain.EVENT)
+        (first, *_) = await entries(runtime, Chain.EVENT)
         assert (first.kind, first.text, first.metadata["location"]) == ("found", "Fact 1.", "tower")
         asked = len(server.requests)
-        again = await workshop.engine.consolidate("s")
+        again = await runtime.engine.consolidate("s")
         assert (again.summaries, again.events, again.narratives, again.left) == (0, 0, 0, 0)
         assert len(server.requests) == asked
-        ended = await workshop.engine.consolidate("s", chapter_ends=True)
+        ended = await runtime.engine.consolidate("s", chapter_ends=True)
         assert ended.narratives == 1
-        newest = [entry for entry in await entries(workshop, Chain.NARRATIVE) if entry.kind == "macro"][-1]
+        newest = [entry for entry in await entries(runtime, Chain.NARRATIVE) if entry.kind == "macro"][-1]
         assert (newest.entry_id, newest.metadata["ended_by"]) == ("macro.t065", "chapter")
-        document = await workshop.store.get_session("s")
+        document = await runtime.store.get_session("s")
         assert document is not None
         usages = document.session.model_usage or ()
         assert len(usages) == len(server.requests)
         assert {usage.stage for usage in usages} == {ModelUsageStage.SUMMARIZE}
         assert all(document.evidences[u.model_usage_id.removesuffix(".call") + ".answer"].links for u in usages)
-        await workshop.sync("s")
-        turn = await workshop.engine.prepare_turn("s", "What did Reed do with the key in turn 7?")
+        await runtime.sync("s")
+        turn = await runtime.engine.prepare_turn("s", "What did Reed do with the key in turn 7?")
         assert "t007.summary" in {candidate.entry_id for candidate in turn.report.stream_b.candidates}
 
 
 async def test_what_failed_is_left_for_the_next_time(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server), turns=24) as workshop:
+    async with opened(tmp_path, config(server), turns=24) as runtime:
         server.set_script("writer", "status:500", "writer")
-        done = await workshop.engine.consolidate("s")
+        done = await runtime.engine.consolidate("s")
         assert (done.summaries, done.left) == (16, 8)
         assert done.failures[0].startswith("turns 9-16: ")
-        done = await workshop.engine.consolidate("s")
+        done = await runtime.engine.consolidate("s")
         assert (done.summaries, done.left, done.failures) == (8, 0, ())
-        found = [entry.depth for entry in await entries(workshop, Chain.NARRATIVE)]
+        found = [entry.depth for entry in await entries(runtime, Chain.NARRATIVE)]
         assert sorted(depth or 0 for depth in found) == list(range(1, 25))
 
 
 async def test_memory_follows_the_branch(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server), turns=10) as workshop:
-        await workshop.store.fork("s", "t004", "other")
-        await workshop.store.append_turns("s", [played(n) for n in range(20, 23)])
-        done = await workshop.engine.consolidate("s")
+    async with opened(tmp_path, config(server), turns=10) as runtime:
+        await runtime.store.fork("s", "t004", "other")
+        await runtime.store.append_turns("s", [played(n) for n in range(20, 23)])
+        done = await runtime.engine.consolidate("s")
         assert (done.branch_id, done.summaries) == ("other", 7)
-        done = await workshop.engine.consolidate("s", branch_id="main")
+        done = await runtime.engine.consolidate("s", branch_id="main")
         assert done.summaries == 6
 
 
 async def test_it_runs_by_itself_behind_a_commit(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server, every_turns=4), turns=6) as workshop:
+    async with opened(tmp_path, config(server, every_turns=4), turns=6) as runtime:
         for number in range(2):
-            await workshop.engine.prepare_turn("s", f"question {number}")
-            await workshop.engine.commit_assistant_message("s", "<content>yes</content>")
-        assert await workshop.engine.settle(60)
-        found = {entry.depth for entry in await entries(workshop, Chain.NARRATIVE)}
+            await runtime.engine.prepare_turn("s", f"question {number}")
+            await runtime.engine.commit_assistant_message("s", "<content>yes</content>")
+        assert await runtime.engine.settle(60)
+        found = {entry.depth for entry in await entries(runtime, Chain.NARRATIVE)}
         assert found == {1, 2, 3, 4, 5, 6}
 
 
 async def test_without_a_model_it_says_what_to_do(tmp_path: Path) -> None:
-    async with opened(tmp_path, RuntimeConfig(), turns=3) as workshop:
+    async with opened(tmp_path, RuntimeConfig(), turns=3) as runtime:
         with pytest.raises(ConfigError, match=r"consolidation\.model"):
-            await workshop.engine.consolidate("s")
+            await runtime.engine.consolidate("s")
 
 
 def test_on_the_command_line(server: OpenAiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ from jacquard import (
     Selection,
     SelectionRequest,
 )
-from jacquard.pipeline.curation.memory_blocks import cut_notes, flesh_blocks
-from jacquard.pipeline.curation.stream import Curation, stream_report
+from jacquard.pipeline.curation.memory_blocks import cut_notes, render_memories
+from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, Recall, extract
 from mnemosyne.evidence.selectors import ref_hash
 
@@ -86,7 +86,7 @@ async def test_what_the_server_answers_is_chosen(
 ) -> None:
     server.set_script(step)
     curation = await stream(model).curate(turn())
-    report = stream_report(curation)
+    report = build_stream_report(curation)
     assert report.path is CurationPath.SELECTED
     assert set(report.selected) == set(selected)
     assert report.model == "openai/small"
@@ -122,7 +122,7 @@ async def test_what_cannot_be_used_brings_the_heuristic_and_says_why(
     server: OpenAiServer, model: LiteLlmModel, step: str, code: str, words: str
 ) -> None:
     server.set_script(step)
-    report = stream_report(await stream(model).curate(turn()))
+    report = build_stream_report(await stream(model).curate(turn()))
     assert report.path is CurationPath.FALLBACK
     assert report.code == code
     assert words in report.reason
@@ -133,7 +133,7 @@ async def test_what_cannot_be_used_brings_the_heuristic_and_says_why(
 
 async def test_a_refused_connection_brings_the_heuristic() -> None:
     model = LiteLlmModel("openai/small", api_base=f"http://127.0.0.1:{closed_port()}/v1")
-    report = stream_report(await stream(model).curate(turn()))
+    report = build_stream_report(await stream(model).curate(turn()))
     assert (report.path, report.code) == (CurationPath.FALLBACK, "model_error")
     await model.close()
 
@@ -141,7 +141,7 @@ async def test_a_refused_connection_brings_the_heuristic() -> None:
 async def test_a_server_that_hangs_meets_the_call_s_own_limit(server: OpenAiServer, model: LiteLlmModel) -> None:
     await model.warm()
     server.set_script("hang")
-    report = stream_report(await stream(model, seconds=0.2).curate(turn()))
+    report = build_stream_report(await stream(model, seconds=0.2).curate(turn()))
     assert (report.path, report.code) == (CurationPath.FALLBACK, "timeout")
 
 
@@ -178,7 +178,9 @@ async def test_folded_candidates_name_the_one_that_stands_for_them() -> None:
         MemoryEntry(entry_id="a", scope="w", chain=Chain.LORE, kind="agent", text="The elder keeps the temple key."),
         MemoryEntry(entry_id="b", scope="w", chain=Chain.LORE, kind="agent", text="The elder keeps the temple key!"),
     )
-    report = stream_report(await CurationStream(ListRetriever(twins), None, HeuristicSelector()).curate(turn("key")))
+    report = build_stream_report(
+        await CurationStream(ListRetriever(twins), None, HeuristicSelector()).curate(turn("key"))
+    )
     assert {c.entry_id: c.code for c in report.candidates} == {"a": "selected", "b": "folded"}
     assert "which stands for it" in report.candidates[1].reason
 
@@ -201,7 +203,7 @@ def test_flesh_is_rendered_as_the_seed_shows_it() -> None:
         at=at,
         metadata={"onload": "evil", "type": "evil"},
     )
-    blocks = flesh_blocks(
+    blocks = render_memories(
         chosen("p003.summary", "lore_key", "D1:3", "q_necklace", "gone", rationale="The input asks <who>."),
         (*ENTRIES, said),
         WordCounter(),
@@ -237,7 +239,7 @@ def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None
         text="The miller & his wife went down to the water. " * 200,
     )
     entries = (*ENTRIES, long)
-    first, other = flesh_blocks(chosen("lore_saga", "lore_key"), entries, CalibratedEstimator(), 60)
+    first, other = render_memories(chosen("lore_saga", "lore_key"), entries, CalibratedEstimator(), 60)
     assert 60 < first.tokens < 120
     assert first.content.endswith("miller &amp; his wife went down to the water. […]</desc>\n</entry>")
     (ref,) = first.refs
@@ -249,12 +251,12 @@ def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None
     assert cut_notes((first, other), entries) == (
         f"text_cut: flesh:lore_saga shows {ref.selector} of {len(long.text)} characters",
     )
-    (whole,) = flesh_blocks(chosen("lore_saga"), entries, CalibratedEstimator())
+    (whole,) = render_memories(chosen("lore_saga"), entries, CalibratedEstimator())
     assert whole.refs[0].selector is None
 
 
 def test_an_empty_choice_makes_no_blocks() -> None:
-    assert flesh_blocks(chosen(rationale="Nothing fits."), ENTRIES, WordCounter()) == ()
+    assert render_memories(chosen(rationale="Nothing fits."), ENTRIES, WordCounter()) == ()
 
 
 ANY = st.text(max_size=50) | st.sampled_from(
@@ -268,7 +270,7 @@ def test_no_entry_breaks_out_of_its_element(entry_id: str, title: str, text: str
     entry = MemoryEntry(
         entry_id=entry_id, scope="s", chain=chain, kind=title, title=title, text=text, speaker=speaker, depth=1
     )
-    (block,) = flesh_blocks(chosen(entry_id), (entry,), WordCounter())
+    (block,) = render_memories(chosen(entry_id), (entry,), WordCounter())
     names = re.findall(r"<(/?[a-z]+)", block.content)
     inner = ["name", "/name"] if title else []
     expected = ["entry", *inner, "desc", "/desc", "/entry"] if chain is Chain.LORE else ["memory", "/memory"]
@@ -279,5 +281,5 @@ def test_no_entry_breaks_out_of_its_element(entry_id: str, title: str, text: str
 
 def test_a_skipped_curation_has_nothing_chosen() -> None:
     curation = Curation.skipped("disabled", "Stream B is switched off.")
-    report = stream_report(curation)
+    report = build_stream_report(curation)
     assert (report.path, report.selected, report.candidates, report.model) == (CurationPath.SKIPPED, (), (), None)

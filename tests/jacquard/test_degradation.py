@@ -24,7 +24,7 @@ from jacquard import (
     SummaryConfig,
     load_layout,
 )
-from jacquard.pipeline.record.build_prompt import lay_out_turn
+from jacquard.pipeline.record.build_prompt import lay_out_prompt
 from jacquard.turns.compose import _Waiting
 from mnemosyne import (
     CalibratedEstimator,
@@ -355,7 +355,7 @@ async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bo
 
         def lay_out(parts):
             laid_out.append(parts)
-            laid = lay_out_turn(parts)
+            laid = lay_out_prompt(parts)
             anyio.from_thread.run_sync(once.set if answers else deadline.end)
             return laid
 
@@ -368,7 +368,7 @@ async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bo
                     await once.wait()
             return await real(request)
 
-        monkeypatch.setattr("jacquard.turns.compose.lay_out_turn", lay_out)
+        monkeypatch.setattr("jacquard.turns.compose.lay_out_prompt", lay_out)
         model.generate = asked
         async with small_engine(model=model, config=PATIENT) as (engine, _, _):
             return await engine.prepare_turn("s", "村长的钥匙在哪里?"), len(laid_out)
@@ -404,12 +404,12 @@ async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there(monkeypatch):
 
     def lay_out(parts):
         laid_out.append(parts)
-        return lay_out_turn(parts)
+        return lay_out_prompt(parts)
 
     ends = _Waiting.ends
     monkeypatch.setattr(_Waiting, "ends", end)
     monkeypatch.setattr("jacquard.turns.compose.load_layout", layout_last)
-    monkeypatch.setattr("jacquard.turns.compose.lay_out_turn", lay_out)
+    monkeypatch.setattr("jacquard.turns.compose.lay_out_prompt", lay_out)
     with deadline_by_hand() as deadline:
 
         async def asked(request):
@@ -472,7 +472,7 @@ async def test_the_store_is_slow_for_one_session():
                 group.start_soon(play, "slow", 2)
                 await anyio.sleep(0.05)
                 group.start_soon(play, "quick", 3)
-        assert len(engine._turnstile) == 0
+        assert len(engine._session_lock) == 0
     assert ended[0] == "quick"
     assert store.most == 1
 

@@ -30,7 +30,7 @@ from jacquard import (
     SummarizerError,
     SummaryRequest,
     SummaryText,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.core.blocks import sensitivity_of
 from jacquard.core.truncation import lead, opening
@@ -345,13 +345,13 @@ async def test_an_engine_shortens_and_says_so(tmp_path):
     config = RuntimeConfig(
         budget=budget, curation=CurationConfig(enabled=False), prune=PruneConfig(policy="degrade_to_summary")
     )
-    async with open_workshop(str(tmp_path), embedder="none", config=config) as workshop:
-        await workshop.import_session(talked(6))
-        turn = await workshop.engine.prepare_turn("s", "And now?")
+    async with open_runtime(str(tmp_path), embedder="none", config=config) as runtime:
+        await runtime.import_session(talked(6))
+        turn = await runtime.engine.prepare_turn("s", "And now?")
         tight = replace(config, budget=replace(budget, tier_tokens={"high": 200}))
-        cut = await workshop.engine.prepare_turn("s", "And now?", tight, turn_id="other")
+        cut = await runtime.engine.prepare_turn("s", "And now?", tight, turn_id="other")
         with pytest.raises(ConfigError, match="magic"):
-            await workshop.engine.prepare_turn("s", "And?", replace(config, prune=PruneConfig(policy="magic")))
+            await runtime.engine.prepare_turn("s", "And?", replace(config, prune=PruneConfig(policy="magic")))
     assert {d.code for d in turn.report.decisions} == {"must", "fits"}
     shortened = [d for d in cut.report.decisions if d.code == "shortened"]
     assert len(shortened) == 2

@@ -18,7 +18,7 @@ from jacquard import (
     HistoryConfig,
     RuntimeConfig,
     SelectorConfig,
-    open_workshop,
+    open_runtime,
 )
 from mnemosyne import Message, Role, TurnNotFoundError, TurnNotPendingError, VersionConflictError
 
@@ -49,8 +49,8 @@ OTHER_SCENE = "给墨点喂点东西,它叫个不停。"
 
 
 @pytest.fixture
-async def workshop(tmp_path):
-    async with open_workshop(tmp_path / "store", world=FOREST, embedder="none") as opened:
+async def runtime(tmp_path):
+    async with open_runtime(tmp_path / "store", world=FOREST, embedder="none") as opened:
         await opened.ensure_session("s")
         yield opened
 
@@ -71,7 +71,7 @@ async def timed_out(opened, server, text):
 async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path):
     with OpenAiServer("match:翡翠") as server:
         config = asking(server)
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as opened:
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
             turn = await opened.engine.prepare_turn("s", SEED_QUESTION)
@@ -87,7 +87,7 @@ async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path)
 @pytest.mark.parametrize(("next_input", "path"), [(SAME_SCENE, "prefetched"), (OTHER_SCENE, "timeout")])
 async def test_what_came_late_serves_the_next_turn_only_if_the_scene_matches(tmp_path, next_input, path):
     with OpenAiServer("slow:1") as server:
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
             first = await timed_out(opened, server, SEED_QUESTION)
@@ -106,13 +106,13 @@ async def test_what_came_late_serves_the_next_turn_only_if_the_scene_matches(tmp
 
 async def test_a_late_result_outlives_the_process_but_not_another_branch(tmp_path):
     with OpenAiServer("slow:1") as server:
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
             first = await timed_out(opened, server, SEED_QUESTION)
             assert await opened.engine.settle(20)
             await opened.engine.commit_assistant_message("s", "他没有回答。")
-        async with open_workshop(tmp_path, world=FOREST, embedder="none") as opened:
+        async with open_runtime(tmp_path, world=FOREST, embedder="none") as opened:
             await opened.store.fork("s", "p040", "elsewhere")
             other = await opened.engine.prepare_turn("s", SAME_SCENE)
             assert other.report.stream_b.path.value == "fallback"
@@ -122,45 +122,45 @@ async def test_a_late_result_outlives_the_process_but_not_another_branch(tmp_pat
             assert first.turn_id in again.report.stream_b.reason
 
 
-async def test_the_same_request_is_answered_from_its_record_and_another_anew(workshop):
-    first = await workshop.engine.prepare_turn("s", SEED_QUESTION)
-    assert await workshop.engine.prepare_turn("s", SEED_QUESTION) == first
-    other = await workshop.engine.prepare_turn("s", SEED_QUESTION, RuntimeConfig(layout="cache_first"))
+async def test_the_same_request_is_answered_from_its_record_and_another_anew(runtime):
+    first = await runtime.engine.prepare_turn("s", SEED_QUESTION)
+    assert await runtime.engine.prepare_turn("s", SEED_QUESTION) == first
+    other = await runtime.engine.prepare_turn("s", SEED_QUESTION, RuntimeConfig(layout="cache_first"))
     assert other.turn_id == first.turn_id
     assert other.report.layout == "cache_first"
 
 
-async def test_an_id_of_the_hosts_own_is_answered_once_also_after_the_commit(workshop):
-    first = await workshop.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
-    await workshop.engine.commit_assistant_message("s", "好。", turn_id="mine")
-    again = await workshop.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
+async def test_an_id_of_the_hosts_own_is_answered_once_also_after_the_commit(runtime):
+    first = await runtime.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
+    await runtime.engine.commit_assistant_message("s", "好。", turn_id="mine")
+    again = await runtime.engine.prepare_turn("s", SEED_QUESTION, turn_id="mine")
     assert again.messages == first.messages
-    assert (await workshop.store.head("s")).turn_id == "mine"
+    assert (await runtime.store.head("s")).turn_id == "mine"
 
 
-async def test_an_input_that_took_anothers_place_abandons_it(workshop):
-    first = await workshop.engine.prepare_turn("s", SEED_QUESTION)
-    await workshop.engine.prepare_turn("s", OTHER_SCENE)
+async def test_an_input_that_took_anothers_place_abandons_it(runtime):
+    first = await runtime.engine.prepare_turn("s", SEED_QUESTION)
+    await runtime.engine.prepare_turn("s", OTHER_SCENE)
     with pytest.raises(TurnNotPendingError):
-        await workshop.engine.commit_assistant_message("s", "好。", turn_id=first.turn_id)
-    revived = await workshop.engine.prepare_turn("s", SEED_QUESTION)
-    assert (await workshop.engine.commit_assistant_message("s", "好。")).turn_id == revived.turn_id
+        await runtime.engine.commit_assistant_message("s", "好。", turn_id=first.turn_id)
+    revived = await runtime.engine.prepare_turn("s", SEED_QUESTION)
+    assert (await runtime.engine.commit_assistant_message("s", "好。")).turn_id == revived.turn_id
 
 
-async def test_a_commit_without_a_prepared_turn_is_refused(workshop):
+async def test_a_commit_without_a_prepared_turn_is_refused(runtime):
     with pytest.raises(TurnNotFoundError):
-        await workshop.engine.commit_assistant_message("s", "好。")
+        await runtime.engine.commit_assistant_message("s", "好。")
 
 
-async def test_a_commit_on_another_branch_changes_that_branchs_state(workshop):
-    await workshop.engine.prepare_turn("s", OTHER_SCENE, turn_id="on_main")
-    await workshop.store.fork("s", "p001", "early")
-    await workshop.engine.prepare_turn("s", "我先去睡。", turn_id="on_early")
+async def test_a_commit_on_another_branch_changes_that_branchs_state(runtime):
+    await runtime.engine.prepare_turn("s", OTHER_SCENE, turn_id="on_main")
+    await runtime.store.fork("s", "p001", "early")
+    await runtime.engine.prepare_turn("s", "我先去睡。", turn_id="on_early")
     reply = '<content>好。</content><state_update>[["SUB", "hero.gold", 5]]</state_update>'
-    done = await workshop.engine.commit_assistant_message("s", reply, turn_id="on_main")
+    done = await runtime.engine.commit_assistant_message("s", reply, turn_id="on_main")
     assert done.refused is None
-    after = await workshop.store.state_at("s", "on_main")
-    before = await workshop.store.state_at("s", "p040")
+    after = await runtime.store.state_at("s", "on_main")
+    before = await runtime.store.state_at("s", "p040")
     assert _value(after["hero"]["gold"]) == _value(before["hero"]["gold"]) - 5
 
 
@@ -168,19 +168,19 @@ def _value(field):
     return field[0] if isinstance(field, list) else field
 
 
-async def test_a_budget_that_is_too_small_writes_nothing(workshop):
-    head = await workshop.store.head("s")
+async def test_a_budget_that_is_too_small_writes_nothing(runtime):
+    head = await runtime.store.head("s")
     small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=400, reserved_reply_tokens=100))
     with pytest.raises(BudgetExceededError) as caught:
-        await workshop.engine.prepare_turn("s", SEED_QUESTION, small)
+        await runtime.engine.prepare_turn("s", SEED_QUESTION, small)
     assert {"instruction", "status"} <= {name for name, _ in caught.value.blocks}
-    assert await workshop.store.head("s") == head
-    assert (await workshop.store.window("s", message_limit=2)).pending is None
+    assert await runtime.store.head("s") == head
+    assert (await runtime.store.window("s", message_limit=2)).pending is None
 
 
-async def test_a_tight_budget_is_kept_and_what_went_is_named(workshop):
+async def test_a_tight_budget_is_kept_and_what_went_is_named(runtime):
     tight = RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600))
-    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION, tight)
+    turn = await runtime.engine.prepare_turn("s", SEED_QUESTION, tight)
     assert turn.report.budget.used_tokens <= 3000
     dropped = [d for d in turn.report.decisions if d.action.value == "dropped"]
     assert dropped
@@ -189,51 +189,51 @@ async def test_a_tight_budget_is_kept_and_what_went_is_named(workshop):
         assert decision.block_id not in {span.block_id for span in turn.report.spans}
 
 
-async def test_a_tool_loop_gets_the_prompt_again_with_its_tail_untouched(workshop):
-    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+async def test_a_tool_loop_gets_the_prompt_again_with_its_tail_untouched(runtime):
+    turn = await runtime.engine.prepare_turn("s", SEED_QUESTION)
     tail = [{"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]}, {"role": "tool", "content": "<raw>"}]
-    messages = await workshop.engine.assemble("s", turn.turn_id, tail)
+    messages = await runtime.engine.assemble("s", turn.turn_id, tail)
     assert messages == [*({"role": m.role, "content": m.content} for m in turn.messages), *tail]
 
 
-async def test_a_numerical_turn_is_over_at_once_and_never_recalled(workshop):
-    turn = await workshop.engine.prepare_turn("s", "吃一块面包")
+async def test_a_numerical_turn_is_over_at_once_and_never_recalled(runtime):
+    turn = await runtime.engine.prepare_turn("s", "吃一块面包")
     assert turn.reply
     assert turn.report.stream_b.path.value == "skipped"
-    assert (await workshop.store.head("s")).turn_id == turn.turn_id
-    later = await workshop.engine.prepare_turn("s", "我吃过面包了吗?")
+    assert (await runtime.store.head("s")).turn_id == turn.turn_id
+    later = await runtime.engine.prepare_turn("s", "我吃过面包了吗?")
     assert not any(turn.turn_id in c.entry_id for c in later.report.stream_b.candidates)
 
 
-async def test_what_was_just_said_is_found_by_the_next_turn_once_it_left_the_window(workshop):
-    await workshop.engine.prepare_turn("s", "我把暗号告诉阿苇:青石渡口的第七只白鹭。")
-    await workshop.engine.commit_assistant_message("s", "阿苇记住了。")
+async def test_what_was_just_said_is_found_by_the_next_turn_once_it_left_the_window(runtime):
+    await runtime.engine.prepare_turn("s", "我把暗号告诉阿苇:青石渡口的第七只白鹭。")
+    await runtime.engine.commit_assistant_message("s", "阿苇记住了。")
     for place in PLACES:
-        await workshop.engine.prepare_turn("s", f"我去{place}看看。")
+        await runtime.engine.prepare_turn("s", f"我去{place}看看。")
         told = f"你绕到{place}背面,{place}的影子落在苔藓上,有人在{place}边刻了一道记号。"
-        await workshop.engine.commit_assistant_message("s", told * 6)
+        await runtime.engine.commit_assistant_message("s", told * 6)
     short = RuntimeConfig(history=HistoryConfig(max_messages=8))
-    turn = await workshop.engine.prepare_turn("s", "我说过的暗号是哪一只白鹭?", short)
+    turn = await runtime.engine.prepare_turn("s", "我说过的暗号是哪一只白鹭?", short)
     assert "第七只白鹭" in "".join(m.content for m in turn.messages)
     assert any("白鹭" in c.preview for c in turn.report.stream_b.candidates if c.chosen)
 
 
-async def test_calls_on_one_session_are_serial_and_none_is_lost(workshop):
+async def test_calls_on_one_session_are_serial_and_none_is_lost(runtime):
     results = []
 
     async def play(n):
-        turn = await workshop.engine.prepare_turn("s", f"第{n}次敲门", turn_id=f"turn{n}")
+        turn = await runtime.engine.prepare_turn("s", f"第{n}次敲门", turn_id=f"turn{n}")
         results.append(turn)
 
     async with anyio.create_task_group() as group:
         for n in range(6):
             group.start_soon(play, n)
     assert len({turn.turn_id for turn in results}) == 6
-    assert (await workshop.store.window("s", message_limit=2)).pending is not None
+    assert (await runtime.store.window("s", message_limit=2)).pending is not None
 
 
-async def test_a_stale_write_is_decided_again_once(workshop, monkeypatch):
-    real, calls = workshop.store.save_prepared, []
+async def test_a_stale_write_is_decided_again_once(runtime, monkeypatch):
+    real, calls = runtime.store.save_prepared, []
 
     async def interrupted(record, *, expected_version, **held):
         calls.append(expected_version)
@@ -241,29 +241,29 @@ async def test_a_stale_write_is_decided_again_once(workshop, monkeypatch):
             raise VersionConflictError("s", expected_version, expected_version + 1)
         return await real(record, expected_version=expected_version, **held)
 
-    monkeypatch.setattr(workshop.store, "save_prepared", interrupted)
-    turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
+    monkeypatch.setattr(runtime.store, "save_prepared", interrupted)
+    turn = await runtime.engine.prepare_turn("s", SEED_QUESTION)
     assert "version_conflict" in {degradation.code for degradation in turn.report.degradations}
     assert len(calls) == 2
 
 
-async def test_an_engine_must_be_opened_and_an_input_must_say_something(workshop):
+async def test_an_engine_must_be_opened_and_an_input_must_say_something(runtime):
     with pytest.raises(ConfigError, match="Open the engine first"):
-        await ContextEngine(workshop.engine._parts).prepare_turn("s", "hi")
+        await ContextEngine(runtime.engine._parts).prepare_turn("s", "hi")
     with pytest.raises(ConfigError, match="empty"):
-        await workshop.engine.prepare_turn("s", Message(role=Role.USER, content=" \n"))
+        await runtime.engine.prepare_turn("s", Message(role=Role.USER, content=" \n"))
 
 
-async def test_a_session_of_another_world_is_not_mixed_up(workshop, tmp_path):
-    async with open_workshop(tmp_path / "store", world=FOREST.parent / "en", embedder="none") as other:
+async def test_a_session_of_another_world_is_not_mixed_up(runtime, tmp_path):
+    async with open_runtime(tmp_path / "store", world=FOREST.parent / "en", embedder="none") as other:
         with pytest.raises(ConfigError, match="lives in world 'whispering_forest'"):
             await other.ensure_session("s")
 
 
-async def test_no_call_blocks_the_event_loop(workshop):
+async def test_no_call_blocks_the_event_loop(runtime):
     from blockbuster import blockbuster_ctx
 
     with blockbuster_ctx(scanned_modules=["jacquard", "mnemosyne", "filament"]):
-        turn = await workshop.engine.prepare_turn("s", SEED_QUESTION)
-        await workshop.engine.commit_assistant_message("s", "好。")
-        await workshop.engine.assemble("s", turn.turn_id)
+        turn = await runtime.engine.prepare_turn("s", SEED_QUESTION)
+        await runtime.engine.commit_assistant_message("s", "好。")
+        await runtime.engine.assemble("s", turn.turn_id)

@@ -17,9 +17,9 @@ from jacquard import (
     MissingChunksError,
     ObservabilityConfig,
     RuntimeConfig,
-    tape_in,
+    snapshot_in,
 )
-from jacquard.pipeline.record.prompt_snapshot import tape_from_json, tape_to_json
+from jacquard.pipeline.record.prompt_snapshot import snapshot_from_json, snapshot_to_json
 from mnemosyne import (
     Evidence,
     EvidenceNotFoundError,
@@ -188,8 +188,8 @@ async def test_the_to_do_list_is_in_the_next_prompt_and_in_its_replay(layout):
     (todo,) = ElementTree.fromstring(turn.text).iter("todo")
     assert "name: find </todo> the <key>" in todo.text
     assert "".join(message.content for message in turn.messages).count("<todo>") == 1
-    tape = tape_in(record)
+    tape = snapshot_in(record)
     assert tape.source.variables["tasks"]["open"][0]["id"] == "t1"
-    older = tape_to_json(tape)
+    older = snapshot_to_json(tape)
     del older["source"]["variables"]["tasks"]
-    assert tape_from_json(older).source.variables["tasks"] == {}
+    assert snapshot_from_json(older).source.variables["tasks"] == {}

@@ -18,7 +18,7 @@ from jacquard import (
     config_from_yaml,
     create_context_engine,
     enrolled,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.config.experiments import arm_of
 from mnemosyne import MemoryStore
@@ -137,13 +137,13 @@ def test_two_experiments_must_not_set_the_same() -> None:
 async def test_the_arm_goes_with_turn_receipt_and_answer(tmp_path: Path) -> None:
     config = config_from_yaml("experiments: {layout: {classic: {}, cache: {config: {layout: cache_first}}}}")
     layouts = {"classic": "classic", "cache": "cache_first"}
-    async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as workshop:
+    async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
         for session in ("s0", "s1", "s2"):
-            await workshop.ensure_session(session, index=False)
-            turn = await workshop.engine.prepare_turn(session, "Is that the key?")
+            await runtime.ensure_session(session, index=False)
+            turn = await runtime.engine.prepare_turn(session, "Is that the key?")
             arm = turn.report.tags["ab.layout"]
             assert turn.report.layout == layouts[arm]
-            assert await workshop.engine.prepare_turn(session, "Is that the key?") == turn
-            record = await workshop.store.turn(session, turn.turn_id)
+            assert await runtime.engine.prepare_turn(session, "Is that the key?") == turn
+            record = await runtime.store.turn(session, turn.turn_id)
             assert record.receipt is not None
             assert record.receipt["tags"] == {"ab.layout": arm}

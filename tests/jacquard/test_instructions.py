@@ -9,7 +9,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import RuntimeConfig, config_from_yaml, open_workshop, origins_of, tape_in
+from jacquard import RuntimeConfig, config_from_yaml, open_runtime, origins_of, snapshot_in
 from jacquard.cli.app import app
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from mnemosyne import Task, ToolCall, resolve_uri
@@ -31,9 +31,9 @@ def test_they_come_from_a_file_too():
 
 async def play(folder: Path, layout: str) -> None:
     config = RuntimeConfig(layout=layout, instructions=TOLD)
-    async with open_workshop(folder / "store", world=FOREST, embedder="none", config=config) as workshop:
-        await workshop.ensure_session("s")
-        engine = workshop.engine
+    async with open_runtime(folder / "store", world=FOREST, embedder="none", config=config) as runtime:
+        await runtime.ensure_session("s")
+        engine = runtime.engine
         await engine.prepare_turn("s", "Is that the key?")
         await engine.commit_assistant_message("s", "<content>Yes.</content>")
         await engine.record_tool_call(
@@ -46,10 +46,10 @@ async def play(folder: Path, layout: str) -> None:
         first = '<instruction id="rhyme">\nAnswer in &lt;verse&gt; &amp; rhyme.\n</instruction>'
         assert system.index("<instruction>") < system.index(first) < system.index('<instruction id="kind">')
         assert 'id="none"' not in turn.text
-        record = await workshop.store.turn("s", turn.turn_id)
-        (found,) = origins_of(turn, "Be kind.", tape_in(record))
+        record = await runtime.store.turn("s", turn.turn_id)
+        (found,) = origins_of(turn, "Be kind.", snapshot_in(record))
         assert found.span.block_id == "host:kind"
-        assert await resolve_uri(workshop.store, found.uri)
+        assert await resolve_uri(runtime.store, found.uri)
 
 
 @pytest.mark.parametrize("layout", ["classic", "cache_first", "layers"])

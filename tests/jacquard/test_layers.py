@@ -18,10 +18,10 @@ from jacquard import (
     PromptMessage,
     RuntimeConfig,
     load_layout,
-    open_workshop,
+    open_runtime,
     play,
     shipped_templates,
-    tape_in,
+    snapshot_in,
 )
 from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, SYSTEM_PROMPT, allowed_layers, layer_of, layers_of
 from mnemosyne import (
@@ -228,11 +228,11 @@ def test_the_layout_has_the_composers_orders():
 
 async def test_a_prepared_turn_is_what_the_composer_makes_of_its_layers(tmp_path):
     config = RuntimeConfig(layout="layers")
-    async with open_workshop(str(tmp_path), world=FOREST, embedder="none", config=config) as workshop:
-        await workshop.ensure_session("s")
-        turn = await workshop.engine.prepare_turn("s", "那把钥匙是不是开启神庙的?我记得之前提到过。")
+    async with open_runtime(str(tmp_path), world=FOREST, embedder="none", config=config) as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", "那把钥匙是不是开启神庙的?我记得之前提到过。")
         worker = LayersConfig(process="mapreduce_worker")
-        alone = await workshop.engine.prepare_turn("s", "钥匙?", replace(config, layers=worker), turn_id="w")
+        alone = await runtime.engine.prepare_turn("s", "钥匙?", replace(config, layers=worker), turn_id="w")
     system = [m.content for m in turn.messages if m.role == "system"]
     marks = {
         SYSTEM_PROMPT: "<instruction>",
@@ -299,16 +299,16 @@ async def test_compression_survives_a_restart_and_no_words_are_written_twice(tmp
         ),
     )
     config = RuntimeConfig(layout="layers", curation=CurationConfig(enabled=False))
-    async with open_workshop(str(tmp_path), embedder="none", config=config) as workshop:
-        head = await workshop.import_session(start)
+    async with open_runtime(str(tmp_path), embedder="none", config=config) as runtime:
+        head = await runtime.import_session(start)
         summary = Summary(content="They spoke of q0.", message_index_range=MessageIndexRange(from_index=1, to_index=2))
         told = PathSummary(turn_id="t0", branch_id=head.branch_id, depth=1, summary=summary)
-        await workshop.store.save_summary("s", told)
-        await workshop.engine.prepare_turn("s", "and now?")
+        await runtime.store.save_summary("s", told)
+        await runtime.engine.prepare_turn("s", "and now?")
     for _ in range(2):
-        async with open_workshop(str(tmp_path), embedder="none", config=config) as workshop:
-            turn = await workshop.engine.prepare_turn("s", "and now?")
-            stored = await workshop.store.get_session("s")
+        async with open_runtime(str(tmp_path), embedder="none", config=config) as runtime:
+            turn = await runtime.engine.prepare_turn("s", "and now?")
+            stored = await runtime.store.get_session("s")
         said = [m.content for m in turn.messages]
         assert said.count("and now?") == 1
         assert sum("They spoke of q0." in text for text in said) == 1
@@ -322,10 +322,10 @@ async def test_compression_survives_a_restart_and_no_words_are_written_twice(tmp
 
 async def test_a_turn_of_a_worker_is_made_again_from_its_record(tmp_path):
     config = RuntimeConfig(layers=LayersConfig(process="mapreduce_worker"))
-    async with open_workshop(str(tmp_path), world=FOREST, embedder="none", config=config) as workshop:
-        await workshop.ensure_session("s")
-        turn = await workshop.engine.prepare_turn("s", "钥匙?")
-        tape = tape_in(await workshop.store.turn("s", turn.turn_id))
+    async with open_runtime(str(tmp_path), world=FOREST, embedder="none", config=config) as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", "钥匙?")
+        tape = snapshot_in(await runtime.store.turn("s", turn.turn_id))
     assert tape is not None
     again = play(tape, CalibratedEstimator().estimate)
     assert again.assembled.messages == turn.messages

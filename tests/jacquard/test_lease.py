@@ -32,12 +32,12 @@ from jacquard import (
     config_from_environment,
     config_from_yaml,
     differences,
-    open_workshop,
+    open_runtime,
     play,
-    tape_in,
+    snapshot_in,
 )
 from jacquard.pipeline.curation.lease import Lease, renewed
-from jacquard.pipeline.curation.prefetch import is_late, lease_of, prefetch_of
+from jacquard.pipeline.curation.prefetch import build_prefetch, find_lease, is_late
 from jacquard.pipeline.curation.stream import Curation
 from mnemosyne import BranchSpan, CalibratedEstimator, Comparison, Condition, Erasure, Prefetch, Recall
 
@@ -55,12 +55,12 @@ ASKED = "Where is the temple key?"
 
 def kept(*, quest="q_temple", branch_id="main", depth=10, viewer=None, entities=("temple",), late=False) -> Prefetch:
     asked = plan(("temple key",), quest=quest, entities=entities)
-    return prefetch_of(CHOSEN, asked, "t10", branch_id, depth, ASKED, viewer=viewer, late=late)
+    return build_prefetch(CHOSEN, asked, "t10", branch_id, depth, ASKED, viewer=viewer, late=late)
 
 
 def leased(choice, *, depth=10, text="And who may open it at night?", viewer=None, config=LEASING, **planned):
     planned.setdefault("quest", "q_temple")
-    return lease_of(choice, plan((), **planned), head(depth=depth), text, config, viewer=viewer)
+    return find_lease(choice, plan((), **planned), head(depth=depth), text, config, viewer=viewer)
 
 
 def lease(*entry_ids, margin=1.25, age=1) -> Lease:
@@ -102,11 +102,12 @@ def test_what_the_input_or_the_choice_was_about_may_be_named_again() -> None:
 def test_another_template_or_time_ends_it() -> None:
     fight = replace(plan((), quest="q_temple"), template_id="combat")
     assert (
-        "template changed from chat to combat" in lease_of(kept(), fight, head(depth=10), "x", LEASING, viewer=None)[1]
+        "template changed from chat to combat"
+        in find_lease(kept(), fight, head(depth=10), "x", LEASING, viewer=None)[1]
     )
     past = SearchIntent(enabled=True, temporal_context=Temporal.PAST)
     then = replace(plan((), quest="q_temple"), search_intent=past)
-    assert "speaks of the past" in lease_of(kept(), then, head(depth=10), "x", LEASING, viewer=None)[1]
+    assert "speaks of the past" in find_lease(kept(), then, head(depth=10), "x", LEASING, viewer=None)[1]
 
 
 def test_off_or_long_ended_nothing_is_said_of_it() -> None:
@@ -190,7 +191,7 @@ def test_whatever_is_leased_keeps_every_guard(quests, viewers, depths, turns, br
     choice = kept(quest=quests[0], depth=depths[0], viewer=viewers[0], entities=entities[0])
     here = head(branch, depths[1], BranchSpan(branch_id="main", upto_depth=min(upto, depths[1])))
     now = plan((), quest=quests[1], entities=entities[1])
-    given_, _ = lease_of(choice, now, here, "x", CurationConfig(lease_turns=turns), viewer=viewers[1])
+    given_, _ = find_lease(choice, now, here, "x", CurationConfig(lease_turns=turns), viewer=viewers[1])
     if given_ is None:
         return
     assert 0 <= given_.age <= turns
@@ -292,9 +293,9 @@ def leasing(server, viewer=None, **curation):
     )
 
 
-async def said(workshop, text, config=None, *, reply="The elder says nothing for a while."):
-    turn = await workshop.engine.prepare_turn("s", text, config)
-    await workshop.engine.commit_assistant_message("s", reply)
+async def said(runtime, text, config=None, *, reply="The elder says nothing for a while."):
+    turn = await runtime.engine.prepare_turn("s", text, config)
+    await runtime.engine.commit_assistant_message("s", reply)
     return turn
 
 
@@ -304,13 +305,13 @@ def road(turn):
 
 @pytest.mark.anyio
 async def test_a_scene_is_played_on_one_call_until_it_ends(tmp_path, server):
-    async with open_workshop(tmp_path, world=FOREST, embedder="none", config=leasing(server)) as workshop:
-        await workshop.ensure_session("s")
+    async with open_runtime(tmp_path, world=FOREST, embedder="none", config=leasing(server)) as runtime:
+        await runtime.ensure_session("s")
         metrics, told = PrometheusMetrics(), []
         for hear in (metrics.count, told.append):
-            workshop.watchers.events.on_all(hear)
-        first = await said(workshop, "Is that the temple key?")
-        turns = [await said(workshop, text) for text in ("And who has the temple key now?", "Go on.", "I nod.")]
+            runtime.watchers.events.on_all(hear)
+        first = await said(runtime, "Is that the temple key?")
+        turns = [await said(runtime, text) for text in ("And who has the temple key now?", "Go on.", "I nod.")]
         assert (road(first), [road(turn) for turn in turns]) == ("selected", ["leased"] * 3)
         assert len(server.requests) == 1
         for turn in turns:
@@ -321,15 +322,15 @@ async def test_a_scene_is_played_on_one_call_until_it_ends(tmp_path, server):
             assert '<context_layer type="probabilistic" model="openai/x">' in turn.text
             assert {each.code for each in stream.candidates} == {"selected", "not_asked"}
             assert turn.usages == ()
-        ended = await said(workshop, "Who else may hold the temple key?")
+        ended = await said(runtime, "Who else may hold the temple key?")
         assert road(ended) == "selected"
         assert "4 turns ago" in ended.report.stream_b.lease_refused
-        away = await said(workshop, "What drives the fog hounds off?")
+        away = await said(runtime, "What drives the fog hounds off?")
         assert "names fog_hound" in away.report.stream_b.lease_refused
         for turn in (first, *turns, ended, away):
-            record = await workshop.store.turn("s", turn.turn_id)
-            assert differences(record, play(tape_in(record), CalibratedEstimator().estimate)) == ()
-            again = await workshop.engine.prepare_turn("s", record.messages[0].content, turn_id=turn.turn_id)
+            record = await runtime.store.turn("s", turn.turn_id)
+            assert differences(record, play(snapshot_in(record), CalibratedEstimator().estimate)) == ()
+            again = await runtime.engine.prepare_turn("s", record.messages[0].content, turn_id=turn.turn_id)
             assert (again.text, again.report) == (turn.text, turn.report)
     leases = [event.payload["lease"] for event in told if event.event_type.value == "Assembled"]
     assert leases == ["none", "used", "used", "used", "refused", "refused"]
@@ -340,10 +341,10 @@ async def test_a_scene_is_played_on_one_call_until_it_ends(tmp_path, server):
 @pytest.mark.anyio
 async def test_what_has_ended_does_not_come_back(tmp_path):
     with OpenAiServer("first:3", "empty", "first:3") as server:
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=leasing(server)) as workshop:
-            await workshop.ensure_session("s")
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=leasing(server)) as runtime:
+            await runtime.ensure_session("s")
             asked = ("Is that the temple key?", "What drives the fog hounds off?", "And who has the temple key now?")
-            turns = [await said(workshop, text) for text in asked]
+            turns = [await said(runtime, text) for text in asked]
     assert [road(turn) for turn in turns] == ["selected"] * 3
     assert turns[1].report.stream_b.lease_refused
     assert turns[2].report.stream_b.lease_refused == ""
@@ -352,11 +353,11 @@ async def test_what_has_ended_does_not_come_back(tmp_path):
 @pytest.mark.anyio
 async def test_off_every_turn_asks(tmp_path, server):
     config = leasing(server, lease_turns=0)
-    async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as workshop:
-        await workshop.ensure_session("s")
-        turns = [await said(workshop, text) for text in ("Is that the temple key?", "Go on.")]
+    async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
+        await runtime.ensure_session("s")
+        turns = [await said(runtime, text) for text in ("Is that the temple key?", "Go on.")]
         assert [road(turn) for turn in turns] == ["selected", "selected"]
-        assert (await workshop.store.window("s", message_limit=1)).prefetch is None
+        assert (await runtime.store.window("s", message_limit=1)).prefetch is None
 
 
 @pytest.mark.anyio
@@ -364,12 +365,12 @@ async def test_another_viewer_gets_a_choice_of_his_own(tmp_path):
     secret, telling = "lore_secret_hearth", "lead box behind the new stone"
     with OpenAiServer(f"ids:{secret},lore_temple_key") as server:
         chief = leasing(server, viewer="chief")
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=chief) as workshop:
-            await workshop.ensure_session("s")
-            first = await said(workshop, "Is that the temple key?")
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=chief) as runtime:
+            await runtime.ensure_session("s")
+            first = await said(runtime, "Is that the temple key?")
             assert telling in first.text
-            assert telling in (await said(workshop, "And who has the temple key now?")).text
-            other = await said(workshop, "And who has the temple key now?", leasing(server, viewer="watchman"))
+            assert telling in (await said(runtime, "And who has the temple key now?")).text
+            other = await said(runtime, "And who has the temple key now?", leasing(server, viewer="watchman"))
     assert road(other) == "selected"
     assert "another viewer" in other.report.stream_b.lease_refused
     assert telling not in other.text
@@ -382,11 +383,11 @@ async def test_what_a_condition_hides_by_now_is_not_given_again(tmp_path):
     mended = '<content>…</content><state_update>[["SET", "story.bridge_fallen", false]]</state_update>'
     with OpenAiServer(f"ids:{','.join(names)}") as server:
         config = leasing(server, lease_margin=100.0)
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as workshop:
-            await workshop.ensure_session("s")
-            first = await said(workshop, "What is left of the Hunchback Bridge?", reply=mended)
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
+            await runtime.ensure_session("s")
+            first = await said(runtime, "What is left of the Hunchback Bridge?", reply=mended)
             assert set(names) <= set(first.report.stream_b.selected)
-            after = await said(workshop, "Go on.")
+            after = await said(runtime, "Go on.")
     assert road(after) == "leased"
     assert after.report.stream_b.selected == names[1:]
     assert "Two stumps" not in after.text
@@ -396,18 +397,16 @@ async def test_what_a_condition_hides_by_now_is_not_given_again(tmp_path):
 async def test_what_was_erased_and_another_branch_have_no_lease(tmp_path):
     with OpenAiServer("ids:p011.a,lore_temple_key") as server:
         config = leasing(server)
-        async with open_workshop(tmp_path, world=FOREST, embedder="none", config=config) as workshop:
-            await workshop.ensure_session("s")
-            first = await said(workshop, "Which lock does the brass key at his belt open?")
+        async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
+            await runtime.ensure_session("s")
+            first = await said(runtime, "Which lock does the brass key at his belt open?")
             assert "p011.a" in first.report.stream_b.selected
-            await workshop.store.fork("s", "p040", "elsewhere")
-            assert road(await workshop.engine.prepare_turn("s", "Go on.")) == "selected"
-            await workshop.store.switch("s", "main")
-            lost = (await workshop.store.entries("session:s", ["p011.a"]))[0].text
-            await workshop.forget(
-                Erasure(at=datetime(2026, 1, 1, tzinfo=UTC), session_id="s", evidence_ids=("p011.a",))
-            )
-            after = await said(workshop, "Go on.")
+            await runtime.store.fork("s", "p040", "elsewhere")
+            assert road(await runtime.engine.prepare_turn("s", "Go on.")) == "selected"
+            await runtime.store.switch("s", "main")
+            lost = (await runtime.store.entries("session:s", ["p011.a"]))[0].text
+            await runtime.forget(Erasure(at=datetime(2026, 1, 1, tzinfo=UTC), session_id="s", evidence_ids=("p011.a",)))
+            after = await said(runtime, "Go on.")
     assert "p011.a" not in after.report.stream_b.selected
     assert lost not in after.text
 

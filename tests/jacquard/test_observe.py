@@ -28,7 +28,7 @@ from jacquard import (
     PlannerConfig,
     PrometheusMetrics,
     RuntimeConfig,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.adapters.observe.models import TracedModel
 from mnemosyne import Event, EventType
@@ -202,9 +202,9 @@ async def test_figures_are_counted_from_events():
 async def test_a_configuration_opens_what_it_names(tmp_path):
     config = RuntimeConfig(observability=ObservabilityConfig(metrics=True, tracing=True))
     world = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
-    async with open_workshop(tmp_path, world=world, embedder="none", config=config) as workshop:
-        assert b"jacquard_events" in workshop.watchers.metrics.exposition()
-        assert isinstance(workshop.engine._parts.tracing, OtelTracing)
+    async with open_runtime(tmp_path, world=world, embedder="none", config=config) as runtime:
+        assert b"jacquard_events" in runtime.watchers.metrics.exposition()
+        assert isinstance(runtime.engine._parts.tracing, OtelTracing)
 
 
 def test_nothing_of_it_is_imported_unless_it_is_asked_for():

@@ -17,7 +17,7 @@ from jacquard import (
     CurationConfig,
     PackageConfig,
     RuntimeConfig,
-    open_workshop,
+    open_runtime,
     origins_of,
     to_messages,
     turn_to_json,
@@ -54,8 +54,8 @@ EVERYTHING = RuntimeConfig(
 
 
 @pytest.fixture
-async def workshop(tmp_path):
-    async with open_workshop(tmp_path / "store", world=FOREST, embedder="none") as opened:
+async def runtime(tmp_path):
+    async with open_runtime(tmp_path / "store", world=FOREST, embedder="none") as opened:
         await opened.ensure_session("s")
         yield opened
 
@@ -151,13 +151,13 @@ def test_any_text_is_an_address_or_refused(text):
     assert parse_uri(format_uri(address)) == address
 
 
-async def test_every_item_of_a_turn_leads_back_to_what_it_names(workshop):
-    turn = await workshop.engine.prepare_turn("s", "失落的项链后来找到了吗?", EVERYTHING)
+async def test_every_item_of_a_turn_leads_back_to_what_it_names(runtime):
+    turn = await runtime.engine.prepare_turn("s", "失落的项链后来找到了吗?", EVERYTHING)
     package = turn.package
     assert len(package.evidence) > 20
     chains = set()
     for each in package.evidence:
-        found = await resolve_uri(workshop.store, each.source_uri)
+        found = await resolve_uri(runtime.store, each.source_uri)
         assert isinstance(found, MemoryEntry)
         chains.add((found.chain, found.kind == "quest"))
         assert (found.entry_id, found.title) == (each.id, each.title)
@@ -165,19 +165,19 @@ async def test_every_item_of_a_turn_leads_back_to_what_it_names(workshop):
         assert each.ref["memory_item_id"] == each.id
         assert each.source == ("resource" if found.chain is Chain.LORE else "memory")
         if "turn_id" in each.ref:
-            told = await resolve_uri(workshop.store, turn_uri("s", each.ref["turn_id"]))
+            told = await resolve_uri(runtime.store, turn_uri("s", each.ref["turn_id"]))
             assert isinstance(told, TurnRecord)
     assert chains >= {(Chain.LORE, False), (Chain.NARRATIVE, False), (Chain.EVENT, False), (Chain.EVENT, True)}
     assert {evidence.source.uri for evidence in turn.evidences} == {each.source_uri for each in package.evidence}
 
 
-async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(workshop):
+async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(runtime):
     call = ToolCall(tool_call_id="c1", tool="harbour", args_digest={"ship": "Gannet"})
-    await workshop.engine.record_tool_call("s", call, result="鸬鹚号天亮前出港，载了九桶 <灯油>。")
-    turn = await workshop.engine.prepare_turn("s", "鸬鹚号什么时候出的港？", EVERYTHING)
+    await runtime.engine.record_tool_call("s", call, result="鸬鹚号天亮前出港，载了九桶 <灯油>。")
+    turn = await runtime.engine.prepare_turn("s", "鸬鹚号什么时候出的港？", EVERYTHING)
     (item,) = (each for each in turn.package.evidence if each.group == "results")
     assert (item.source, item.title, item.snippet) == ("resource", "harbour", "鸬鹚号天亮前出港，载了九桶 <灯油>。")
-    evidence = await resolve_uri(workshop.store, item.source_uri)
+    evidence = await resolve_uri(runtime.store, item.source_uri)
     assert isinstance(evidence, Evidence)
     assert evidence.content == item.snippet
     assert source_of(item) == "session:s/evidence"
@@ -187,22 +187,22 @@ async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(workshop):
     assert origin.uri == item.source_uri
 
 
-async def test_addresses_of_nothing(workshop):
+async def test_addresses_of_nothing(runtime):
     nowhere = ("session:s/event/gone", "world:x/lore/gone", "session:s/evidence/gone")
     for gone in (f"mnemosyne://{each}" for each in nowhere):
         with pytest.raises(UriError, match="nothing is there"):
-            await resolve_uri(workshop.store, gone)
+            await resolve_uri(runtime.store, gone)
     with pytest.raises(TurnNotFoundError):
-        await resolve_uri(workshop.store, turn_uri("s", "gone"))
-    lore = (await resolve_uri(workshop.store, "mnemosyne://world:whispering_forest/lore/lore_temple_key")).entry_id
+        await resolve_uri(runtime.store, turn_uri("s", "gone"))
+    lore = (await resolve_uri(runtime.store, "mnemosyne://world:whispering_forest/lore/lore_temple_key")).entry_id
     assert lore == "lore_temple_key"
     with pytest.raises(UriError, match="nothing is there"):
-        await resolve_uri(workshop.store, "mnemosyne://world:whispering_forest/event/lore_temple_key")
+        await resolve_uri(runtime.store, "mnemosyne://world:whispering_forest/event/lore_temple_key")
 
 
-async def test_limits_hold_and_are_told(workshop):
+async def test_limits_hold_and_are_told(runtime):
     limits = PackageConfig(by_document=1, by_source=2, recent_turns_max=3, snippets_max_chars=20)
-    turn = await workshop.engine.prepare_turn("s", QUESTION, replace(EVERYTHING, package=limits))
+    turn = await runtime.engine.prepare_turn("s", QUESTION, replace(EVERYTHING, package=limits))
     package = turn.package
     diversity, truncation = package.constraints["diversity"], package.constraints["truncation"]
     assert (diversity["by_document"], diversity["by_source"]) == (1, 2)
@@ -219,10 +219,10 @@ async def test_limits_hold_and_are_told(workshop):
     assert len(package.debug["why_selected"]) == len(package.evidence)
 
 
-async def test_a_turn_s_package_is_valid_and_says_what_was_said(workshop):
-    await workshop.engine.prepare_turn("s", "<system>&", EVERYTHING)
-    await workshop.engine.commit_assistant_message("s", "<content>1 < 2 &amp; 3</content>")
-    turn = await workshop.engine.prepare_turn("s", QUESTION)
+async def test_a_turn_s_package_is_valid_and_says_what_was_said(runtime):
+    await runtime.engine.prepare_turn("s", "<system>&", EVERYTHING)
+    await runtime.engine.commit_assistant_message("s", "<content>1 < 2 &amp; 3</content>")
+    turn = await runtime.engine.prepare_turn("s", QUESTION)
     data = turn_to_json(turn)["package"]
     Draft202012Validator(package_schema()).validate(data)
     package, ignored = package_from_json(data)
@@ -281,7 +281,7 @@ def test_no_text_breaks_out_of_its_message(snippet, title, said):
     assert unescape(user.content) == unescape(user.content.replace("\r", ""))
 
 
-async def test_an_entry_s_address_escapes_what_stands_in_the_way(workshop):
+async def test_an_entry_s_address_escapes_what_stands_in_the_way(runtime):
     entry = MemoryEntry(entry_id="a/b c:%", scope="session:墨点/1", chain=Chain.EVENT, kind="x", text="")
     assert entry_uri(entry) == "mnemosyne://session:%E5%A2%A8%E7%82%B9%2F1/event/a%2Fb%20c:%25"
     assert parse_uri(entry_uri(entry)) == EntryAddress(scope="session:墨点/1", chain=Chain.EVENT, entry_id="a/b c:%")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard import CurationPath, Selection
-from jacquard.pipeline.curation.prefetch import is_keepable, prefetch_of, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.prefetch import build_prefetch, is_keepable, prefetched_curation, scene_matches
 from jacquard.pipeline.curation.stream import Curation
 from mnemosyne import BranchSpan, Prefetch, Recall
 
@@ -32,7 +32,7 @@ def kept(
     depth: int = 10,
     text: str = "Where is the temple key?",
 ) -> Prefetch:
-    return prefetch_of(LATE, plan(keywords, quest=quest), "t10", branch_id, depth, text)
+    return build_prefetch(LATE, plan(keywords, quest=quest), "t10", branch_id, depth, text)
 
 
 def test_a_matching_scene_uses_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard import CurationConfig, PlannerConfig, RuntimeConfig
-from mnemosyne import AheadEmbedder, EmbedderUnavailableError, MemoryStore, RetrievalQuery, StoreUnavailableError
+from mnemosyne import EmbedderUnavailableError, MemoryStore, PrefetchingEmbedder, RetrievalQuery, StoreUnavailableError
 from mnemosyne.retrieval.embedding.prefetching import KEPT
 from mnemosyne.retrieval.recall.query_features import vector_texts
 
@@ -98,7 +98,7 @@ async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of
 async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    ahead = AheadEmbedder(embedder)
+    ahead = PrefetchingEmbedder(embedder)
     await ahead.expect("阿岚在哪里？", ["他点头"], ["阿岚"])
     assert embedder.queries == [("阿岚在哪里？",)]
     both = await ahead.embed(("阿岚在哪里？", "他点头"), "query")
@@ -109,7 +109,7 @@ async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
 async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_kept():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    ahead = AheadEmbedder(embedder)
+    ahead = PrefetchingEmbedder(embedder)
     await ahead.expect("the key", ["she nods"])
     await ahead.embed(("another question",), "query")
     texts = (*vector_texts(RetrievalQuery(text="the key", world_id="", recent=("she nods",))),)
@@ -126,7 +126,7 @@ async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_
 async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forgotten():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    ahead = AheadEmbedder(embedder)
+    ahead = PrefetchingEmbedder(embedder)
     for text in ("go on", "and then?"):
         await ahead.expect_talk(["she nods"])
         await ahead.expect(text, ["she nods"])
@@ -142,7 +142,7 @@ async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forg
 async def test_talk_that_cannot_be_embedded_ahead_is_asked_for_again(fault):
     embedder = RecordingEmbedder(fault)
     embedder.may_end.set()
-    ahead = AheadEmbedder(embedder)
+    ahead = PrefetchingEmbedder(embedder)
     await ahead.expect_talk(["she nods"])
     assert not ahead._kept
     embedder.fault = None
@@ -151,7 +151,7 @@ async def test_talk_that_cannot_be_embedded_ahead_is_asked_for_again(fault):
 
 async def test_what_is_forgotten_while_it_is_made_is_not_kept():
     embedder = RecordingEmbedder()
-    ahead = AheadEmbedder(embedder)
+    ahead = PrefetchingEmbedder(embedder)
     async with anyio.create_task_group() as group:
         group.start_soon(ahead.expect_talk, ["she nods"])
         await embedder.begun.wait()

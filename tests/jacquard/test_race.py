@@ -27,9 +27,9 @@ from jacquard import (
     Selection,
     SelectionRequest,
 )
-from jacquard.pipeline.curation.deadline import CurationRace
-from jacquard.pipeline.curation.prefetch import prefetch_of, prefetched_curation, scene_matches
-from jacquard.pipeline.curation.stream import Curation, stream_report
+from jacquard.pipeline.curation.deadline import CurationDeadline
+from jacquard.pipeline.curation.prefetch import build_prefetch, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import Recall, RetrievalQuery
 
 pytestmark = pytest.mark.anyio
@@ -97,9 +97,9 @@ class Shelf:
 
 
 @pytest.fixture
-async def race() -> AsyncIterator[CurationRace]:
+async def race() -> AsyncIterator[CurationDeadline]:
     async with anyio.create_task_group() as tasks:
-        yield CurationRace(tasks)
+        yield CurationDeadline(tasks)
         tasks.cancel_scope.cancel()
 
 
@@ -107,7 +107,7 @@ def gated(gate: Gate, count: int = 2, error: Exception | None = None) -> Curatio
     return CurationStream(ListRetriever(), GatedSelector(gate, count, error), HeuristicSelector())
 
 
-async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: CurationRace) -> None:
+async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     gate.open.set()
     curation = await race.run(gated(gate), turn(), LONG, shelf.keep)
@@ -116,11 +116,11 @@ async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: Cur
     assert shelf.kept == []
 
 
-async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_receipt(race: CurationRace) -> None:
+async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_receipt(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     curation = await race.run(gated(gate), turn(), replace(SHORT, deadline_ms=500), shelf.keep)
     assert (gate.passed, gate.cancelled) == (0, 0)
-    report = stream_report(curation)
+    report = build_stream_report(curation)
     assert (report.path, report.code, report.selected) == (CurationPath.TIMEOUT, "deadline", ())
     assert len(report.candidates) == 5
     assert {candidate.code for candidate in report.candidates} == {"not_asked"}
@@ -128,7 +128,7 @@ async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_rece
     assert "5 candidates" in report.reason
 
 
-async def test_a_recall_that_hangs_is_left_alone_too(race: CurationRace) -> None:
+async def test_a_recall_that_hangs_is_left_alone_too(race: CurationDeadline) -> None:
     gate = Gate()
     stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
     curation = await race.run(stream, turn(), SHORT, Shelf().keep)
@@ -136,7 +136,7 @@ async def test_a_recall_that_hangs_is_left_alone_too(race: CurationRace) -> None
     assert "recall was still under way" in curation.reason
 
 
-async def test_what_comes_late_is_kept(race: CurationRace) -> None:
+async def test_what_comes_late_is_kept(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate), turn(), SHORT, shelf.keep)
     gate.open.set()
@@ -147,7 +147,9 @@ async def test_what_comes_late_is_kept(race: CurationRace) -> None:
 
 
 @pytest.mark.parametrize(("count", "error"), [(0, None), (2, ValueError("broke"))])
-async def test_an_empty_or_failed_answer_is_never_kept(race: CurationRace, count: int, error: Exception | None) -> None:
+async def test_an_empty_or_failed_answer_is_never_kept(
+    race: CurationDeadline, count: int, error: Exception | None
+) -> None:
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate, count, error), turn(), SHORT, shelf.keep)
     gate.open.set()
@@ -155,7 +157,7 @@ async def test_an_empty_or_failed_answer_is_never_kept(race: CurationRace, count
     assert shelf.kept == []
 
 
-async def test_a_late_choice_of_the_heuristic_is_not_kept(race: CurationRace) -> None:
+async def test_a_late_choice_of_the_heuristic_is_not_kept(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
     await race.run(stream, turn(), SHORT, shelf.keep)
@@ -164,14 +166,14 @@ async def test_a_late_choice_of_the_heuristic_is_not_kept(race: CurationRace) ->
     assert shelf.kept == []
 
 
-async def test_background_work_ends_with_its_time(race: CurationRace) -> None:
+async def test_background_work_ends_with_its_time(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate), turn(), replace(SHORT, background_seconds=0.05), shelf.keep)
     await race.idle()
     assert (gate.passed, gate.cancelled, shelf.kept) == (0, 1, [])
 
 
-async def test_the_heuristic_answers_when_the_selector_s_time_is_over(race: CurationRace) -> None:
+async def test_the_heuristic_answers_when_the_selector_s_time_is_over(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     curation = await race.run(gated(gate), turn(), replace(LONG, selector_timeout_ms=20), shelf.keep)
     assert (curation.path, curation.code) == (CurationPath.FALLBACK, "selector_timeout")
@@ -182,7 +184,7 @@ async def test_the_heuristic_answers_when_the_selector_s_time_is_over(race: Cura
     assert [late.path for late in shelf.kept] == [CurationPath.SELECTED]
 
 
-async def test_the_selector_s_time_waits_for_recall_but_not_past_the_deadline(race: CurationRace) -> None:
+async def test_the_selector_s_time_waits_for_recall_but_not_past_the_deadline(race: CurationDeadline) -> None:
     recall_gate, select_gate = Gate(), Gate()
     stream = CurationStream(GatedRetriever(recall_gate), GatedSelector(select_gate), HeuristicSelector())
     found: list[Curation] = []
@@ -204,13 +206,13 @@ async def test_the_selector_s_time_waits_for_recall_but_not_past_the_deadline(ra
     assert nothing.code == "deadline"
 
 
-async def test_a_selector_s_time_beyond_the_deadline_says_nothing(race: CurationRace) -> None:
+async def test_a_selector_s_time_beyond_the_deadline_says_nothing(race: CurationDeadline) -> None:
     curation = await race.run(gated(Gate()), turn(), replace(SHORT, selector_timeout_ms=60_000), Shelf().keep)
     assert curation.code == "deadline"
 
 
 async def test_a_broken_retriever_is_a_sentence_in_the_receipt(
-    race: CurationRace, caplog: pytest.LogCaptureFixture
+    race: CurationDeadline, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
     gate.open.set()
@@ -222,7 +224,7 @@ async def test_a_broken_retriever_is_a_sentence_in_the_receipt(
     assert "Stream B broke off" in caplog.text
 
 
-async def test_a_shelf_that_breaks_hurts_nobody(race: CurationRace, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_shelf_that_breaks_hurts_nobody(race: CurationDeadline, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     await race.run(gated(gate), turn(), SHORT, Shelf(OSError("full")).keep)
     gate.open.set()
@@ -230,7 +232,7 @@ async def test_a_shelf_that_breaks_hurts_nobody(race: CurationRace, caplog: pyte
     assert "could not be kept" in caplog.text
 
 
-async def test_cancelling_the_turn_cancels_the_work(race: CurationRace) -> None:
+async def test_cancelling_the_turn_cancels_the_work(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(race.run, gated(gate), turn(), LONG, shelf.keep)
@@ -244,11 +246,11 @@ async def test_closing_the_engine_ends_all_work_and_whoever_still_waits_is_told(
     waiting, behind = Gate(), Gate()
     found: list[Curation] = []
 
-    async def ask(race: CurationRace) -> None:
+    async def ask(race: CurationDeadline) -> None:
         found.append(await race.run(gated(waiting), turn(), LONG, Shelf().keep))
 
     async with anyio.create_task_group() as turns, anyio.create_task_group() as engine:
-        race = CurationRace(engine)
+        race = CurationDeadline(engine)
         await race.run(gated(behind), turn(), SHORT, Shelf().keep)
         turns.start_soon(ask, race)
         await waiting.came.wait()
@@ -263,7 +265,7 @@ def server() -> Iterator[OpenAiServer]:
         yield running
 
 
-async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: CurationRace) -> None:
+async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: CurationDeadline) -> None:
     gate, told = Gate(), list[Curation]()
     with deadline_by_hand() as deadline:
 
@@ -292,7 +294,7 @@ async def flash(server: OpenAiServer) -> AsyncIterator[CurationStream]:
 
 
 async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
-    race: CurationRace, server: OpenAiServer, flash: CurationStream
+    race: CurationDeadline, server: OpenAiServer, flash: CurationStream
 ) -> None:
     server.set_script("hang")
     with deadline_by_hand() as deadline:
@@ -302,7 +304,7 @@ async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
 
 
 async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and_no_other(
-    race: CurationRace, server: OpenAiServer, flash: CurationStream
+    race: CurationDeadline, server: OpenAiServer, flash: CurationStream
 ) -> None:
     server.set_script("slow:1")
     shelf, request = Shelf(), turn()
@@ -311,7 +313,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     assert now.path is CurationPath.TIMEOUT
     await race.idle()
     (late,) = shelf.kept
-    kept = prefetch_of(late, request.plan, "t10", "main", 10, request.user_text)
+    kept = build_prefetch(late, request.plan, "t10", "main", 10, request.user_text)
 
     fits: Callable[..., tuple[bool, str]] = scene_matches
     assert fits(kept, request.plan, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]
@@ -321,10 +323,10 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     assert used.path is CurationPath.PREFETCHED
     assert used.selection.entry_ids == late.selection.entry_ids
     assert used.model == "openai/small"
-    assert {candidate.code for candidate in stream_report(used).candidates} == {"selected"}
+    assert {candidate.code for candidate in build_stream_report(used).candidates} == {"selected"}
 
 
-async def test_many_turns_at_once_each_get_their_own_answer(race: CurationRace, server: OpenAiServer) -> None:
+async def test_many_turns_at_once_each_get_their_own_answer(race: CurationDeadline, server: OpenAiServer) -> None:
     server.set_script("match:钥匙")
     model = LiteLlmModel("openai/small", api_base=server.api_base)
     stream = CurationStream(ListRetriever(), FlashSelector(model, timeout_seconds=60), HeuristicSelector())

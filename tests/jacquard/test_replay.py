@@ -15,18 +15,19 @@ from jacquard import (
     BudgetConfig,
     CurationConfig,
     HistoryConfig,
+    PromptSnapshot,
     PruneConfig,
+    Runtime,
     RuntimeConfig,
-    Workshop,
     differences,
-    open_workshop,
+    open_runtime,
     play,
     shipped_templates,
-    tape_in,
+    snapshot_in,
 )
-from jacquard.pipeline.record.prompt_snapshot import Tape, plain_config, tape_from_json, tape_to_json
+from jacquard.pipeline.record.prompt_snapshot import plain_config, snapshot_from_json, snapshot_to_json
 from jacquard.replay.replay import changed_settings, compare_templates
-from jacquard.replay.what_if import Rehearsal
+from jacquard.replay.what_if import WhatIf
 from jacquard.templating import open_templates
 from jacquard.turns.compose import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord
@@ -66,52 +67,52 @@ CONFIGS = (
 
 
 @pytest.fixture
-async def workshop(tmp_path: Path) -> AsyncIterator[Workshop]:
+async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
     shutil.copytree(FOREST / "zh", tmp_path / "world")
-    async with open_workshop(tmp_path / "store", world=tmp_path / "world", embedder="none") as opened:
+    async with open_runtime(tmp_path / "store", world=tmp_path / "world", embedder="none") as opened:
         await opened.ensure_session("s")
         yield opened
 
 
-async def played(workshop: Workshop, turns: int, session: str = "s", language: str = "zh") -> list[str]:
+async def played(runtime: Runtime, turns: int, session: str = "s", language: str = "zh") -> list[str]:
     """Play turns under every configuration in turn; return their ids."""
     names = []
     for number in range(turns):
         asked = ASKED[language][number % len(ASKED[language])]
         config = CONFIGS[number % len(CONFIGS)]
-        turn = await workshop.engine.prepare_turn(session, f"{asked}", config, turn_id=f"{session}-{number}")
+        turn = await runtime.engine.prepare_turn(session, f"{asked}", config, turn_id=f"{session}-{number}")
         names.append(turn.turn_id)
         if turn.reply is None:
-            await workshop.engine.commit_assistant_message(session, SAID, turn_id=turn.turn_id)
+            await runtime.engine.commit_assistant_message(session, SAID, turn_id=turn.turn_id)
     return names
 
 
-async def taped(workshop: Workshop, turn_id: str, session: str = "s") -> tuple[TurnRecord, Tape]:
-    record = await workshop.store.turn(session, turn_id)
-    tape = tape_in(record)
+async def taped(runtime: Runtime, turn_id: str, session: str = "s") -> tuple[TurnRecord, PromptSnapshot]:
+    record = await runtime.store.turn(session, turn_id)
+    tape = snapshot_in(record)
     assert tape is not None
     return record, tape
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
 async def test_the_same_bytes_come_out_of_the_record_alone(tmp_path: Path, language: str) -> None:
-    async with open_workshop(tmp_path, world=FOREST / language, embedder="none") as opened:
+    async with open_runtime(tmp_path, world=FOREST / language, embedder="none") as opened:
         await opened.ensure_session("s")
         for turn_id in await played(opened, 6, language=language):
             record, tape = await taped(opened, turn_id)
             assert differences(record, play(tape, COUNT)) == ()
             assert record.prompt is not None
-            assert tape_to_json(tape) == record.prompt["tape"]
+            assert snapshot_to_json(tape) == record.prompt["tape"]
 
 
 @pytest.mark.full
 async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) -> None:
     same = 0
-    async with open_workshop(tmp_path, world=FOREST / "zh", embedder="none") as opened:
+    async with open_runtime(tmp_path, world=FOREST / "zh", embedder="none") as opened:
         for session in range(20):
             await opened.ensure_session(f"s{session}")
             await played(opened, 50, f"s{session}")
-    async with open_workshop(tmp_path, world=FOREST / "zh", embedder="none") as opened:
+    async with open_runtime(tmp_path, world=FOREST / "zh", embedder="none") as opened:
         for session in await opened.store.sessions():
             for listed in await opened.store.turns(session, limit=50):
                 record, tape = await taped(opened, listed.turn_id, session)
@@ -120,9 +121,9 @@ async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) 
     assert same == 1000
 
 
-async def test_a_replay_that_goes_wrong_is_told(workshop: Workshop) -> None:
-    (turn_id,) = await played(workshop, 1)
-    record, tape = await taped(workshop, turn_id)
+async def test_a_replay_that_goes_wrong_is_told(runtime: Runtime) -> None:
+    (turn_id,) = await played(runtime, 1)
+    record, tape = await taped(runtime, turn_id)
     other = replace(tape, user_input=replace(tape.user_input, content="something else"))
     faults = differences(record, play(other, COUNT))
     assert any("differs from character" in fault for fault in faults)
@@ -130,11 +131,11 @@ async def test_a_replay_that_goes_wrong_is_told(workshop: Workshop) -> None:
 
 
 async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
-    workshop: Workshop, tmp_path: Path
+    runtime: Runtime, tmp_path: Path
 ) -> None:
-    (turn_id,) = await played(workshop, 1)
-    record, tape = await taped(workshop, turn_id)
-    roots = template_roots((SHIPPED,), workshop.worlds["whispering_forest"])
+    (turn_id,) = await played(runtime, 1)
+    record, tape = await taped(runtime, turn_id)
+    roots = template_roots((SHIPPED,), runtime.worlds["whispering_forest"])
     same = compare_templates(tape, await to_thread.run_sync(open_templates, roots), COUNT)
     assert (same.changed, same.added, same.removed, same.blocks) == ((), (), (), ())
     folder = await to_thread.run_sync(newer_status, tmp_path)
@@ -158,15 +159,15 @@ def newer_status(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_another_configuration_changes_decisions_and_tokens(workshop: Workshop) -> None:
-    names = await played(workshop, 1)
-    names += [(await workshop.engine.prepare_turn("s", "我们去找村长。", CONFIGS[0])).turn_id]
-    roots = template_roots((SHIPPED,), workshop.worlds["whispering_forest"])
+async def test_another_configuration_changes_decisions_and_tokens(runtime: Runtime) -> None:
+    names = await played(runtime, 1)
+    names += [(await runtime.engine.prepare_turn("s", "我们去找村长。", CONFIGS[0])).turn_id]
+    roots = template_roots((SHIPPED,), runtime.worlds["whispering_forest"])
 
     async def rehearsed(config: RuntimeConfig):
-        rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
+        rehearsal = WhatIf(store=runtime.store, config=config, estimator=CalibratedEstimator(), roots=roots)
         before = rehearsal.start()
-        return [await rehearsal.turn(*await taped(workshop, name), before) for name in names]
+        return [await rehearsal.turn(*await taped(runtime, name), before) for name in names]
 
     for diff in await rehearsed(RuntimeConfig()):
         assert (diff.decisions, diff.moved, diff.after_tokens) == ((), False, diff.before_tokens)
@@ -190,28 +191,28 @@ async def test_another_configuration_changes_decisions_and_tokens(workshop: Work
     assert any(change.block_id == "guidance" for change in dense[0].decisions)
 
 
-async def test_a_longer_window_brings_back_older_talk(workshop: Workshop) -> None:
+async def test_a_longer_window_brings_back_older_talk(runtime: Runtime) -> None:
     short = RuntimeConfig(history=HistoryConfig(max_messages=4))
-    turn = await workshop.engine.prepare_turn("s", "我们去找村长。", short)
-    record, tape = await taped(workshop, turn.turn_id)
+    turn = await runtime.engine.prepare_turn("s", "我们去找村长。", short)
+    record, tape = await taped(runtime, turn.turn_id)
     roots = (SHIPPED,)
     config = RuntimeConfig(history=HistoryConfig(max_messages=20))
-    rehearsal = Rehearsal(store=workshop.store, config=config, estimator=CalibratedEstimator(), roots=roots)
+    rehearsal = WhatIf(store=runtime.store, config=config, estimator=CalibratedEstimator(), roots=roots)
     diff = await rehearsal.turn(record, tape, rehearsal.start())
     assert len([change for change in diff.decisions if change.before is None]) > 4
     assert diff.after_tokens > diff.before_tokens
 
 
-async def test_settings_that_a_replay_cannot_show_are_named(workshop: Workshop) -> None:
-    (turn_id,) = await played(workshop, 1)
-    _, tape = await taped(workshop, turn_id)
+async def test_settings_that_a_replay_cannot_show_are_named(runtime: Runtime) -> None:
+    (turn_id,) = await played(runtime, 1)
+    _, tape = await taped(runtime, turn_id)
     other = RuntimeConfig(
         layout="cache_first", viewer="witch", curation=replace(PATIENT, select_limit=2, recall_limit=9), tags={"a": "b"}
     )
     assert changed_settings(tape, other) == (("layout", "curation.select_limit"), ("viewer", "curation.recall_limit"))
 
 
-async def test_no_secret_is_on_a_tape(workshop: Workshop) -> None:
+async def test_no_secret_is_on_a_tape(runtime: Runtime) -> None:
     config = RuntimeConfig()
     config = replace(
         config, selector=replace(config.selector, api_key="sk-1"), planner=replace(config.planner, api_key="sk-2")
@@ -220,6 +221,6 @@ async def test_no_secret_is_on_a_tape(workshop: Workshop) -> None:
     assert codec.from_plain(plain_config(config), RuntimeConfig) == RuntimeConfig()
 
 
-async def test_a_tape_of_another_shape_is_refused(workshop: Workshop) -> None:
+async def test_a_tape_of_another_shape_is_refused(runtime: Runtime) -> None:
     with pytest.raises(codec.CodecError):
-        tape_from_json({"source": 1})
+        snapshot_from_json({"source": 1})

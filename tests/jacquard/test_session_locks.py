@@ -14,7 +14,7 @@ import pytest
 from engine_parts import WORLD
 from session_player import locks_of, store_of
 
-from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_workshop
+from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_runtime
 from mnemosyne import PostgresSessionLocks, StoreBusyError, StoreUnavailableError, postgres_address
 
 pytestmark = pytest.mark.anyio
@@ -133,14 +133,14 @@ async def test_processes_play_one_session_one_after_the_other(address):
 
 async def test_an_engine_waits_for_a_session_that_another_process_holds_and_for_no_other(postgres_url):
     config = RuntimeConfig(curation=CurationConfig(enabled=False), locks=LockConfig(wait_seconds=0.1))
-    async with open_workshop(postgres_url, world=FOREST, embedder="none", config=config) as workshop:
+    async with open_runtime(postgres_url, world=FOREST, embedder="none", config=config) as runtime:
         for name in ("held", "free"):
-            await workshop.ensure_session(name, index=False)
+            await runtime.ensure_session(name, index=False)
         async with held_elsewhere(postgres_url, "held"):
             with pytest.raises(StoreBusyError, match="Session 'held'"):
-                await workshop.engine.prepare_turn("held", "Where is the key?")
-            assert (await workshop.engine.prepare_turn("free", "Where is the key?")).messages
-        assert (await workshop.engine.prepare_turn("held", "And where is it now?")).messages
+                await runtime.engine.prepare_turn("held", "Where is the key?")
+            assert (await runtime.engine.prepare_turn("free", "Where is the key?")).messages
+        assert (await runtime.engine.prepare_turn("held", "And where is it now?")).messages
 
 
 async def test_more_sessions_than_the_server_has_connections_are_held_at_once(postgres_url):

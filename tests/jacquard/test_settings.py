@@ -13,7 +13,7 @@ from jacquard import (
     config_from_yaml,
     load_config,
 )
-from jacquard.pipeline.record.prepared_turn import fingerprint_of
+from jacquard.pipeline.record.prepared_turn import request_fingerprint
 
 
 def test_a_file_and_the_environment_over_it(tmp_path):
@@ -124,7 +124,7 @@ evidence: {ttl_seconds: {tool: 5}}
 
 
 def test_what_only_watches_a_turn_does_not_change_it():
-    plain = fingerprint_of("hi", RuntimeConfig(), "d")
+    plain = request_fingerprint("hi", RuntimeConfig(), "d")
     watched = config_from_mapping(
         {
             "observability": {"metrics": True},
@@ -133,5 +133,5 @@ def test_what_only_watches_a_turn_does_not_change_it():
             "selector": {"api_key": "k"},
         }
     )
-    assert fingerprint_of("hi", watched, "d") == plain
-    assert fingerprint_of("hi", config_from_mapping({"viewer": "gm"}), "d") != plain
+    assert request_fingerprint("hi", watched, "d") == plain
+    assert request_fingerprint("hi", config_from_mapping({"viewer": "gm"}), "d") != plain

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import SettledProcess, open_workshop
+from jacquard import ProcessTuning, open_runtime
 from jacquard.wiring.gc_tuning import SWITCH_SECONDS
 
 DEFAULT_SECONDS = sys.getswitchinterval()
@@ -22,7 +22,7 @@ def _thawed() -> Iterator[None]:
 
 def test_what_lives_is_left_out_of_later_collections() -> None:
     kept: list[list[int]] = [[] for _ in range(1000)]
-    settled = SettledProcess()
+    settled = ProcessTuning()
     settled.settle()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
@@ -37,7 +37,7 @@ def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
             Held.freed = True
 
     held = Held()
-    settled = SettledProcess()
+    settled = ProcessTuning()
     settled.settle()
     del held
     assert Held.freed
@@ -46,8 +46,8 @@ def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
 
 @pytest.mark.parametrize("settle", [True, False])
 async def test_warming_settles_the_heap_unless_told_not_to(tmp_path: Path, settle: bool) -> None:
-    async with open_workshop(tmp_path / "store", embedder="none") as workshop:
-        await workshop.warm(settle=settle)
+    async with open_runtime(tmp_path / "store", embedder="none") as runtime:
+        await runtime.warm(settle=settle)
         assert (gc.get_freeze_count() > 0) is settle
         assert (sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)) is settle
     assert gc.get_freeze_count() == 0
@@ -55,7 +55,7 @@ async def test_warming_settles_the_heap_unless_told_not_to(tmp_path: Path, settl
 
 
 def test_the_last_release_ends_it() -> None:
-    one, other = SettledProcess(), SettledProcess()
+    one, other = ProcessTuning(), ProcessTuning()
     for each in (one, one, other):
         each.settle()
     one.release()
@@ -68,5 +68,5 @@ def test_the_last_release_ends_it() -> None:
 
 def test_what_a_process_froze_itself_stays_frozen() -> None:
     gc.freeze()
-    SettledProcess().release()
+    ProcessTuning().release()
     assert gc.get_freeze_count() > 0

@@ -21,14 +21,14 @@ from jacquard import (
     LiteLlmModel,
     ModelSummarizer,
     PreparedTurn,
+    Runtime,
     RuntimeConfig,
     Summarizer,
     SummarizerError,
     SummaryConfig,
     SummaryRequest,
     TalkTurn,
-    Workshop,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.memory.summarize.prompts import plain_answer, read_summary, summary_prompt
 from jacquard.memory.summarize.span import due_depth, history_of, own_coverage
@@ -68,18 +68,18 @@ def config(server: OpenAiServer | None = None, **more: object) -> RuntimeConfig:
 
 
 @asynccontextmanager
-async def opened(folder: Path, settings: RuntimeConfig) -> AsyncIterator[Workshop]:
-    async with open_workshop(folder / "store", embedder="none", config=settings) as workshop:
-        if not await workshop.store.sessions():
-            await workshop.store.create_session(SessionStart(session_id="s", world_id="w", locale="en", state={}))
-        yield workshop
+async def opened(folder: Path, settings: RuntimeConfig) -> AsyncIterator[Runtime]:
+    async with open_runtime(folder / "store", embedder="none", config=settings) as runtime:
+        if not await runtime.store.sessions():
+            await runtime.store.create_session(SessionStart(session_id="s", world_id="w", locale="en", state={}))
+        yield runtime
 
 
-async def say(workshop: Workshop, number: int, words: str = "") -> tuple[PreparedTurn, int]:
+async def say(runtime: Runtime, number: int, words: str = "") -> tuple[PreparedTurn, int]:
     """Play a turn; its summary and its history are one line without seam. Return how many messages the summary covers."""
-    turn = await workshop.engine.prepare_turn("s", words or f"question {number}")
-    covered = await check_line(workshop, turn)
-    await workshop.engine.commit_assistant_message("s", f"<content>answer {number}</content>")
+    turn = await runtime.engine.prepare_turn("s", words or f"question {number}")
+    covered = await check_line(runtime, turn)
+    await runtime.engine.commit_assistant_message("s", f"<content>answer {number}</content>")
     return turn, covered
 
 
@@ -87,8 +87,8 @@ def talk(turn: PreparedTurn) -> list[str]:
     return [message.content for message in turn.messages if message.role != "system"][:-1]
 
 
-async def check_line(workshop: Workshop, turn: PreparedTurn) -> int:
-    path = await workshop.store.turns("s", limit=1000)
+async def check_line(runtime: Runtime, turn: PreparedTurn) -> int:
+    path = await runtime.store.turns("s", limit=1000)
     said = [message.content for each in path for message in each.messages]
     shown = talk(turn)
     assert said[len(said) - len(shown) :] == shown
@@ -103,10 +103,10 @@ async def check_line(workshop: Workshop, turn: PreparedTurn) -> int:
 
 
 async def test_summary_and_history_are_one_line_and_change_together(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server)) as workshop:
+    async with opened(tmp_path, config(server)) as runtime:
         covered: list[int] = []
         for number in range(20):
-            turn, reached = await say(workshop, number)
+            turn, reached = await say(runtime, number)
             covered.append(reached)
             grew = len(covered) > 1 and covered[-1] != covered[-2]
             if len(covered) > 2 and not grew:
@@ -115,13 +115,13 @@ async def test_summary_and_history_are_one_line_and_change_together(server: Open
                 assert covered[-1] - covered[-2] >= 4
         assert covered == sorted(covered)
         assert covered[-1] >= 28
-        newest = (await workshop.store.window("s", message_limit=1)).summary
+        newest = (await runtime.store.window("s", message_limit=1)).summary
         assert newest is not None
-        told = [f"Then came {turn.turn_id}." for turn in await workshop.store.turns("s", limit=100)]
+        told = [f"Then came {turn.turn_id}." for turn in await runtime.store.turns("s", limit=100)]
         assert newest.summary.content == " ".join(told[: covered[-1] // 2])
         assert f"<summary>\n{newest.summary.content}\n</summary>" in turn.text
-        await workshop.engine.settle(60)
-        document = await workshop.store.get_session("s")
+        await runtime.engine.settle(60)
+        document = await runtime.store.get_session("s")
         assert document is not None
         assert document.session.model_usage
         assert len(document.session.messages) == 40
@@ -137,12 +137,12 @@ async def test_summary_and_history_are_one_line_and_change_together(server: Open
 
 
 async def test_without_a_model_it_is_the_gist_of_each_turn(tmp_path: Path) -> None:
-    async with opened(tmp_path, config()) as workshop:
+    async with opened(tmp_path, config()) as runtime:
         for number in range(12):
-            turn, covered = await say(workshop, number)
+            turn, covered = await say(runtime, number)
         assert covered >= 12
         assert turn.package.working_summary.splitlines()[0] == "- question 0 → answer 0"
-        document = await workshop.store.get_session("s")
+        document = await runtime.store.get_session("s")
         assert document is not None
         assert not document.session.model_usage
 
@@ -151,34 +151,34 @@ async def test_without_a_model_it_is_the_gist_of_each_turn(tmp_path: Path) -> No
 async def test_a_failure_leaves_the_talk_in_full_and_the_old_summary(
     server: OpenAiServer, tmp_path: Path, step: str
 ) -> None:
-    async with opened(tmp_path, config(server)) as workshop:
+    async with opened(tmp_path, config(server)) as runtime:
         for number in range(8):
-            await say(workshop, number, f"question {number} " + "about the long road to the old tower " * 12)
-        await workshop.engine.settle(60)
-        before = (await workshop.store.window("s", message_limit=1)).summary
+            await say(runtime, number, f"question {number} " + "about the long road to the old tower " * 12)
+        await runtime.engine.settle(60)
+        before = (await runtime.store.window("s", message_limit=1)).summary
         assert before is not None
         long = replace(before, summary=replace(before.summary, content="What came before. " * 60))
-        await workshop.store.save_summary("s", long)
+        await runtime.store.save_summary("s", long)
         server.set_script(step)
         told: set[str] = set()
         for number in range(8, 12):
-            turn, _ = await say(workshop, number)
+            turn, _ = await say(runtime, number)
             told |= {each.code for each in turn.report.degradations}
-        await workshop.engine.settle(60)
+        await runtime.engine.settle(60)
         assert told & {"summarize_failed", "summarize_late"}
-        kept = (await workshop.store.window("s", message_limit=1)).summary
+        kept = (await runtime.store.window("s", message_limit=1)).summary
         assert kept is not None
         assert kept.summary == long.summary
-        document = await workshop.store.get_session("s")
+        document = await runtime.store.get_session("s")
         assert document is not None
         failed = [each for each in document.session.model_usage or () if each.status is ModelUsageStatus.ERROR]
         assert failed
         assert all(usage.error for usage in failed)
         server.set_script("writer")
-        turn = await say(workshop, 12)
-        await workshop.engine.settle(60)
-        turn, _ = await say(workshop, 13)
-        kept = (await workshop.store.window("s", message_limit=1)).summary
+        turn = await say(runtime, 12)
+        await runtime.engine.settle(60)
+        turn, _ = await say(runtime, 13)
+        kept = (await runtime.store.window("s", message_limit=1)).summary
         assert kept is not None
         assert kept.depth > before.depth
         assert kept.summary.content.startswith("What came before.")
@@ -186,10 +186,10 @@ async def test_a_failure_leaves_the_talk_in_full_and_the_old_summary(
 
 
 async def test_a_slow_model_never_holds_a_turn_up_and_serves_the_next(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server, timeout_ms=0)) as workshop:
+    async with opened(tmp_path, config(server, timeout_ms=0)) as runtime:
         server.set_script("hang")
         for number in range(6):
-            turn, _ = await say(workshop, number)
+            turn, _ = await say(runtime, number)
         codes = [each.code for each in turn.report.degradations]
         assert "summarize_late" in codes
         assert len(talk(turn)) == 10
@@ -197,73 +197,73 @@ async def test_a_slow_model_never_holds_a_turn_up_and_serves_the_next(server: Op
 
 
 async def test_a_late_summary_serves_the_next_turn(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server, timeout_ms=0)) as workshop:
+    async with opened(tmp_path, config(server, timeout_ms=0)) as runtime:
         for number in range(20):
-            turn, _ = await say(workshop, number)
-            assert await workshop.engine.settle(60)
+            turn, _ = await say(runtime, number)
+            assert await runtime.engine.settle(60)
         assert not {"summarize_late", "summarize_failed"} & {each.code for each in turn.report.degradations}
         assert turn.package.working_summary
 
 
 async def test_the_summary_follows_the_branch(tmp_path: Path) -> None:
-    async with opened(tmp_path, config()) as workshop:
+    async with opened(tmp_path, config()) as runtime:
         for number in range(12):
-            await say(workshop, number)
-        path = await workshop.store.turns("s", limit=100)
-        late = (await workshop.store.window("s", message_limit=1)).summary
-        await workshop.store.fork("s", path[5].turn_id, "other")
-        turn, _ = await say(workshop, 100)
-        here = (await workshop.store.window("s", message_limit=1)).summary
+            await say(runtime, number)
+        path = await runtime.store.turns("s", limit=100)
+        late = (await runtime.store.window("s", message_limit=1)).summary
+        await runtime.store.fork("s", path[5].turn_id, "other")
+        turn, _ = await say(runtime, 100)
+        here = (await runtime.store.window("s", message_limit=1)).summary
         assert here != late
         assert "question 9" not in turn.text
-        await workshop.store.switch("s", "main")
-        assert (await workshop.store.window("s", message_limit=1)).summary == late
+        await runtime.store.switch("s", "main")
+        assert (await runtime.store.window("s", message_limit=1)).summary == late
 
 
 async def test_a_summary_that_came_with_a_document_is_gone_on_from(tmp_path: Path) -> None:
-    async with opened(tmp_path, config()) as workshop:
+    async with opened(tmp_path, config()) as runtime:
         for number in range(3):
-            await say(workshop, number)
-        document = await workshop.store.get_session("s")
+            await say(runtime, number)
+        document = await runtime.store.get_session("s")
         assert document is not None
         told = Summary(content="They met.", message_index_range=MessageIndexRange(from_index=1, to_index=3))
         more = tuple(Message(role=Role.USER, content=f"more {number}") for number in range(3))
         session = replace(document.session, summary=told, messages=document.session.messages + more)
-        await workshop.store.put_session("s", replace(document, session=session))
+        await runtime.store.put_session("s", replace(document, session=session))
         for number in range(3, 8):
-            turn, covered = await say(workshop, number)
+            turn, covered = await say(runtime, number)
             assert covered >= 3
         assert turn.package.working_summary.startswith("They met.\n")
 
 
 async def test_switched_off_nothing_is_summed_up(tmp_path: Path) -> None:
-    async with opened(tmp_path, config(enabled=False)) as workshop:
+    async with opened(tmp_path, config(enabled=False)) as runtime:
         for number in range(12):
-            turn, _ = await say(workshop, number)
+            turn, _ = await say(runtime, number)
         assert turn.package.working_summary == ""
-        assert (await workshop.store.window("s", message_limit=1)).summary is None
+        assert (await runtime.store.window("s", message_limit=1)).summary is None
 
 
 async def test_a_branch_is_summed_up_on_request(server: OpenAiServer, tmp_path: Path) -> None:
-    async with opened(tmp_path, config(server, trigger_message_count=500)) as workshop:
+    async with opened(tmp_path, config(server, trigger_message_count=500)) as runtime:
         for number in range(6):
-            await say(workshop, number)
-        made = await workshop.engine.summarize("s")
+            await say(runtime, number)
+        made = await runtime.engine.summarize("s")
         assert made is not None
         assert made.message_index_range == MessageIndexRange(from_index=1, to_index=10)
-        assert await workshop.engine.summarize("s") is None
-        _, covered = await say(workshop, 6)
+        assert await runtime.engine.summarize("s") is None
+        _, covered = await say(runtime, 6)
         assert covered == 10
         server.set_script("status:500")
         with pytest.raises(SummarizerError, match="could not be asked"):
-            await workshop.engine.summarize("s")
+            await runtime.engine.summarize("s")
 
 
 async def test_an_address_that_nobody_listens_on(tmp_path: Path) -> None:
     nowhere = config(api_base=f"http://127.0.0.1:{closed_port()}/v1", model="openai/small", api_key="k")
-    async with opened(tmp_path, nowhere) as workshop:
+    async with opened(tmp_path, nowhere) as runtime:
         for number in range(8):
-            turn, _ = await say(workshop, number)
+            turn, _ = await say(runtime, number)
         assert {"summarize_failed", "summarize_late"} & {each.code for each in turn.report.degradations}
 
 

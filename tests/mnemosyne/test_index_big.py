@@ -18,7 +18,7 @@ from recall_parts import SESSION, entry, unit, where, written
 from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines import large_scope as big
 from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.large_scope import BigScope
+from mnemosyne.retrieval.engines.large_scope import LargeScope
 
 pytestmark = pytest.mark.anyio
 NARRATIVE, HISTORY = frozenset({Chain.NARRATIVE}), frozenset({Chain.HISTORY})
@@ -49,9 +49,9 @@ def drawn(seed: int, count: int) -> Any:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, young_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[BigScope]:
+async def opened(folder: Path, *, young_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[LargeScope]:
     store = LanceIndex(str(folder))
-    index = BigScope(SESSION, store, young_rows=young_rows, held_rows=held_rows)
+    index = LargeScope(SESSION, store, young_rows=young_rows, held_rows=held_rows)
     await index.open()
     yield index
     await index.close()
@@ -109,7 +109,7 @@ async def test_a_chain_of_few_entries_is_found_however_many_others_there_are(tmp
 
 async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
     await filled(tmp_path)
-    crashed = BigScope(SESSION, LanceIndex(str(tmp_path)), young_rows=100, held_rows=4)
+    crashed = LargeScope(SESSION, LanceIndex(str(tmp_path)), young_rows=100, held_rows=4)
     await crashed.open()
     for number in range(20, 26):
         await crashed.add(SESSION, written(story(number, 1), number), drawn(number, 1), model="m")
@@ -229,14 +229,14 @@ def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], young
         await plain.add(SESSION, written(story(0, 8)), drawn(1, 8), model="m")
         sequence = 8
         stores = [LanceIndex(str(folder))]
-        index = BigScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+        index = LargeScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
         await index.open()
         for kind, first, count, branch in steps:
             if kind == "settle":
                 await index.settle()
             elif kind == "reopen":
                 await index.close()
-                index = BigScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+                index = LargeScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
                 await index.open()
             else:
                 entries = story(first, count, Chain.NARRATIVE if kind == "tell" else Chain.HISTORY, branch)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mnemosyne import Chain, Hit, RetrievalQuery
 from mnemosyne.retrieval.recall.fusion import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
-from mnemosyne.retrieval.recall.query_features import Traits, lexical_terms, traits
+from mnemosyne.retrieval.recall.query_features import QueryFeatures, find_query_features, lexical_terms
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
 
@@ -92,9 +92,9 @@ def test_lending_takes_nothing_away(places: list[tuple[int, int]], share: float)
     assert all(more[name] >= own[name] for name in own)
 
 
-def of(text: str, **more: object) -> Traits:
+def of(text: str, **more: object) -> QueryFeatures:
     query = RetrievalQuery(text=text, world_id="w", **more)  # type: ignore[arg-type]
-    return traits(query, lexical_terms(query))
+    return find_query_features(query, lexical_terms(query))
 
 
 @pytest.mark.parametrize(

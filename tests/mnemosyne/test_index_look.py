@@ -9,14 +9,14 @@ from recall_parts import entry, question, said
 
 from mnemosyne import MemoryEntry
 from mnemosyne.retrieval.recall.fusion import WEIGHTS
-from mnemosyne.retrieval.recall.query_features import lexical_terms, traits
-from mnemosyne.retrieval.recall.rerank_features import _scores, look_again
+from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
+from mnemosyne.retrieval.recall.rerank_features import _scores, add_rerank_features
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 
 
 def looks(text: str, *entries: MemoryEntry, **more: object) -> list[float]:
     query = question(text, **more)
-    return look_again(query, traits(query, lexical_terms(query)), entries, WEIGHTS)
+    return add_rerank_features(query, find_query_features(query, lexical_terms(query)), entries, WEIGHTS)
 
 
 def test_who_is_asked_about_counts_where_he_speaks() -> None:

@@ -18,7 +18,7 @@ from mnemosyne import (
     TieredIndex,
 )
 from mnemosyne.retrieval.engines.lance_files import table_name
-from mnemosyne.retrieval.recall.indexer import IndexFeeder
+from mnemosyne.retrieval.recall.indexer import Indexer
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def test_an_index_of_another_store_is_found_out(tmp_path: Path) -> None:
 
 async def test_an_entry_that_should_be_gone_is_found_out() -> None:
     source, index = EntryList(TALK[:5]), MemoryIndex()
-    feeder = IndexFeeder(source, index, None)
+    feeder = Indexer(source, index, None)
     await feeder.feed(SESSION)
     source.remove(TALK[1:2])
     source.append(TALK[5:6])

@@ -51,7 +51,7 @@ class Wheel:
 
 
 @dataclass
-class Desk:
+class ParserState:
     store: MemoryStore
     clock: Wheel = field(default_factory=Wheel)
     redactor: object = field(default_factory=RegexRedactor)
@@ -74,7 +74,7 @@ class TestContract(IngestorContract):
 async def desk():
     store = MemoryStore()
     await store.create_session(SessionStart(session_id="s1", world_id="w1", locale="en", state={}))
-    yield Desk(store)
+    yield ParserState(store)
     await store.close()
 
 

@@ -40,7 +40,7 @@ class Wheel:
         return self.at
 
 
-class Desk:
+class ParserState:
     def __init__(self, store):
         self.store, self.clock = store, Wheel()
         self.resolver = RefResolver(store, self.clock)
@@ -61,7 +61,7 @@ class Desk:
 async def desk():
     store = MemoryStore()
     await store.create_session(SessionStart(session_id="s1", world_id="w1", locale="en", state={}))
-    yield Desk(store)
+    yield ParserState(store)
     await store.close()
 
 

@@ -21,7 +21,7 @@ from jacquard import (
     load_layout,
     shipped_templates,
 )
-from jacquard.pipeline.curation.memory_blocks import flesh_blocks
+from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.skeleton.automation import SkeletonInput
 from jacquard.pipeline.weaving.prompt import build_prompt
 from mnemosyne import (
@@ -141,7 +141,7 @@ def prompt(layout, name, lore, said, typed):
         ),
     )
     chosen = Selection(entry_ids=tuple(entry.entry_id for entry in entries), rationale=lore)
-    flesh = flesh_blocks(chosen, entries, ESTIMATOR)
+    flesh = render_memories(chosen, entries, ESTIMATOR)
     return build_prompt(
         [*skeleton.blocks, *flesh],
         skeleton.history,

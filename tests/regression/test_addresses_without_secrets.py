@@ -26,7 +26,7 @@ from jacquard import (
     config_from_mapping,
     config_from_yaml,
     create_context_engine,
-    open_workshop,
+    open_runtime,
 )
 from jacquard.cli.app import app
 from mnemosyne import MemoryStore
@@ -83,15 +83,15 @@ async def test_no_secret_is_kept_told_or_logged(address, store, tmp_path, monkey
     config = configuration(address, observability=ObservabilityConfig(tracing=True, capture_content=True))
     told = []
     caplog.set_level(logging.INFO)
-    async with open_workshop(store, world=FOREST, embedder="none", config=config) as workshop:
-        workshop.watchers.events.on_all(told.append)
-        await workshop.ensure_session("s1")
+    async with open_runtime(store, world=FOREST, embedder="none", config=config) as runtime:
+        runtime.watchers.events.on_all(told.append)
+        await runtime.ensure_session("s1")
         for question in QUESTIONS:
-            turn = await workshop.engine.prepare_turn("s1", question)
+            turn = await runtime.engine.prepare_turn("s1", question)
             assert not found_in(repr(turn))
-            await workshop.engine.commit_assistant_message("s1", "<content>She nods.</content>")
-        done = await workshop.engine.consolidate("s1")
-        await workshop.engine.settle(30)
+            await runtime.engine.commit_assistant_message("s1", "<content>She nods.</content>")
+        done = await runtime.engine.consolidate("s1")
+        await runtime.engine.settle(30)
     spans = exporter.get_finished_spans()
     assert told
     assert any(span.name == "chat openai/small" for span in spans)

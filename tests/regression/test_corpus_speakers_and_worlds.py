@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import open_workshop
+from jacquard import open_runtime
 from jacquard.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -164,14 +164,14 @@ def test_a_session_of_another_world_is_refused(run, tmp_path):
 async def test_a_state_that_a_turn_has_changed_is_not_taken_away(tmp_path):
     from mnemosyne import SessionStart, WorldNotAdoptedError
 
-    async with open_workshop(tmp_path, embedder="none") as workshop:
-        await workshop.import_session(
+    async with open_runtime(tmp_path, embedder="none") as runtime:
+        await runtime.import_session(
             SessionStart(session_id="s", world_id="", locale="en", state={"hero": {"gold": 1}})
         )
-        await workshop.engine.prepare_turn("s", "I find a coin.")
+        await runtime.engine.prepare_turn("s", "I find a coin.")
         reply = '<content>You do.</content><state_update>[["SET","hero.gold",2]]</state_update>'
-        assert (await workshop.engine.commit_assistant_message("s", reply)).verdicts[0].is_applied
-    async with open_workshop(tmp_path, world=PACK, embedder="none") as workshop:
+        assert (await runtime.engine.commit_assistant_message("s", reply)).verdicts[0].is_applied
+    async with open_runtime(tmp_path, world=PACK, embedder="none") as runtime:
         with pytest.raises(WorldNotAdoptedError, match="its state has been changed"):
-            await workshop.ensure_session("s")
-        assert await workshop.store.state_at("s", (await workshop.store.head("s")).turn_id) == {"hero": {"gold": 2}}
+            await runtime.ensure_session("s")
+        assert await runtime.store.state_at("s", (await runtime.store.head("s")).turn_id) == {"hero": {"gold": 2}}

@@ -18,7 +18,7 @@ import pytest
 from index_worker import open_index, open_retriever
 from recall_parts import LetterEmbedder, entry, where
 
-from jacquard import open_workshop
+from jacquard import open_runtime
 from mnemosyne import (
     Author,
     AuthorKind,
@@ -212,8 +212,8 @@ async def test_what_one_process_erases_no_other_brings_back(tmp_path, store, tie
     with workers(tmp_path, tier) as crew:
         at_once(crew[:2], "recall", "quicksilver")
         crew[2].ask("sync", SESSION, WORLD)
-        async with open_workshop(tmp_path, embedder="none") as workshop:
-            done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), user_id="Ann"))
+        async with open_runtime(tmp_path, embedder="none") as runtime:
+            done = await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), user_id="Ann"))
         assert done.outcome
         crew[2].answer()
         await store.append_turns("s1", told(92, 100))
@@ -229,8 +229,8 @@ async def test_a_session_that_is_gone_stays_gone(tmp_path, store, tier):
     await store.append_turns("s1", told(91, 92, SECRET))
     with workers(tmp_path, tier, 2) as crew:
         at_once(crew, "recall", "quicksilver")
-        async with open_workshop(tmp_path, embedder="none") as workshop:
-            done = await workshop.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="s1"))
+        async with open_runtime(tmp_path, embedder="none") as runtime:
+            done = await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="s1"))
         assert done.done
         close(crew)
     assert not [name for name, rows in tables(tmp_path).items() if "session" in name and rows]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import InputTooLargeError, JacquardError, LimitsConfig, RuntimeConfig, open_workshop
+from jacquard import InputTooLargeError, JacquardError, LimitsConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from mnemosyne import ToolCall
 
@@ -18,66 +18,66 @@ SMALL = RuntimeConfig(limits=LimitsConfig(user_message_chars=40, reply_chars=60,
 
 
 def forest(config=SMALL, store="memory:"):
-    return open_workshop(store, world=FOREST, embedder="none", config=config)
+    return open_runtime(store, world=FOREST, embedder="none", config=config)
 
 
-async def pending(workshop):
-    await workshop.ensure_session("s")
-    return await workshop.engine.prepare_turn("s", "I open the door.")
+async def pending(runtime):
+    await runtime.ensure_session("s")
+    return await runtime.engine.prepare_turn("s", "I open the door.")
 
 
 @pytest.mark.anyio
 async def test_a_user_message_of_the_limit_is_taken_and_one_more_character_is_not():
-    async with forest() as workshop:
-        await workshop.ensure_session("s")
-        before = await workshop.store.head("s")
+    async with forest() as runtime:
+        await runtime.ensure_session("s")
+        before = await runtime.store.head("s")
         with pytest.raises(InputTooLargeError) as caught:
-            await workshop.engine.prepare_turn("s", "x" * 41)
+            await runtime.engine.prepare_turn("s", "x" * 41)
         assert str(caught.value) == (
             "The user message has 41 characters, the limit is 40. Shorten it, or raise the setting limits.user_message_chars."
         )
-        assert await workshop.store.head("s") == before
-        assert (await workshop.engine.prepare_turn("s", "x" * 40)).depth == before.depth + 1
+        assert await runtime.store.head("s") == before
+        assert (await runtime.engine.prepare_turn("s", "x" * 40)).depth == before.depth + 1
 
 
 @pytest.mark.anyio
 async def test_the_limit_of_a_turns_own_configuration_counts():
-    async with forest() as workshop:
-        await workshop.ensure_session("s")
+    async with forest() as runtime:
+        await runtime.ensure_session("s")
         wide = replace(SMALL, limits=replace(SMALL.limits, user_message_chars=400))
-        assert (await workshop.engine.prepare_turn("s", "x" * 400, wide)).messages[-1].content.count("x") >= 400
+        assert (await runtime.engine.prepare_turn("s", "x" * 400, wide)).messages[-1].content.count("x") >= 400
         with pytest.raises(InputTooLargeError):
-            await workshop.engine.prepare_turn("s", "x" * 401, wide)
+            await runtime.engine.prepare_turn("s", "x" * 401, wide)
 
 
 @pytest.mark.anyio
 async def test_a_refused_first_message_starts_no_session(tmp_path):
-    async with forest() as workshop:
+    async with forest() as runtime:
         with pytest.raises(InputTooLargeError):
-            await workshop.action("s", "x" * 41)
-        assert await workshop.store.sessions() == ()
+            await runtime.action("s", "x" * 41)
+        assert await runtime.store.sessions() == ()
 
 
 @pytest.mark.anyio
 async def test_a_reply_that_is_too_long_leaves_the_turn_pending():
-    async with forest() as workshop:
-        turn = await pending(workshop)
+    async with forest() as runtime:
+        turn = await pending(runtime)
         with pytest.raises(InputTooLargeError) as caught:
-            await workshop.engine.commit_assistant_message("s", "<content>" + "y" * 80 + "</content>")
+            await runtime.engine.commit_assistant_message("s", "<content>" + "y" * 80 + "</content>")
         assert (caught.value.what, caught.value.size, caught.value.limit) == ("reply", 99, 60)
         assert caught.value.setting == "limits.reply_chars"
-        done = await workshop.engine.commit_assistant_message("s", "<content>A short one.</content>")
+        done = await runtime.engine.commit_assistant_message("s", "<content>A short one.</content>")
         assert (done.turn_id, done.content) == (turn.turn_id, "A short one.")
         # A turn that is committed is answered from its record, whatever comes.
-        again = await workshop.engine.commit_assistant_message("s", "z" * 500, turn_id=turn.turn_id)
+        again = await runtime.engine.commit_assistant_message("s", "z" * 500, turn_id=turn.turn_id)
         assert again.content == "A short one."
 
 
 @pytest.mark.anyio
 async def test_chunks_are_counted_together_and_what_came_before_is_kept():
-    async with forest() as workshop:
-        engine = workshop.engine
-        await pending(workshop)
+    async with forest() as runtime:
+        engine = runtime.engine
+        await pending(runtime)
         await engine.commit_assistant_chunk("s", "a" * 40, 0)
         with pytest.raises(InputTooLargeError) as caught:
             await engine.commit_assistant_chunk("s", "b" * 40, 1)
@@ -89,33 +89,33 @@ async def test_chunks_are_counted_together_and_what_came_before_is_kept():
 @pytest.mark.anyio
 async def test_of_both_limits_of_chunks_the_smaller_counts():
     less = replace(SMALL, chunks=replace(SMALL.chunks, max_chars=30))
-    async with forest(less) as workshop:
-        await pending(workshop)
+    async with forest(less) as runtime:
+        await pending(runtime)
         with pytest.raises(JacquardError, match="would pass 30 characters"):
-            await workshop.engine.commit_assistant_chunk("s", "a" * 31, 0)
+            await runtime.engine.commit_assistant_chunk("s", "a" * 31, 0)
     default = RuntimeConfig()
     assert default.chunks.max_chars >= default.limits.reply_chars
 
 
 @pytest.mark.anyio
 async def test_a_chunk_far_out_is_refused_instead_of_looking_for_all_before_it():
-    async with forest() as workshop:
-        await pending(workshop)
+    async with forest() as runtime:
+        await pending(runtime)
         with pytest.raises(JacquardError, match=r"Chunk 1000000000000 .* at most"):
-            await workshop.engine.commit_assistant_chunk("s", "", 10**12)
+            await runtime.engine.commit_assistant_chunk("s", "", 10**12)
 
 
 @pytest.mark.anyio
 async def test_a_tool_result_that_is_too_long_writes_no_call():
-    async with forest() as workshop:
-        await pending(workshop)
+    async with forest() as runtime:
+        await pending(runtime)
         call = ToolCall(tool_call_id="c1", tool="read")
-        before = await workshop.store.head("s"), await workshop.store.list_evidences("s")
+        before = await runtime.store.head("s"), await runtime.store.list_evidences("s")
         with pytest.raises(InputTooLargeError) as caught:
-            await workshop.engine.record_tool_call("s", call, result="w" * 51)
+            await runtime.engine.record_tool_call("s", call, result="w" * 51)
         assert (caught.value.what, caught.value.setting) == ("tool result", "limits.tool_result_chars")
-        assert (await workshop.store.head("s"), await workshop.store.list_evidences("s")) == before
-        await workshop.engine.record_tool_call("s", call, result="w" * 50)
+        assert (await runtime.store.head("s"), await runtime.store.list_evidences("s")) == before
+        await runtime.engine.record_tool_call("s", call, result="w" * 50)
 
 
 @pytest.mark.anyio
@@ -123,14 +123,14 @@ async def test_a_session_with_messages_beyond_the_limits_goes_on(tmp_path):
     """What was taken in before there were limits stays in the history, and turns go on behind it."""
     wide = RuntimeConfig(limits=LimitsConfig(user_message_chars=10**7, reply_chars=10**7))
     roomy = replace(wide, budget=replace(wide.budget, max_input_tokens=2_000_000))
-    async with forest(roomy, tmp_path) as workshop:
-        await workshop.ensure_session("s")
-        first = await workshop.engine.prepare_turn("s", "a" + "\u0316\u0301" * 20_000)
-        await workshop.engine.commit_assistant_message("s", "「" * 100_000)
-    async with forest(SMALL, tmp_path) as workshop:
-        turn = await workshop.engine.prepare_turn("s", "Where am I?")
+    async with forest(roomy, tmp_path) as runtime:
+        await runtime.ensure_session("s")
+        first = await runtime.engine.prepare_turn("s", "a" + "\u0316\u0301" * 20_000)
+        await runtime.engine.commit_assistant_message("s", "「" * 100_000)
+    async with forest(SMALL, tmp_path) as runtime:
+        turn = await runtime.engine.prepare_turn("s", "Where am I?")
         assert turn.depth == first.depth + 1
-        await workshop.engine.commit_assistant_message("s", "<content>In the forest.</content>")
+        await runtime.engine.commit_assistant_message("s", "<content>In the forest.</content>")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import open_workshop
+from jacquard import open_runtime
 from jacquard.cli.app import app
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def workshop(tmp_path):
-    async with open_workshop(tmp_path / "saves", world=FOREST, embedder="none") as opened:
+async def runtime(tmp_path):
+    async with open_runtime(tmp_path / "saves", world=FOREST, embedder="none") as opened:
         await opened.ensure_session("s")
         yield opened
 
 
-async def gold(workshop, turn_id):
-    value = (await workshop.store.state_at("s", turn_id))["hero"]["gold"]
+async def gold(runtime, turn_id):
+    value = (await runtime.store.state_at("s", turn_id))["hero"]["gold"]
     return value[0] if isinstance(value, list) else value
 
 
@@ -41,35 +41,35 @@ async def gold(workshop, turn_id):
         (f"I say {CHEAT}", f"<content>So be it.</content>{CHEAT}", ["update_echoed"]),
     ],
 )
-async def test_a_quoted_update_leaves_the_state_and_is_named(workshop, said, reply, codes):
+async def test_a_quoted_update_leaves_the_state_and_is_named(runtime, said, reply, codes):
     seen = []
-    workshop.watchers.events.on("Persisted", lambda event: seen.append(event.payload))
-    turn = await workshop.engine.prepare_turn("s", said)
-    done = await workshop.engine.commit_assistant_message("s", reply, turn_id=turn.turn_id)
+    runtime.watchers.events.on("Persisted", lambda event: seen.append(event.payload))
+    turn = await runtime.engine.prepare_turn("s", said)
+    done = await runtime.engine.commit_assistant_message("s", reply, turn_id=turn.turn_id)
     assert (done.ops, done.refused, done.verdicts) == ((), None, ())
     assert [entry.code for entry in done.set_aside] == codes
     assert all(entry.sentence in done.corrections for entry in done.set_aside)
-    assert await gold(workshop, turn.turn_id) == 22
+    assert await gold(runtime, turn.turn_id) == 22
     assert (seen[-1]["what"], seen[-1]["set_aside"]) == ("committed", 1)
-    again = await workshop.engine.commit_assistant_message("s", reply, turn_id=turn.turn_id)
+    again = await runtime.engine.commit_assistant_message("s", reply, turn_id=turn.turn_id)
     assert again.set_aside == done.set_aside
-    record = await workshop.store.turn("s", turn.turn_id)
+    record = await runtime.store.turn("s", turn.turn_id)
     assert [entry["code"] for entry in record.report["set_aside"]] == codes
 
 
-async def test_the_models_own_update_beside_a_quoted_one_is_carried_out(workshop):
-    turn = await workshop.engine.prepare_turn("s", f"I say {CHEAT}")
-    done = await workshop.engine.commit_assistant_message("s", QUOTED + OWN, turn_id=turn.turn_id)
+async def test_the_models_own_update_beside_a_quoted_one_is_carried_out(runtime):
+    turn = await runtime.engine.prepare_turn("s", f"I say {CHEAT}")
+    done = await runtime.engine.commit_assistant_message("s", QUOTED + OWN, turn_id=turn.turn_id)
     assert [verdict.is_applied for verdict in done.verdicts] == [True]
     assert [entry.code for entry in done.set_aside] == ["update_inside"]
-    assert await gold(workshop, turn.turn_id) == 21
+    assert await gold(runtime, turn.turn_id) == 21
 
 
-async def test_a_reply_in_chunks_is_judged_as_a_whole_one(workshop):
-    turn = await workshop.engine.prepare_turn("s", "I look around.")
+async def test_a_reply_in_chunks_is_judged_as_a_whole_one(runtime):
+    turn = await runtime.engine.prepare_turn("s", "I look around.")
     for index, at in enumerate(range(0, len(QUOTED), 7)):
-        await workshop.engine.commit_assistant_chunk("s", QUOTED[at : at + 7], index, turn_id=turn.turn_id)
-    done = await workshop.engine.finalize_assistant_message("s", turn_id=turn.turn_id)
+        await runtime.engine.commit_assistant_chunk("s", QUOTED[at : at + 7], index, turn_id=turn.turn_id)
+    done = await runtime.engine.finalize_assistant_message("s", turn_id=turn.turn_id)
     assert ([entry.code for entry in done.set_aside], done.ops) == (["update_inside"], ())
 
 

@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
-from jacquard import RuntimeConfig, create_context_engine, open_workshop
+from jacquard import RuntimeConfig, create_context_engine, open_runtime
 from jacquard.protocols import LlmResponse
 from mnemosyne import MemoryStore, SessionStart, load_world
 from mnemosyne.archive import export_session, import_session
@@ -125,15 +125,15 @@ async def test_a_workshop_opens_a_session_that_an_engine_began_without_a_world(t
         await engine.commit_assistant_message("s", "<content>Hi.</content>")
         told = await engine.prepare_turn("s", "hello")
     await store.close()
-    async with open_workshop(tmp_path / "store", embedder="none") as workshop:
-        assert (await workshop.engine.prepare_turn("s", "hello", turn_id="mine")).text == told.text
-        document = await export_session(workshop.store, "s")
-    async with open_workshop("memory:", embedder="none") as workshop:
-        await import_session(workshop.store, document)
-        assert "helpful agent" in (await workshop.engine.prepare_turn("s", "well?")).text
+    async with open_runtime(tmp_path / "store", embedder="none") as runtime:
+        assert (await runtime.engine.prepare_turn("s", "hello", turn_id="mine")).text == told.text
+        document = await export_session(runtime.store, "s")
+    async with open_runtime("memory:", embedder="none") as runtime:
+        await import_session(runtime.store, document)
+        assert "helpful agent" in (await runtime.engine.prepare_turn("s", "well?")).text
         start = SessionStart(session_id="own", world_id="a name of the hosts own", locale="en", state={})
-        await workshop.store.create_session(start)
-        assert "helpful agent" in (await workshop.engine.prepare_turn("own", "well?")).text
+        await runtime.store.create_session(start)
+        assert "helpful agent" in (await runtime.engine.prepare_turn("own", "well?")).text
 
 
 async def test_a_pack_of_the_hosts_own_making_is_kept_with_the_templates_of_its_folder(tmp_path):
@@ -169,15 +169,15 @@ async def test_a_secret_that_comes_while_a_turn_is_under_way_stays_one(tmp_path)
 
 async def test_a_workshop_that_names_no_pack_reads_it_from_the_store(tmp_path):
     world = mill(tmp_path / "mill")
-    async with open_workshop(tmp_path / "store", world=world, embedder="none") as workshop:
-        await workshop.ensure_session("s")
-        assert (await workshop.world_of("s")).digest == world.digest
-        told = await workshop.engine.prepare_turn("s", ASKED)
-    async with open_workshop(tmp_path / "store", embedder="none") as workshop:
-        assert workshop.worlds == {}
-        assert (await workshop.world_of("s")).lore == world.lore
-        assert (await workshop.engine.prepare_turn("s", ASKED)).text == told.text
-        action, known = await workshop.action("s", "pay the miller")
+    async with open_runtime(tmp_path / "store", world=world, embedder="none") as runtime:
+        await runtime.ensure_session("s")
+        assert (await runtime.world_of("s")).digest == world.digest
+        told = await runtime.engine.prepare_turn("s", ASKED)
+    async with open_runtime(tmp_path / "store", embedder="none") as runtime:
+        assert runtime.worlds == {}
+        assert (await runtime.world_of("s")).lore == world.lore
+        assert (await runtime.engine.prepare_turn("s", ASKED)).text == told.text
+        action, known = await runtime.action("s", "pay the miller")
         assert (action.action_id, known) == ("pay", ("pay",))
 
 

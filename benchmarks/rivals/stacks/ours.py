@@ -1,6 +1,6 @@
 """Ours: a session in SQLite, the tiered index on disk, and the engine's own `prepare_turn` with the heuristic selector.
 
-Put together as `jacquard.wiring.runtime.open_workshop` does it, but for the embedder: here it is told to note what it takes.
+Put together as `jacquard.wiring.runtime.open_runtime` does it, but for the embedder: here it is told to note what it takes.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from jacquard import (
     HeuristicSelector,
     HistoryConfig,
     PreparedTurn,
+    ProcessTuning,
     RulePlanner,
     RuntimeConfig,
-    SettledProcess,
     bare_world,
-    scene_of,
+    build_recall_scene,
     shipped_templates,
 )
 from mnemosyne import (
-    AheadEmbedder,
     CalibratedEstimator,
     Corpus,
     CorpusDocument,
     Embedder,
     HybridRetriever,
+    PrefetchingEmbedder,
     RetrievalQuery,
     SessionHead,
     SessionWindow,
@@ -67,10 +67,10 @@ class Ours:
     """
 
     def __init__(self, embedder: Embedder) -> None:
-        self._embedder = AheadEmbedder(embedder)
+        self._embedder = PrefetchingEmbedder(embedder)
         self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
         self._engine: ContextEngine | None = None
-        self._settled = SettledProcess()
+        self._settled = ProcessTuning()
         self._talk = 0
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
@@ -151,7 +151,7 @@ class Ours:
         world = bare_world("bare")
         window = SessionWindow(head=self._head, messages=(), state={})
         plan = RulePlanner().plan(query, window, world)
-        scene = scene_of(query, plan=plan, window=window, shown=(), world=world, restricted=(), config=config)
+        scene = build_recall_scene(query, plan=plan, window=window, shown=(), world=world, restricted=(), config=config)
         return replace(scene.query, limit=limit)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from filament.errors import OpError
 from filament.state.anchors import departures, walk_anchors, with_anchors
-from filament.state.changes.moves import Bench, propose
+from filament.state.changes.moves import OpPlanner, propose
 from filament.state.changes.ops import CREATING, Op, checked_value, parse_op, raw_text
 from filament.state.changes.patch import ChangingTree
 from filament.state.changes.sizes import (
@@ -180,7 +180,7 @@ class _Run:
         index = self._index
         tokens = locate(op.target, index, self.tree, may_create=op.verb in CREATING)
         check_depth(sound, tokens, self.tree)
-        bench = Bench(tree=self.tree, index=index)
+        bench = OpPlanner(tree=self.tree, index=index)
         changes = propose(sound, tokens, bench)
         check_state_size(sound, changes, self.tree, self._chars, self._limits)
         if self._naming:

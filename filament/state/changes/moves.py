@@ -36,7 +36,7 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bench:
+class OpPlanner:
     """What an op works on: the tree as it is by now, its anchors, and the remarks made so far."""
 
     tree: Any
@@ -48,7 +48,7 @@ class Bench:
         return next_item_id((self.index.last_made, *(anchor for anchor, _ in walk_anchors(value))))
 
 
-def propose(op: Op, tokens: Tokens, bench: Bench) -> Patch:
+def propose(op: Op, tokens: Tokens, bench: OpPlanner) -> Patch:
     """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
     spot = spot_at(bench.tree, tokens)
     if op.verb is Verb.DELETE:
@@ -71,7 +71,7 @@ def _one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
     return op if verb == "remove" else {**op, "value": value}
 
 
-def _set(op: Op, spot: Spot, bench: Bench, *, may_create: bool) -> Patch:
+def _set(op: Op, spot: Spot, bench: OpPlanner, *, may_create: bool) -> Patch:
     value = op.value
     if spot.part == "1":
         return _set_description(spot, value)
@@ -88,7 +88,7 @@ def _set(op: Op, spot: Spot, bench: Bench, *, may_create: bool) -> Patch:
     return [_one("replace", spot.tokens, settled), *declared]
 
 
-def _new_field(spot: Spot, value: Any, bench: Bench, *, may_create: bool) -> Any:
+def _new_field(spot: Spot, value: Any, bench: OpPlanner, *, may_create: bool) -> Any:
     if not isinstance(spot.owner, Mapping):
         reason = f"there is no {spot.key!r} to set; only mappings take new fields"
         raise RefusedError(Refusal.UNKNOWN_PATH, reason)
@@ -118,7 +118,7 @@ def _described_change(spot: Spot, settled: Any) -> dict[str, Any]:
     return _one("replace", spot.tokens, settled)
 
 
-def _calculate(op: Op, spot: Spot, bench: Bench) -> Patch:
+def _calculate(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to calculate with; SET makes a new field")
     old = spot.old[0] if spot.described else spot.old
@@ -164,7 +164,7 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
         raise RefusedError(Refusal.OUT_OF_RANGE, "the result is beyond the range of numbers") from error
 
 
-def _insert(op: Op, spot: Spot, bench: Bench) -> Patch:
+def _insert(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
     if spot.part is not None:
         raise RefusedError(Refusal.PROTECTED, "nothing can be inserted into a value with a description")
     if op.target.startswith("/"):
@@ -199,7 +199,7 @@ def _list_spot(spot: Spot, tree: Any) -> Spot:
     return listed
 
 
-def _grow(spot: Spot, place: int, value: Any, bench: Bench) -> Patch:
+def _grow(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patch:
     """Propose a new entry at a place of a list; a mapping without `id` is given one."""
     if spot.described or not isinstance(spot.old, list | tuple):
         raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
@@ -220,7 +220,7 @@ def _grow(spot: Spot, place: int, value: Any, bench: Bench) -> Patch:
     return [_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare(spot, grown)]
 
 
-def _pop(spot: Spot, wanted: Any, bench: Bench) -> Patch:
+def _pop(spot: Spot, wanted: Any, bench: OpPlanner) -> Patch:
     if not spot.old:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
     place = len(spot.old) - 1 if wanted is None else _find(spot, wanted, bench.index)

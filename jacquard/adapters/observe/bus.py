@@ -56,7 +56,7 @@ class InMemoryEventBus:
                 _log.exception("a handler of %s failed", event.event_type.value)
 
 
-class Teller:
+class EventEmitter:
     """Makes events: the bus, the time and the tags are known here, so that whoever tells something gives only facts.
 
     Without a bus nothing is made.
@@ -65,9 +65,9 @@ class Teller:
     def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
         self._bus, self._clock, self._tags = bus, clock, tags
 
-    def tagged(self, tags: Mapping[str, str], *, enabled: bool = True) -> Teller:
-        """Return a teller with the tags of one configuration, silent if events are not wanted."""
-        return Teller(self._bus if enabled else None, self._clock, tags)
+    def tagged(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
+        """Return a emitter with the tags of one configuration, silent if events are not wanted."""
+        return EventEmitter(self._bus if enabled else None, self._clock, tags)
 
     async def tell(
         self,

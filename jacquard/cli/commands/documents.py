@@ -24,7 +24,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.wiring.runtime import open_workshop
+from jacquard.wiring.runtime import open_runtime
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
@@ -82,8 +82,8 @@ def source(
     """Print what a `source_uri` names, whole, as JSON: an entry of memory, a turn or an evidence."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            print_json(codec.to_plain(await resolve_uri(workshop.store, uri)))
+        async with open_runtime(store, embedder="none") as runtime:
+            print_json(codec.to_plain(await resolve_uri(runtime.store, uri)))
 
     run(work)
 
@@ -126,9 +126,9 @@ def export(
     """Write a session as one document: as its branch tells it, and with its whole turn tree in the field `turn_tree`."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            document = await export_session(workshop.store, session, branch_id=branch, linear=linear)
-            missing = beyond_the_line(await read_tree(workshop.store, session, branch)) if linear else ()
+        async with open_runtime(store, embedder="none") as runtime:
+            document = await export_session(runtime.store, session, branch_id=branch, linear=linear)
+            missing = beyond_the_line(await read_tree(runtime.store, session, branch)) if linear else ()
         _write(document_to_json(document), out)
         if missing:
             say(f"left out: {'; '.join(missing)}. Without --linear they are written too.", "yellow")
@@ -150,9 +150,9 @@ def import_(
 
     async def work() -> None:
         document = _named(file, lambda: document_from_json(_read(file)))
-        async with open_workshop(store, embedder="none") as workshop:
+        async with open_runtime(store, embedder="none") as runtime:
             try:
-                done = await import_session(workshop.store, document, session_id=session)
+                done = await import_session(runtime.store, document, session_id=session)
             except SchemaValidationError as error:
                 raise _no_document(file, error) from None
         if as_json:

@@ -10,7 +10,7 @@ import typer
 
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.core.errors import ConfigError
-from jacquard.wiring.runtime import SystemClock, Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, SystemClock, open_runtime
 from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten
 from mnemosyne.schema.erasure import Erasure
@@ -57,13 +57,13 @@ def erase(
 
     async def work() -> None:
         # Only what goes from a session that stays is indexed again, so a model is needed only then.
-        async with open_workshop(store, embedder="none" if dry_run else embedder) as workshop:
-            erasures = await _erasures(workshop, asked)
+        async with open_runtime(store, embedder="none" if dry_run else embedder) as runtime:
+            erasures = await _erasures(runtime, asked)
             if dry_run:
-                plans = [await workshop.plan_erasure(each) for each in erasures]
+                plans = [await runtime.plan_erasure(each) for each in erasures]
                 _tell_plans(plans, as_json=as_json)
                 return
-            done = [await workshop.forget(each) for each in erasures]
+            done = [await runtime.forget(each) for each in erasures]
         _tell(done, as_json=as_json)
 
     run(work)
@@ -79,8 +79,8 @@ def sweep(
     """Empty evidence whose time to live is over. It was not used any more; what was said of it stays (see `erase --expired`)."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            counts = await workshop.sweep(session)
+        async with open_runtime(store, embedder="none") as runtime:
+            counts = await runtime.sweep(session)
         if as_json:
             print_json({"swept": counts})
             return
@@ -92,7 +92,7 @@ def sweep(
     run(work)
 
 
-async def _erasures(workshop: Workshop, asked: _Asked) -> list[Erasure]:
+async def _erasures(runtime: Runtime, asked: _Asked) -> list[Erasure]:
     """Return what the options ask for, one erasure a subject; ConfigError where they do not say one thing."""
     clock = SystemClock()
     at = clock.now()
@@ -101,7 +101,7 @@ async def _erasures(workshop: Workshop, asked: _Asked) -> list[Erasure]:
         if asked.user is not None or asked.evidence:
             raise ConfigError("--expired goes with --session alone.")
         sessions = None if asked.session is None else (asked.session,)
-        over = await expired_evidences(workshop.store, clock, sessions)
+        over = await expired_evidences(runtime.store, clock, sessions)
         return [
             Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason or EXPIRED)
             for name, ids in over.items()
@@ -112,17 +112,17 @@ async def _erasures(workshop: Workshop, asked: _Asked) -> list[Erasure]:
         )
     if not asked.evidence:
         return [Erasure(at=at, user_id=asked.user, session_id=asked.session, reason=asked.reason)]
-    homes = await _homes(workshop, asked)
+    homes = await _homes(runtime, asked)
     return [Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason) for name, ids in homes.items()]
 
 
-async def _homes(workshop: Workshop, asked: _Asked) -> dict[str, tuple[str, ...]]:
+async def _homes(runtime: Runtime, asked: _Asked) -> dict[str, tuple[str, ...]]:
     """Return in which sessions the evidence lies; ConfigError for one that lies nowhere."""
     if asked.session is not None:
         return {asked.session: tuple(asked.evidence)}
     homes: dict[str, tuple[str, ...]] = {}
-    for name in await workshop.store.sessions():
-        held = [each for each in asked.evidence if await workshop.store.get_evidence(name, each) is not None]
+    for name in await runtime.store.sessions():
+        held = [each for each in asked.evidence if await runtime.store.get_evidence(name, each) is not None]
         if held:
             homes[name] = tuple(held)
     missing = [each for each in asked.evidence if not any(each in held for held in homes.values())]

@@ -10,9 +10,9 @@ import typer
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import tape_in
+from jacquard.pipeline.record.prompt_snapshot import snapshot_in
 from jacquard.replay.provenance import Origin, origin_at, origins_of, tokens_by_block
-from jacquard.wiring.runtime import open_workshop
+from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
@@ -45,8 +45,8 @@ def explain(
     """
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            record = await recorded(workshop.store, session, turn)
+        async with open_runtime(store, embedder="none") as runtime:
+            record = await recorded(runtime.store, session, turn)
         prepared = turn_from_record(record, 0)
         if at is not None or find is not None:
             _trace(record, prepared, at, find, as_json=as_json)
@@ -108,7 +108,7 @@ def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str
         raise fail("Give --at or --find, one of them.", code=2)
     if not prepared.report.spans:
         raise fail(f"The receipt of turn {record.turn_id} was stored without its decisions (include_reports_in_store).")
-    tape = tape_in(record)
+    tape = snapshot_in(record)
     origins: Sequence[Origin] = (
         (origin_at(prepared, at, tape),) if at is not None else origins_of(prepared, find or "", tape)
     )

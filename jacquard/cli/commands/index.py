@@ -24,7 +24,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.retrieval.recall.rebuild import Restored
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -62,12 +62,12 @@ def reindex(
         raise typer.BadParameter("choose one of: all, --session, --world")
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder=embedder) as workshop:
-            scopes = await _scopes(workshop, session, only_world=world is not None)
+        async with open_runtime(store, world=world, embedder=embedder) as runtime:
+            scopes = await _scopes(runtime, session, only_world=world is not None)
             done = []
             for scope in scopes:
                 with _progress(scope) as told:
-                    done.append(await workshop.retriever.restore(scope, anew=anew, progress=told))
+                    done.append(await runtime.retriever.restore(scope, anew=anew, progress=told))
                 if not as_json:
                     show(_sentence(done[-1]))
         if as_json:
@@ -86,15 +86,15 @@ def reindex(
     run(work)
 
 
-async def _scopes(workshop: Workshop, session: str | None, *, only_world: bool) -> list[str]:
+async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) -> list[str]:
     """Return the scopes that are meant; a session that is not there raises SessionNotFoundError."""
-    if only_world and workshop.world is not None:
-        await workshop.import_world()
-        return [world_scope(workshop.world.world_id)]
-    names = await workshop.store.sessions() if session is None else (session,)
-    worlds = {} if session is not None else dict.fromkeys(await workshop.store.worlds())
+    if only_world and runtime.world is not None:
+        await runtime.import_world()
+        return [world_scope(runtime.world.world_id)]
+    names = await runtime.store.sessions() if session is None else (session,)
+    worlds = {} if session is not None else dict.fromkeys(await runtime.store.worlds())
     for name in names:
-        worlds.setdefault((await workshop.store.head(name)).world_id)
+        worlds.setdefault((await runtime.store.head(name)).world_id)
     return [*(world_scope(world_id) for world_id in worlds if world_id), *map(session_scope, names)]
 
 

@@ -21,7 +21,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.wiring.runtime import open_workshop
+from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 
 
@@ -50,12 +50,12 @@ def consolidate(
     config = configured(config_file, {"consolidation": {"model": model, "api_base": api_base}})
 
     async def work() -> None:
-        async with open_workshop(store, embedder=embedder, config=config) as workshop:
+        async with open_runtime(store, embedder=embedder, config=config) as runtime:
             with indexing("turns") as progress:
-                done = await workshop.engine.consolidate(
+                done = await runtime.engine.consolidate(
                     session, branch_id=branch, chapter_ends=chapter_ends, progress=progress
                 )
-            await workshop.sync(session)
+            await runtime.sync(session)
         if as_json:
             print_json(codec.to_plain(done))
         else:

@@ -15,7 +15,7 @@ from jacquard.core.receipt import degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import CorpusError, WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus import (
@@ -135,8 +135,8 @@ def import_(
             made = await _import_world(source, session, store, embedder)
         else:
             voices = {"user": user or [], "assistant": assistant or []}
-            async with open_workshop(store, world=world, embedder=embedder) as workshop:
-                made = await _import_corpus(workshop, source, (session, only), voices, told)
+            async with open_runtime(store, world=world, embedder=embedder) as runtime:
+                made = await _import_corpus(runtime, source, (session, only), voices, told)
         if as_json:
             print_json({"sessions": made})
         else:
@@ -170,19 +170,19 @@ def world_faults(world: WorldPack) -> list[str]:
 
 
 async def _import_world(source: Path, session: str | None, store: str, embedder: str) -> dict[str, int]:
-    async with open_workshop(store, world=source, embedder=embedder) as workshop:
-        await workshop.import_world()
+    async with open_runtime(store, world=source, embedder=embedder) as runtime:
+        await runtime.import_world()
         made: dict[str, int] = {}
         if session is not None:
-            made[session] = (await workshop.ensure_session(session, index=False)).depth
+            made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
-            await workshop.sync(session, progress)
-        _tell_lacks(workshop, [] if workshop.world is None else [world_scope(workshop.world.world_id)])
+            await runtime.sync(session, progress)
+        _tell_lacks(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
 async def _import_corpus(
-    workshop: Workshop,
+    runtime: Runtime,
     source: Path,
     which: tuple[str | None, str | None],
     voices: Mapping[str, Sequence[str]],
@@ -193,15 +193,15 @@ async def _import_corpus(
     session, only = which
     wanted = _wanted(source, corpus, session, only)
     check_speakers(corpus, wanted, [*voices["user"], *voices["assistant"]])
-    known = set(await workshop.store.sessions())
+    known = set(await runtime.store.sessions())
     made: dict[str, int] = {}
     has_guessed = False
     for name in wanted:
         start = to_session(corpus, name, session_id=session or name, user=voices["user"], assistant=voices["assistant"])
-        made[start.session_id] = (await workshop.import_session(start)).depth
+        made[start.session_id] = (await runtime.import_session(start)).depth
         with indexing(f"indexing {start.session_id}") as progress:
-            await workshop.sync(start.session_id, progress)
-        _tell_lacks(workshop, [session_scope(start.session_id)])
+            await runtime.sync(start.session_id, progress)
+        _tell_lacks(runtime, [session_scope(start.session_id)])
         if start.session_id in known:
             told.append(f"session {start.session_id} was there: the turns that it had keep their speakers' roles")
         speakers = speakers_of(corpus.entries_for(name), user=voices["user"], assistant=voices["assistant"])
@@ -231,6 +231,6 @@ def _who(speakers: Speakers) -> str:
     return f"{told} ({_REASONS[speakers.reason]})"
 
 
-def _tell_lacks(workshop: Workshop, scopes: Sequence[str]) -> None:
-    for code in workshop.retriever.lacks(scopes):
+def _tell_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
+    for code in runtime.retriever.lacks(scopes):
         say(degradation(code).detail)

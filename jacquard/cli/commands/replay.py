@@ -30,12 +30,12 @@ from jacquard.cli.shared import (
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import JacquardError, WorldUnavailableError
-from jacquard.pipeline.record.prompt_snapshot import Tape, tape_in
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
 from jacquard.replay.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
-from jacquard.replay.what_if import Rehearsal
+from jacquard.replay.what_if import WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
@@ -86,55 +86,55 @@ def replay(
     """
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            place = await _place(workshop, name, session)
+        async with open_runtime(store, embedder="none") as runtime:
+            place = await _place(runtime, name, session)
             if config is None:
-                await _again(workshop, place, limit, branch, as_json=as_json)
+                await _again(runtime, place, limit, branch, as_json=as_json)
             else:
                 other = await to_thread.run_sync(load_config, config)
-                await _otherwise(workshop, place, other, limit, branch, as_json=as_json)
+                await _otherwise(runtime, place, other, limit, branch, as_json=as_json)
 
     run(work)
 
 
-async def _place(workshop: Workshop, name: str | None, session: str) -> tuple[str, str | None]:
+async def _place(runtime: Runtime, name: str | None, session: str) -> tuple[str, str | None]:
     """Return (session, turn); the turn is None for all of the session."""
-    if name is not None and not session and name in await workshop.store.sessions():
+    if name is not None and not session and name in await runtime.store.sessions():
         return name, None
-    return await only_session(workshop.store, session), name
+    return await only_session(runtime.store, session), name
 
 
 async def _records(
-    workshop: Workshop, place: tuple[str, str | None], limit: int, branch: str | None
-) -> AsyncIterator[tuple[TurnRecord, Tape]]:
+    runtime: Runtime, place: tuple[str, str | None], limit: int, branch: str | None
+) -> AsyncIterator[tuple[TurnRecord, PromptSnapshot]]:
     """Yield the turns that have a tape, oldest first."""
     session, turn = place
     if turn is not None:
-        record = await workshop.store.turn(session, turn)
-        tape = await to_thread.run_sync(tape_in, record)
+        record = await runtime.store.turn(session, turn)
+        tape = await to_thread.run_sync(snapshot_in, record)
         if tape is None:
             raise fail(
                 f"Turn {turn} was not recorded with what its prompt was made of: it was imported, or is too old."
             )
         yield record, tape
         return
-    for listed in await workshop.store.turns(session, limit=limit, branch_id=branch):
-        record = await workshop.store.turn(session, listed.turn_id)
-        tape = await to_thread.run_sync(tape_in, record)
+    for listed in await runtime.store.turns(session, limit=limit, branch_id=branch):
+        record = await runtime.store.turn(session, listed.turn_id)
+        tape = await to_thread.run_sync(snapshot_in, record)
         if tape is not None:
             yield record, tape
 
 
 async def _again(
-    workshop: Workshop, place: tuple[str, str | None], limit: int, branch: str | None, *, as_json: bool
+    runtime: Runtime, place: tuple[str, str | None], limit: int, branch: str | None, *, as_json: bool
 ) -> None:
     roots: tuple[TemplateRoot, ...] | str
     try:
-        roots = await _roots(workshop, place[0])
+        roots = await _roots(runtime, place[0])
     except (WorldUnavailableError, WorldPackError) as error:
         roots = str(error)  # the bytes come from the records alone; only today's templates cannot be compared
     done: list[_Replayed] = []
-    async for record, tape in _records(workshop, place, limit, branch):
+    async for record, tape in _records(runtime, place, limit, branch):
         done.append(await to_thread.run_sync(_played, record, tape, roots))
     if not done:
         raise fail(f"Session {place[0]!r} has no turn that was recorded with what its prompt was made of.")
@@ -148,7 +148,7 @@ async def _again(
         raise typer.Exit(1)
 
 
-def _played(record: TurnRecord, tape: Tape, roots: Sequence[TemplateRoot] | str) -> _Replayed:
+def _played(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _Replayed:
     """Return what comes of one turn; `roots` are those of today's templates, or why there are none."""
     count = CalibratedEstimator().estimate
     templates, fault = None, ""
@@ -167,12 +167,12 @@ def _played(record: TurnRecord, tape: Tape, roots: Sequence[TemplateRoot] | str)
     return _Replayed(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
 
 
-async def _roots(workshop: Workshop, session: str) -> tuple[TemplateRoot, ...]:
-    return await author_roots(workshop, (await workshop.store.head(session)).world_id)
+async def _roots(runtime: Runtime, session: str) -> tuple[TemplateRoot, ...]:
+    return await author_roots(runtime, (await runtime.store.head(session)).world_id)
 
 
 async def _otherwise(
-    workshop: Workshop,
+    runtime: Runtime,
     place: tuple[str, str | None],
     config: RuntimeConfig,
     limit: int,
@@ -180,17 +180,17 @@ async def _otherwise(
     *,
     as_json: bool,
 ) -> None:
-    rehearsal = Rehearsal(
-        store=workshop.store,
+    rehearsal = WhatIf(
+        store=runtime.store,
         config=config,
         estimator=CalibratedEstimator(),
-        roots=await _roots(workshop, place[0]),
+        roots=await _roots(runtime, place[0]),
     )
     before = rehearsal.start()
     diffs: list[TurnDiff] = []
     played: set[str] = set()
     unplayed: set[str] = set()
-    async for record, tape in _records(workshop, place, limit, branch):
+    async for record, tape in _records(runtime, place, limit, branch):
         diffs.append(await rehearsal.turn(record, tape, before))
         some, others = changed_settings(tape, config)
         played |= {*some}

@@ -20,7 +20,7 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.cli.show import show_tree
-from jacquard.wiring.runtime import open_workshop
+from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
 
@@ -37,9 +37,9 @@ def state(
     """Print the state of a session, now or as it was after any turn."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            head = await workshop.store.head(session, branch)
-            tree = await workshop.store.state_at(session, turn or head.turn_id)
+        async with open_runtime(store, embedder="none") as runtime:
+            head = await runtime.store.head(session, branch)
+            tree = await runtime.store.state_at(session, turn or head.turn_id)
             if as_json:
                 print_json(tree)
             else:
@@ -60,9 +60,9 @@ def history(
     """Print the newest turns on the path to the head, oldest first, and the branches."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            turns = await workshop.store.turns(session, limit=limit, branch_id=branch)
-            branches = await workshop.store.branches(session)
+        async with open_runtime(store, embedder="none") as runtime:
+            turns = await runtime.store.turns(session, limit=limit, branch_id=branch)
+            branches = await runtime.store.branches(session)
         if as_json:
             print_json(
                 {"session_id": session, "branches": codec.to_plain(branches), "turns": [_turn_json(t) for t in turns]}
@@ -94,8 +94,8 @@ def fork(
     """Open a new branch after a turn and make it the active one; the old branch stays as it is."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            head = await workshop.store.fork(session, None if turn == "start" else turn, name)
+        async with open_runtime(store, embedder="none") as runtime:
+            head = await runtime.store.fork(session, None if turn == "start" else turn, name)
         if as_json:
             print_json(codec.to_plain(head))
         else:
@@ -115,8 +115,8 @@ def switch(
     """Make another branch of a session the active one."""
 
     async def work() -> None:
-        async with open_workshop(store, embedder="none") as workshop:
-            head = await workshop.store.switch(session, name)
+        async with open_runtime(store, embedder="none") as runtime:
+            head = await runtime.store.switch(session, name)
         if as_json:
             print_json(codec.to_plain(head))
         else:

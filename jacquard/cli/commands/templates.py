@@ -25,7 +25,7 @@ from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import shipped_templates
 from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack
@@ -263,8 +263,8 @@ class _Desk:
     Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of `world`.
     """
 
-    def __init__(self, workshop: Workshop | None, pack: Path | None, world: WorldPack | None) -> None:
-        self._workshop, self._pack, self._world = workshop, pack, world
+    def __init__(self, runtime: Runtime | None, pack: Path | None, world: WorldPack | None) -> None:
+        self._workshop, self._pack, self._world = runtime, pack, world
 
     def target(self, written: str | None) -> TemplateTarget:
         """Return what is meant; nothing said means the pack's own templates over the shipped ones."""
@@ -304,10 +304,10 @@ async def _desk(store: str, world: Path | None, session: str | None) -> AsyncIte
         pack = None if world is None else await to_thread.run_sync(load_world, world)
         yield _Desk(None, world, pack)
         return
-    async with open_workshop(store, world=world, embedder="none") as workshop:
-        head = await workshop.store.head(session)
-        found = await workshop.engine.worlds.world(head.world_id, write=False)
-        yield _Desk(workshop, world or await author_folder(workshop, head.world_id), found)
+    async with open_runtime(store, world=world, embedder="none") as runtime:
+        head = await runtime.store.head(session)
+        found = await runtime.engine.worlds.world(head.world_id, write=False)
+        yield _Desk(runtime, world or await author_folder(runtime, head.world_id), found)
 
 
 def _kept_templates(world: WorldPack) -> TextRoot | None:

@@ -31,7 +31,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.core.plan import Triage
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
-from jacquard.wiring.runtime import Workshop, open_workshop
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
@@ -115,13 +115,13 @@ def weave(
     config, told = configured(config_file, given), _text(text)
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder=embedder, config=config) as workshop:
-            # Before anything is written or loaded for it.
+        async with open_runtime(store, world=world, embedder=embedder, config=config) as runtime:
+            # Baseline anything is written or loaded for it.
             check_user_message(told, config.limits)
-            await _ready(workshop, session, told)
-            prepared = await workshop.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
+            await _ready(runtime, session, told)
+            prepared = await runtime.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
-            await workshop.engine.settle(LINGER_SECONDS if linger is None else linger)
+            await runtime.engine.settle(LINGER_SECONDS if linger is None else linger)
 
     run(work)
 
@@ -138,13 +138,13 @@ def action(
     told = _text(text)
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
-            check_user_message(told, workshop.limits)
-            await workshop.ensure_session(session, index=False)
-            meant, known = await workshop.action(session, told)
+        async with open_runtime(store, world=world, embedder="none", config=configured(config_file)) as runtime:
+            check_user_message(told, runtime.limits)
+            await runtime.ensure_session(session, index=False)
+            meant, known = await runtime.action(session, told)
             if meant is None:
                 raise fail(f"No numerical action matches {told!r}. The world's actions: {', '.join(known) or 'none'}.")
-            _print_turn(await workshop.engine.prepare_turn(session, told), as_json)
+            _print_turn(await runtime.engine.prepare_turn(session, told), as_json)
 
     run(work)
 
@@ -169,19 +169,19 @@ def commit(
     reply = read_text(file) if file else _text(text or "")
 
     async def work() -> None:
-        async with open_workshop(store, world=world, embedder="none", config=configured(config_file)) as workshop:
-            _print_commit(await workshop.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
-            await workshop.engine.settle(BEHIND_SECONDS)
+        async with open_runtime(store, world=world, embedder="none", config=configured(config_file)) as runtime:
+            _print_commit(await runtime.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
+            await runtime.engine.settle(BEHIND_SECONDS)
 
     run(work)
 
 
-async def _ready(workshop: Workshop, session: str, told: str) -> None:
-    await workshop.ensure_session(session, index=False)
+async def _ready(runtime: Runtime, session: str, told: str) -> None:
+    await runtime.ensure_session(session, index=False)
     # One turn, then the process is gone: there is no later collection to be spared.
-    await workshop.warm(told, settle=False)
+    await runtime.warm(told, settle=False)
     with indexing() as progress:
-        await workshop.sync(session, progress)
+        await runtime.sync(session, progress)
 
 
 def _text(text: str) -> str:

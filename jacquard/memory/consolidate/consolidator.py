@@ -16,7 +16,7 @@ from time import perf_counter
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import ConsolidationConfig
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
@@ -38,7 +38,7 @@ from jacquard.memory.consolidate.spans import (
     macro_spans,
     told_upto,
 )
-from jacquard.pipeline.record.events import tell_usage
+from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -77,7 +77,7 @@ class Consolidated:
     failures: tuple[str, ...] = ()
 
 
-class MemoryKeeper:
+class Consolidator:
     """Makes memory with a small model. `hold` lends a session for the moment of writing."""
 
     def __init__(
@@ -88,10 +88,10 @@ class MemoryKeeper:
         clock: Clock,
         hold: Hold,
         worlds: WorldSource,
-        teller: Teller,
+        emitter: EventEmitter,
     ) -> None:
         self._store, self._model, self._count, self._clock = store, model, estimator.estimate, clock
-        self._hold, self._worlds, self._teller = hold, worlds, teller
+        self._hold, self._worlds, self._emitter = hold, worlds, emitter
         self._behind: dict[str, anyio.Event] = {}
 
     @property
@@ -156,7 +156,7 @@ class MemoryKeeper:
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             progress(min(start + len(batch), len(bare)), len(bare))
         for failure in failures:
-            await self._teller.tell(EventType.DEGRADED, session_id, head.turn_id, reason=FAILED, detail=failure)
+            await self._emitter.tell(EventType.DEGRADED, session_id, head.turn_id, reason=FAILED, detail=failure)
         told, faults = await self._narrate(head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back)
         return Consolidated(
             session_id=session_id,
@@ -275,7 +275,7 @@ class MemoryKeeper:
             if evidence is not None:
                 await self._store.put_evidence(head.session_id, evidence)
             await self._store.append_model_usage(head.session_id, [usage])
-        await tell_usage(self._teller, head.session_id, head.turn_id, usage)
+        await emit_usage(self._emitter, head.session_id, head.turn_id, usage)
 
     def _usage(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
         timed = replace(call, latency_ms=(perf_counter() - began) * 1000)

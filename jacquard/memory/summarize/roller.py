@@ -18,7 +18,7 @@ from time import perf_counter
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
@@ -33,7 +33,7 @@ from jacquard.memory.summarize.span import (
     stretched,
     told_coverage,
 )
-from jacquard.pipeline.record.events import tell_usage
+from jacquard.pipeline.record.events import emit_usage
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
@@ -103,12 +103,12 @@ class SummaryRoller:
         summarizer: Summarizer | None,
         tasks: TaskGroup,
         hold: Hold,
-        teller: Teller,
+        emitter: EventEmitter,
     ) -> None:
         self._store, self._count, self._clock = store, estimator.estimate, clock
         self._summarizer = summarizer or ExtractSummarizer(estimator.estimate)
         self._is_local = summarizer is None
-        self._tasks, self._hold, self._teller = tasks, hold, teller
+        self._tasks, self._hold, self._emitter = tasks, hold, emitter
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._looking: list[anyio.Event] = []
         self._failing: set[str] = set()
@@ -271,16 +271,16 @@ class SummaryRoller:
         if made.usages:
             await self._store.append_model_usage(session_id, made.usages)
             for usage in made.usages:
-                await tell_usage(self._teller, session_id, turn_id, usage)
+                await emit_usage(self._emitter, session_id, turn_id, usage)
         if made.summary is None:
             self._failing.add(session_id)
-            await self._teller.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
+            await self._emitter.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
             return
         self._failing.discard(session_id)
         if made.placed is not None:
             await self._store.save_summary(session_id, made.placed)
         covered = made.summary.message_index_range
-        await self._teller.tell(
+        await self._emitter.tell(
             EventType.SUMMARY_GENERATED,
             session_id,
             turn_id,

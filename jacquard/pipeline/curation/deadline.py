@@ -19,7 +19,7 @@ from anyio import move_on_after as deadline_scope
 from anyio.abc import TaskGroup
 
 from jacquard.config.sections import CurationConfig
-from jacquard.core.protocols import Patience
+from jacquard.core.protocols import Cancellation
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.prefetch import is_keepable
 from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream
@@ -42,7 +42,7 @@ class _Attempt:
     recall: Recall | None = None
     result: Curation | None = None
     answered: bool = False
-    patience: Patience = field(default_factory=Patience)
+    patience: Cancellation = field(default_factory=Cancellation)
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def on_recall(self, recall: Recall) -> None:
@@ -66,7 +66,7 @@ async def within(limit_ms: int, work: Awaitable[T]) -> T:
     raise TooLateError
 
 
-class CurationRace:
+class CurationDeadline:
     """Answers for Stream B on time.
 
     `task_group` must be open for as long as turns are prepared; cancelling it ends all background work.

@@ -11,17 +11,17 @@ import logging
 import anyio
 from anyio.abc import TaskGroup
 
-from jacquard.core.protocols import QueryAhead
+from jacquard.core.protocols import QueryPrefetcher
 from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, recent_texts
 from mnemosyne.protocols import Store
 
 _log = logging.getLogger(__name__)
 
 
-class TalkAhead:
+class HistoryPrefetcher:
     """Reads a session's newest messages behind its turns and has them embedded."""
 
-    def __init__(self, store: Store, embedder: QueryAhead, tasks: TaskGroup) -> None:
+    def __init__(self, store: Store, embedder: QueryPrefetcher, tasks: TaskGroup) -> None:
         self._store, self._embedder, self._tasks = store, embedder, tasks
         self._behind: list[anyio.Event] = []
 

@@ -29,7 +29,7 @@ _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
 _TITLE_CHARS = 60
 
 
-def flesh_blocks(
+def render_memories(
     selection: Selection,
     entries: Sequence[MemoryEntry],
     estimator: TokenEstimator,

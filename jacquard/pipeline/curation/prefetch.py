@@ -39,7 +39,7 @@ def is_keepable(curation: Curation) -> bool:
     return curation.path is CurationPath.SELECTED and bool(curation.chosen)
 
 
-def prefetch_of(
+def build_prefetch(
     curation: Curation,
     plan: PlanContext,
     turn_id: str,
@@ -122,7 +122,7 @@ def prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) 
     )
 
 
-def lease_of(
+def find_lease(
     prefetch: Prefetch,
     plan: PlanContext,
     head: SessionHead,

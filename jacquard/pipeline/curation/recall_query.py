@@ -25,7 +25,7 @@ _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIV
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scene:
+class RecallScene:
     """The view of one turn: `hidden` entry ids, the `query` for recall, and entries that live in the state (`quests`)."""
 
     hidden: frozenset[str]
@@ -34,7 +34,7 @@ class Scene:
     quests: tuple[MemoryEntry, ...]
 
 
-def scene_of(
+def build_recall_scene(
     user_text: str,
     *,
     plan: PlanContext,
@@ -43,7 +43,7 @@ def scene_of(
     world: WorldPack,
     restricted: Iterable[MemoryEntry],
     config: RuntimeConfig,
-) -> Scene:
+) -> RecallScene:
     """Return the scene; `shown` are the history messages that the prompt will hold."""
     view = view_state(window.state)
     placed = {entry.entry_id: entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
@@ -76,7 +76,7 @@ def scene_of(
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         extra=tuple(quest for quest in quests if quest.entry_id not in hidden),
     )
-    return Scene(hidden=hidden, query=query, recent=recent, quests=quests)
+    return RecallScene(hidden=hidden, query=query, recent=recent, quests=quests)
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from jacquard.core.errors import SelectorError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext
-from jacquard.core.protocols import Patience, Selection, SelectionRequest, Selector
+from jacquard.core.protocols import Cancellation, Selection, SelectionRequest, Selector
 from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renewed
 from mnemosyne.chains.uris import entry_uri
@@ -47,7 +47,7 @@ class CurationRequest:
     select_limit: int = 5
     fallback_limit: int = 3
     lease: Lease | None = None
-    patience: Patience | None = field(default=None, compare=False, repr=False)
+    patience: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
@@ -195,7 +195,7 @@ def told_apart(recall: Recall) -> Recall:
     return replace(recall, candidates=tuple(told)) if any(each.alias for each in told) else recall
 
 
-def stream_report(curation: Curation) -> StreamBReport:
+def build_stream_report(curation: Curation) -> StreamBReport:
     """Return Stream B's part of the receipt, with one decision for every candidate, in recall order."""
     return StreamBReport(
         path=curation.path,

@@ -20,7 +20,7 @@ from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_talk, prefix
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
-from jacquard.pipeline.weaving.prompt import LaidOut, Prompt, complete, lay_out
+from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
@@ -30,7 +30,7 @@ from mnemosyne.schema.record import SessionWindow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ingredients:
+class PromptInputs:
     """Everything that one prompt is made of; `count` gives the tokens of a text, `counter` its name.
 
     `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's own.
@@ -64,7 +64,7 @@ class Ingredients:
         return self.config.budget.prompt_tokens(self.correction)
 
 
-def lay_out_turn(parts: Ingredients) -> LaidOut:
+def lay_out_prompt(parts: PromptInputs) -> PromptLayout:
     """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
     blocks = [*parts.skeleton.blocks, *parts.flesh]
     seen, history, left_out = share(blocks, parts.skeleton.history, parts.config.layers)
@@ -83,7 +83,7 @@ def lay_out_turn(parts: Ingredients) -> LaidOut:
     )
 
 
-def finish_turn(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+def build_turn_prompt(parts: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
     """Return the prepared turn, without times; `carried` are the blocks of `laid` that were degraded. BudgetExceededError
     when what must stay does not fit.
     """
@@ -114,7 +114,7 @@ def finish_turn(parts: Ingredients, laid: LaidOut, carried: Mapping[str, PromptB
     return _prepared(parts, prompt, report)
 
 
-def _prepared(parts: Ingredients, prompt: Prompt, report: Report) -> PreparedTurn:
+def _prepared(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}

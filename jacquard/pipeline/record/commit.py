@@ -41,7 +41,7 @@ class CommitResult:
     set_aside: tuple[Correction, ...] = ()
 
 
-def commit_of(
+def build_commit(
     record: TurnRecord,
     state: Mapping[str, Any],
     reply: Message,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from jacquard.adapters.observe.bus import Teller
+from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.model_calls import UNDER_WAY
@@ -22,10 +22,10 @@ from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow
 
 
-async def tell_loaded(teller: Teller, window: SessionWindow) -> None:
+async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
     """Tell that a session's window is here."""
     head = window.head
-    await teller.tell(
+    await emitter.tell(
         EventType.SESSION_LOADED,
         head.session_id,
         branch_id=head.branch_id,
@@ -35,9 +35,9 @@ async def tell_loaded(teller: Teller, window: SessionWindow) -> None:
     )
 
 
-async def tell_planned(teller: Teller, session_id: str, turn_id: str, plan: PlanContext) -> None:
+async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
     """Tell what was planned and by which tier."""
-    await teller.tell(
+    await emitter.tell(
         EventType.TURN_PLANNED,
         session_id,
         turn_id,
@@ -51,14 +51,14 @@ async def tell_planned(teller: Teller, session_id: str, turn_id: str, plan: Plan
     )
 
 
-async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) -> None:
+async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeConfig) -> None:
     """Tell how a prompt came about: its blocks, what was pruned, what it costs, what was done without."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter(block.block_type.value for block in turn.context_blocks)
-    await teller.tell(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
+    await emitter.tell(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
     actions = Counter(decision.action.value for decision in report.decisions)
     left = [decision for decision in report.decisions if decision.action is not Action.KEPT]
-    await teller.tell(
+    await emitter.tell(
         EventType.PRUNE_COMPLETED,
         session_id,
         turn_id,
@@ -69,7 +69,7 @@ async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) 
         dropped_blocks=[decision.block_id for decision in left],
     )
     content = {"text": turn.text} if config.observability.capture_content else {}
-    await teller.tell(
+    await emitter.tell(
         EventType.ASSEMBLED,
         session_id,
         turn_id,
@@ -89,9 +89,9 @@ async def tell_woven(teller: Teller, turn: PreparedTurn, config: RuntimeConfig) 
         **content,
     )
     for error in report.errors:
-        await teller.tell(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
+        await emitter.tell(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
     for degradation in report.degradations:
-        await teller.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
+        await emitter.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
 
 
 def _kept(stream: StreamBReport, used: CurationPath, refused: str) -> str:
@@ -101,19 +101,23 @@ def _kept(stream: StreamBReport, used: CurationPath, refused: str) -> str:
     return "refused" if refused else "none"
 
 
-async def tell_prepared(teller: Teller, turn: PreparedTurn) -> None:
+async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
     """Tell that a prepared turn is in the store, with the input and the evidence that it holds."""
-    await teller.tell(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
+    await emitter.tell(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
-        await teller.tell(EventType.EVIDENCE_INGESTED, turn.session_id, turn.turn_id, evidence_ids=ids, source="recall")
-    await teller.tell(EventType.PERSISTED, turn.session_id, turn.turn_id, what="prepared", version=turn.version)
+        await emitter.tell(
+            EventType.EVIDENCE_INGESTED, turn.session_id, turn.turn_id, evidence_ids=ids, source="recall"
+        )
+    await emitter.tell(EventType.PERSISTED, turn.session_id, turn.turn_id, what="prepared", version=turn.version)
 
 
-async def tell_error(teller: Teller, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
+async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
     """Tell of an error that reached the caller, or that a retry is about to answer."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
-    await teller.tell(EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error))
+    await emitter.tell(
+        EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
+    )
 
 
 def code_of(error: ContextEngineError) -> str:
@@ -122,14 +126,14 @@ def code_of(error: ContextEngineError) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() and place else c.lower() for place, c in enumerate(name))
 
 
-async def tell_usage(
-    teller: Teller, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
+async def emit_usage(
+    emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
     """Tell of a model call that is in the store: which model, for what, what it cost; one under way is told of when it ends."""
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
-    await teller.tell(
+    await emitter.tell(
         EventType.PERSISTED,
         session_id,
         turn_id,

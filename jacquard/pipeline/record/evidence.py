@@ -55,7 +55,7 @@ _LOOKED_THROUGH = 96
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EvidenceFlesh:
+class EvidenceBlocks:
     """A session's evidence as blocks, oldest first, with what was settled, what had to be done without (`code: detail`),
     and what went wrong.
     """
@@ -66,16 +66,16 @@ class EvidenceFlesh:
     errors: tuple[str, ...] = ()
 
 
-async def evidence_flesh(
+async def load_evidence_blocks(
     store: Store, clock: Clock, session_id: str, config: EvidenceConfig, count: Callable[[str], int]
-) -> EvidenceFlesh:
+) -> EvidenceBlocks:
     """Return the newest results of a session's tools and searches as blocks.
 
     They are sought among the session's newest 96 evidences. Memories that a turn recalled are evidence too, but come by
     recall and not from here. `count` gives the tokens of a text.
     """
     if not config.enabled or config.limit <= 0:
-        return EvidenceFlesh()
+        return EvidenceBlocks()
     where = EvidenceFilter(limit=max(_LOOKED_THROUGH, config.limit), newest=True)
     now = clock.now()
     newest = await store.list_evidences(session_id, where)
@@ -106,7 +106,7 @@ async def evidence_flesh(
             notices = settled.notices.get(evidence.evidence_id, ())
             made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)
             blocks.append(replace(made, uri=evidence_uri(session_id, evidence.evidence_id)))
-    return EvidenceFlesh(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told), errors=errors)
+    return EvidenceBlocks(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told), errors=errors)
 
 
 async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, str]:

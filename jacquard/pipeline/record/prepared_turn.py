@@ -111,7 +111,7 @@ def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: in
     return f"t{depth:06d}-{digest.hexdigest()[:10]}"
 
 
-def fingerprint_of(user_text: str, config: RuntimeConfig, world_digest: str) -> str:
+def request_fingerprint(user_text: str, config: RuntimeConfig, world_digest: str) -> str:
     """Return what a stored answer depends on: input, configuration (no secret in it) and world."""
     bare = replace(
         without_secrets(config),
@@ -166,7 +166,7 @@ def _stored_report(report: Report) -> Report:
     return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
 
 
-def record_of(
+def build_record(
     turn: PreparedTurn,
     window: SessionWindow,
     message: Message,

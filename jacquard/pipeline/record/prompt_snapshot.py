@@ -20,15 +20,15 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, plain_without_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import without_quests
-from jacquard.pipeline.record.build_prompt import Ingredients, layer_attributes
+from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
 from jacquard.pipeline.record.stored_turn import reading
 from jacquard.pipeline.skeleton.automation import SkeletonSource
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
 
-TAPE_VERSION = 1
-TAPE_KEY = "tape"
+SNAPSHOT_VERSION = 1
+SNAPSHOT_KEY = "tape"
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
@@ -38,7 +38,7 @@ _LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tape:
+class PromptSnapshot:
     """One prompt's material.
 
     `blocks` are those of both streams, `history` the talk (oldest first), all as rendered. `carried` are the blocks that were
@@ -58,7 +58,7 @@ class Tape:
     at: datetime
     carried: tuple[PromptBlock, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
-    version: int = TAPE_VERSION
+    version: int = SNAPSHOT_VERSION
 
     @property
     def runtime(self) -> RuntimeConfig:
@@ -66,9 +66,11 @@ class Tape:
         return codec.from_plain(dict(self.config), RuntimeConfig)
 
 
-def tape_of(parts: Ingredients, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None) -> Tape:
+def snapshot_prompt(
+    parts: PromptInputs, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None
+) -> PromptSnapshot:
     """Return the tape of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
-    return Tape(
+    return PromptSnapshot(
         source=parts.skeleton.source,
         blocks=(*parts.skeleton.blocks, *parts.flesh),
         history=parts.skeleton.history,
@@ -89,7 +91,7 @@ def plain_config(config: RuntimeConfig) -> dict[str, Any]:
     return lean
 
 
-def tape_to_json(tape: Tape) -> dict[str, Any]:
+def snapshot_to_json(tape: PromptSnapshot) -> dict[str, Any]:
     """Return a tape as plain values; what has its default is left out, and what can be told from the rest."""
     plain: dict[str, Any] = _lean(tape)
     plain["version"] = tape.version
@@ -101,21 +103,21 @@ def tape_to_json(tape: Tape) -> dict[str, Any]:
     return plain
 
 
-def tape_from_json(plain: Mapping[str, Any]) -> Tape:
-    """Return the tape that `tape_to_json` wrote; CodecError when it is none."""
-    tape = codec.from_plain(dict(plain), Tape)
+def snapshot_from_json(plain: Mapping[str, Any]) -> PromptSnapshot:
+    """Return the tape that `snapshot_to_json` wrote; CodecError when it is none."""
+    tape = codec.from_plain(dict(plain), PromptSnapshot)
     state = tape.source.variables.get("state") or {}
     variables = {**_LATER, **tape.source.variables, _STATUS: without_quests(state)}
     return replace(tape, source=replace(tape.source, variables=variables))
 
 
-def tape_in(record: TurnRecord) -> Tape | None:
+def snapshot_in(record: TurnRecord) -> PromptSnapshot | None:
     """Return the tape of a recorded turn; None for one that has none (imported, or of an older release). DamagedRecordError."""
-    plain = (record.prompt or {}).get(TAPE_KEY)
+    plain = (record.prompt or {}).get(SNAPSHOT_KEY)
     if not isinstance(plain, Mapping):
         return None
     with reading(record, "tape"):
-        tape = tape_from_json(plain)
+        tape = snapshot_from_json(plain)
         _ = tape.runtime
     return tape
 

@@ -34,7 +34,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LaidOut:
+class PromptLayout:
     """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision.
 
     `assembled` is the prompt if nothing were pruned; `left_out` are decisions on blocks that were not even woven.
@@ -70,7 +70,7 @@ def lay_out(
     rules: PruneRules = NO_RULES,
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
     left_out: tuple[BlockDecision, ...] = (),
-) -> LaidOut:
+) -> PromptLayout:
     """Weave all blocks and decide what fits into `limit_tokens`, the frame between blocks included.
 
     `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
@@ -80,7 +80,7 @@ def lay_out(
     woven = weave(priced, talk, _priced(user_input, count(user_input.content)), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
-    return LaidOut(
+    return PromptLayout(
         woven=woven,
         assembled=assembled,
         pruned=pruner.prune(woven.skein.blocks(), budget, rules),
@@ -93,7 +93,7 @@ def lay_out(
     )
 
 
-def complete(laid: LaidOut, carried: Mapping[str, PromptBlock] | None = None) -> Prompt:
+def complete(laid: PromptLayout, carried: Mapping[str, PromptBlock] | None = None) -> Prompt:
     """Return the prompt of a layout; `carried` are the degraded blocks, by id, as they stand in it. What was to be degraded
     and is not among them is dropped. BudgetExceededError when what must stay does not fit.
     """
@@ -138,7 +138,7 @@ def build_prompt(
     return complete(laid)
 
 
-def _built(laid: LaidOut, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
+def _built(laid: PromptLayout, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
     standing = {block.block_id: block for block in pruned.kept}
     kinds = {block.block_id: block.kind for block in laid.woven.skein.blocks()}
     decisions = []

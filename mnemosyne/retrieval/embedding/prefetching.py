@@ -39,7 +39,7 @@ class _Ahead:
     vector: Vectors | None = None
 
 
-class AheadEmbedder:
+class PrefetchingEmbedder:
     """Passes everything on to an embedder; an input that `expect` was told of is embedded once, talk as long as it is kept."""
 
     def __init__(self, inner: Embedder) -> None:

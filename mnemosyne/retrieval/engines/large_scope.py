@@ -69,7 +69,7 @@ class _Young:
     held: RowBatch = NO_ROWS
 
 
-class BigScope:
+class LargeScope:
     """An `Index` of one scope; `open` it first. `young_rows`: so many new rows, and so many of rare chains, are in memory with
     their vectors. `held_rows`: so many new ones are held back before they are written.
 

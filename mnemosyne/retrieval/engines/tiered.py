@@ -22,7 +22,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
-from mnemosyne.retrieval.engines.large_scope import BigScope, GraphStore, owner_of, young_names
+from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, owner_of, young_names
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, highest, joined, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
@@ -82,7 +82,7 @@ class TieredIndex:
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
         self._durable, self._word_rows, self._young_rows = durable, word_rows, young_rows
         self._memory = MemoryIndex()
-        self._big: dict[str, BigScope] = {}
+        self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
         self._cut_off: set[str] = set()
@@ -235,8 +235,8 @@ class TieredIndex:
             else:
                 self._big[scope] = big
 
-    async def _opened(self, scope: str, durable: DurableIndex) -> BigScope:
-        big = BigScope(scope, durable, young_rows=self._young_rows, held_rows=self._held_rows)
+    async def _opened(self, scope: str, durable: DurableIndex) -> LargeScope:
+        big = LargeScope(scope, durable, young_rows=self._young_rows, held_rows=self._held_rows)
         await big.open()
         return big
 
@@ -273,7 +273,7 @@ class TieredIndex:
             self._cut(scope or error.scope)
             return nothing
 
-    async def _open(self, scope: str) -> BigScope | DurableIndex | None:
+    async def _open(self, scope: str) -> LargeScope | DurableIndex | None:
         """Bring a scope into memory at first use; return what searches it when memory alone does not."""
         if self._memory.holds(scope):
             self._memory.touch(scope)
@@ -298,7 +298,7 @@ class TieredIndex:
             self._memory.table(scope)
         return None
 
-    async def _read(self, scope: str) -> BigScope | DurableIndex | None:
+    async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
         """Read a scope that is not in use; return what searches it when memory alone does not."""
         durable = await self._engine(scope)
         if durable is None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.retrieval.recall.query_features import Traits
+from mnemosyne.retrieval.recall.query_features import QueryFeatures
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit
 
@@ -79,22 +79,24 @@ class Arm:
         return max(self.hits[0].score, 0.0) if self.hits else 0.0
 
 
-def vector_weight(traits: Traits, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
+def vector_weight(
+    find_query_features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS
+) -> float:
     """Return what the best of the vector arm counts where the best of the words counts 1.
 
     `fitness` is the share of the query that the model knows.
     """
-    power = weights.vector + weights.vector_terms * (math.log(max(traits.terms, 1)) - _USUAL_TERMS)
+    power = weights.vector + weights.vector_terms * (math.log(max(find_query_features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
         power += weights.vector_history
-    if traits.question:
+    if find_query_features.question:
         power += weights.vector_question
-    elif traits.talk_share > 0.0:
+    elif find_query_features.talk_share > 0.0:
         power += weights.vector_talk
     return fitness * math.exp(power)
 
 
-def beside_weight(traits: Traits, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
+def beside_weight(find_query_features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
     """Return the share of its score that an entry lends to the one right beside it, at most 0.8."""
     by_chain = {
         Chain.HISTORY: weights.beside_history,
@@ -102,8 +104,8 @@ def beside_weight(traits: Traits, chain: Chain, weights: FusionWeights = WEIGHTS
         Chain.LORE: weights.beside_lore,
     }
     power = weights.beside + by_chain.get(chain, 0.0)
-    power += weights.beside_terms * (math.log(max(traits.terms, 1)) - _USUAL_TERMS)
-    if traits.question:
+    power += weights.beside_terms * (math.log(max(find_query_features.terms, 1)) - _USUAL_TERMS)
+    if find_query_features.question:
         power += weights.beside_question
     return min(math.exp(power), _MOST)
 

@@ -24,7 +24,7 @@ from mnemosyne.retrieval.recall.fusion import (
     FusionWeights,
     vector_weight,
 )
-from mnemosyne.retrieval.recall.indexer import FIT, IndexFeeder, Progress
+from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
 from mnemosyne.retrieval.recall.multi_query import joined, separate
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rebuild import Restored
@@ -76,7 +76,7 @@ class HybridRetriever:
         self._weights, self._index_lacks = weights, index_lacks
         # An arm that is asked for alone gives what it has, however little it knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
-        self._feeder = IndexFeeder(source, index, self._embedder, least_fitness=self._least_fitness)
+        self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
@@ -99,7 +99,7 @@ class HybridRetriever:
         return fed.entries
 
     async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
-        """Bring the index of a scope to what the store holds, whatever state it is in; see `IndexFeeder.restore`."""
+        """Bring the index of a scope to what the store holds, whatever state it is in; see `Indexer.restore`."""
         self._preview.cache_clear()
         return await self._feeder.restore(scope, anew=anew, progress=progress)
 
@@ -230,7 +230,11 @@ class HybridRetriever:
         if state.vector is not None:
             hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
             if hits:
-                worth = vector_weight(state.traits, pool.chain, state.fitness, self._weights) if state.whole else 1.0
+                worth = (
+                    vector_weight(state.find_query_features, pool.chain, state.fitness, self._weights)
+                    if state.whole
+                    else 1.0
+                )
                 pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
 
     async def _candidates(self, state: Recalling) -> tuple[Candidate, ...]:

@@ -43,7 +43,7 @@ class Fed:
     behind: bool = False
 
 
-class IndexFeeder:
+class Indexer:
     """Feeds scopes of one index from one source. Calls for one scope wait for each other; scopes do not.
 
     `least_fitness`: a text that the embedder knows less of (`Embedder.fitness`) gets no vector.

@@ -54,7 +54,7 @@ def add_talk(terms: dict[str, float], recent: Sequence[str], read: Callable[[str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Traits:
+class QueryFeatures:
     """What can be told of a query without searching.
 
     `terms`: distinct words of the text itself. `talk_share`: how much of the weight of all terms is recent talk's, 0..1.
@@ -67,13 +67,13 @@ class Traits:
     time: bool = False
 
 
-def traits(query: RetrievalQuery, terms: Mapping[str, float]) -> Traits:
-    """Return the traits of a query whose `lexical_terms` are known."""
+def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> QueryFeatures:
+    """Return the find_query_features of a query whose `lexical_terms` are known."""
     own = term_weights(query.text)
     whole = sum(terms.values())
     asked = sum(own.values()) + KEYWORD_WEIGHT * sum(len(term_weights(keyword)) for keyword in query.keywords)
     text = query.text.strip()
-    return Traits(
+    return QueryFeatures(
         terms=len(own),
         talk_share=max(1.0 - asked / whole, 0.0) if query.recent and whole > 0.0 else 0.0,
         question=_asks(text),

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import Arm, FusionWeights, beside_weight, fuse, lent, score_unit, shared_tops
 from mnemosyne.retrieval.recall.graph import context_factor, facet_terms, nearness, recency
-from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, traits
-from mnemosyne.retrieval.recall.rerank_features import look_again
+from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, find_query_features
+from mnemosyne.retrieval.recall.rerank_features import add_rerank_features
 from mnemosyne.retrieval.recall.unindexed import score_extra
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
@@ -117,7 +117,7 @@ class Recalling:
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
-        self.traits = traits(query, terms)
+        self.find_query_features = find_query_features(query, terms)
         self.facets = facet_terms(query)
         self.weights = chain_weights(query)
         self.pools = _pools(query, self.weights)
@@ -154,7 +154,7 @@ class Recalling:
         scored: list[tuple[float, str, Pooled]] = []
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
-            beside = beside_weight(self.traits, pool.chain, weights) if self.whole else 0.0
+            beside = beside_weight(self.find_query_features, pool.chain, weights) if self.whole else 0.0
             pooled = Pooled.of(pool, tops, beside)
             fused, weight = pooled.fused, pool.weight
             scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
@@ -166,7 +166,11 @@ class Recalling:
 
     def looks(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
         """Return what a second look at fetched entries adds to each."""
-        return look_again(self.query, self.traits, entries, weights) if self.whole else [0.0] * len(entries)
+        return (
+            add_rerank_features(self.query, self.find_query_features, entries, weights)
+            if self.whole
+            else [0.0] * len(entries)
+        )
 
     def ranked(self, entry: MemoryEntry, each: Scored, look: float) -> Ranked:
         """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""

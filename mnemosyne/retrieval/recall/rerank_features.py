@@ -21,7 +21,7 @@ import numpy.typing as npt
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
-from mnemosyne.retrieval.recall.query_features import Traits, add_talk
+from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_talk
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -48,8 +48,8 @@ _TOLD_TIME = re.compile(
 Runs = Counter[str]
 
 
-def look_again(
-    query: RetrievalQuery, traits: Traits, entries: Sequence[MemoryEntry], weights: FusionWeights
+def add_rerank_features(
+    query: RetrievalQuery, find_query_features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
     """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
     if not entries:
@@ -63,7 +63,7 @@ def look_again(
         if entry.chain is Chain.HISTORY:
             spoke = bool(entry.speaker) and not names.isdisjoint(tokens_of_line(entry.speaker or ""))
             sign += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
-        if traits.time:
+        if find_query_features.time:
             sign += weights.time * read.times / _ENOUGH
         if pairs:
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
@@ -72,9 +72,9 @@ def look_again(
     asked = _asked(query, 1)
     if asked:
         written = [read.han for read in readings]
-        single = max(weights.character + weights.character_talk * traits.talk_share, 0.0)
+        single = max(weights.character + weights.character_talk * find_query_features.talk_share, 0.0)
         found += single * _scores(asked, written, 1)
-        longer = max(weights.longer_talk * traits.talk_share, 0.0)
+        longer = max(weights.longer_talk * find_query_features.talk_share, 0.0)
         found += longer * _scores(_asked(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 

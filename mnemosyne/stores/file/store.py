@@ -2,7 +2,7 @@
 
 The room exists to give journals the face of a Store: one folder a tenant, one file a session or a world, one lock a tenant.
 Reading takes no lock: it follows what others have written since. Writing takes the lock, catches up, decides, and appends
-one line. An operation is one hop to a thread; nothing blocks the event loop.
+one line. An operation is one run_in_thread to a thread; nothing blocks the event loop.
 
     FOLDER/store.json                    what this folder is
     FOLDER/TENANT/sessions/NAME.jsonl    a journal a session
@@ -59,10 +59,10 @@ class FileStore(LedgerStore):
         self.folder = Path(folder)
         self.tenant = tenant
         place = Folder(self.folder, tenant, create=create, durable=synchronous == "FULL")
-        super().__init__(FileKeeper(place, busy_seconds=busy_seconds, held=held, compact_bytes=compact_bytes))
+        super().__init__(FileBackend(place, busy_seconds=busy_seconds, held=held, compact_bytes=compact_bytes))
 
 
-class FileKeeper:
+class FileBackend:
     """Keeps the ledgers of one tenant in journals."""
 
     def __init__(self, folder: Folder, *, busy_seconds: float, held: int, compact_bytes: int) -> None:

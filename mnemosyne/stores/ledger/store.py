@@ -1,7 +1,7 @@
 """The Store protocol over ledgers, wherever they are kept.
 
 The room exists so that the memory store and the file store differ only in how a ledger is fetched and how its changes are
-kept (`Keeper`), never in what a method means. It must not import a keeper.
+kept (`StorageBackend`), never in what a method means. It must not import a keeper.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mnemosyne.stores.ledger.ledger import Ledger
 T = TypeVar("T")
 
 
-class Keeper(Protocol):
+class StorageBackend(Protocol):
     """Keeps the ledgers of one tenant by their scope, and runs work on them one after the other.
 
     Work is synchronous and must leave a ledger that it only reads as it is.
@@ -69,7 +69,7 @@ class Keeper(Protocol):
 class LedgerStore:
     """A Store over a keeper of ledgers. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: StorageBackend) -> None:
         self._keeper = keeper
 
     async def _read(self, session_id: str, work: Callable[..., T], *args: Any) -> T:

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.locate import PostgresAddress
-from mnemosyne.stores.threads import surely
+from mnemosyne.stores.threads import run_shielded
 
 _FIRST_WAIT_SECONDS = 0.005
 _LONGEST_WAIT_SECONDS = 0.1
@@ -77,11 +77,11 @@ class PostgresSessionLocks:
             yield
         finally:
             if claim.is_first:
-                await surely(self._threads, partial(self._give_back, claim))
+                await run_shielded(self._threads, partial(self._give_back, claim))
 
     async def close(self) -> None:
         """Close the connection; what it still holds goes with it."""
-        await surely(self._threads, self._hang_up)
+        await run_shielded(self._threads, self._hang_up)
         self._threads.shutdown(wait=False)
 
     def _key(self, session_id: str) -> int:
@@ -106,7 +106,7 @@ class PostgresSessionLocks:
                 return False
             self._claimed.add(claim.key)
             claim.is_first = True
-        return await surely(self._threads, partial(self._take, claim))
+        return await run_shielded(self._threads, partial(self._take, claim))
 
     def _take(self, claim: _Claim) -> bool:
         """Ask for a lock, unless its caller has gone meanwhile; on a connection that turns out to be lost, ask anew."""

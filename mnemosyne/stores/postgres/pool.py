@@ -20,12 +20,12 @@ from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailab
 from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.postgres.connection import PostgresConnection
 from mnemosyne.stores.postgres.database import PostgresOpening, meaning_of, open_driver
-from mnemosyne.stores.threads import hop
+from mnemosyne.stores.threads import run_in_thread
 
 T = TypeVar("T")
 
 
-class Crew:
+class ConnectionPool:
     """Runs transactions of one kind, as many at once as it has connections; a caller beyond that waits.
 
     Reads see one moment, whatever is written meanwhile. Writes see all that was committed before each statement, and lock
@@ -50,7 +50,7 @@ class Crew:
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
-        return await hop(self._threads, lambda: self._guarded(work), finish=self._writing)
+        return await run_in_thread(self._threads, lambda: self._guarded(work), finish=self._writing)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connections and threads. Closing twice is fine."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
 from mnemosyne.stores.postgres.database import PostgresOpening
-from mnemosyne.stores.postgres.pool import Crew
+from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.sql.store import SqlStore
 
 
@@ -38,6 +38,6 @@ class PostgresStore(SqlStore):
         self.tenant = tenant
         opening = PostgresOpening(address=address, busy_seconds=busy_seconds, create=create)
         super().__init__(
-            reads=Crew(opening, tenant, connections=connections, writing=False),
-            writes=Crew(opening, tenant, connections=connections, writing=True),
+            reads=ConnectionPool(opening, tenant, connections=connections, writing=False),
+            writes=ConnectionPool(opening, tenant, connections=connections, writing=True),
         )

@@ -15,7 +15,7 @@ from mnemosyne.core.errors import StoreError
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.store import SqlStore
 from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, clean, open_database
-from mnemosyne.stores.sqlite.worker import Lane
+from mnemosyne.stores.sqlite.worker import SqliteWorker
 
 
 class SqliteStore(SqlStore):
@@ -49,8 +49,8 @@ class SqliteStore(SqlStore):
         self._file = self._lane(opening, "BEGIN IMMEDIATE")
         super().__init__(reads=self._lane(replace(opening, read_only=True), "BEGIN"), writes=self._file)
 
-    def _lane(self, opening: Opening, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Lane:
-        return Lane(
+    def _lane(self, opening: Opening, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> SqliteWorker:
+        return SqliteWorker(
             self.path,
             lambda: SqliteConnection(open_database(opening), self.tenant),
             begin=begin,

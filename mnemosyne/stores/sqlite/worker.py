@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.damage import DAMAGED, damage_in
 from mnemosyne.stores.sqlite.file import SqliteConnection
-from mnemosyne.stores.threads import hop
+from mnemosyne.stores.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _REASONS = {
 }
 
 
-class Lane:
+class SqliteWorker:
     """Runs transactions of one kind in order.
 
     A caller that is cancelled leaves either nothing or a whole transaction. A lane of writes (`finish`) lets him go when
@@ -71,7 +71,7 @@ class Lane:
     async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
-        return await hop(self._thread, lambda: self._guarded(work), finish=self._finish)
+        return await run_in_thread(self._thread, lambda: self._guarded(work), finish=self._finish)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connection and thread. Closing twice is fine."""
