@@ -1,0 +1,72 @@
+"""Modules that are imported by a name in a string are held to the contracts of `.importlinter` as well."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("filament", "mnemosyne", "jacquard")
+
+
+def strings_that_name_modules():
+    """Yield (module, named module) for every string in the packages that is the name of one of our modules."""
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            if not any(isinstance(node, ast.Name) and node.id == "import_module" for node in ast.walk(tree)):
+                continue
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    named = node.value
+                    if named.split(".")[0] in PACKAGES and named.count(".") and _is_module(named):
+                        yield module, named
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+NAMED = sorted(set(strings_that_name_modules()))
+
+
+def layers() -> dict[str, dict[str, int]]:
+    """Return by container the level of each of its modules, 0 at the bottom."""
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / ".importlinter", encoding="utf-8")
+    found = {"": {name: -place for place, name in enumerate(("jacquard", "mnemosyne", "filament"))}}
+    for section in config.sections():
+        contract = config[section]
+        if contract.get("type") != "layers" or "containers" not in contract:
+            continue
+        rows = [row.split("|") for row in contract["layers"].strip().splitlines()]
+        levels = {name.strip(): -place for place, row in enumerate(rows) for name in row}
+        found[contract["containers"].strip()] = levels
+    return found
+
+
+def test_there_are_such_strings():
+    assert len(NAMED) > 10
+
+
+@pytest.mark.parametrize(("module", "named"), NAMED, ids=lambda each: each)
+def test_an_import_by_name_points_down(module, named):
+    here, there = module.split("."), named.split(".")
+    shared = 0
+    while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+        shared += 1
+    container = ".".join(here[:shared])
+    levels = layers().get(container)
+    assert levels is not None, f"no contract for {container!r}"
+    upper, lower = here[shared], there[shared]
+    assert levels[upper] >= levels[lower], (
+        f"{module} imports {named}: {upper} lies below {lower} in {container or 'the tree'}"
+    )
