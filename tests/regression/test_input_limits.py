@@ -101,7 +101,7 @@ async def test_of_both_limits_of_chunks_the_smaller_counts():
 async def test_a_chunk_far_out_is_refused_instead_of_looking_for_all_before_it():
     async with forest() as workshop:
         await pending(workshop)
-        with pytest.raises(JacquardError, match="Chunk 1000000000000 .* at most"):
+        with pytest.raises(JacquardError, match=r"Chunk 1000000000000 .* at most"):
             await workshop.engine.commit_assistant_chunk("s", "", 10**12)
 
 
