@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -217,7 +218,7 @@ def guess_names(user_text: str) -> tuple[str, ...]:
         (match.start(), text.strip()) for match in _QUOTED.finditer(user_text) for text in match.groups() if text
     ]
     run: list[re.Match[str]] = []
-    for word in (*_WORD.finditer(user_text), None):
+    for word in chain(_WORD.finditer(user_text), (None,)):
         if run and (word is None or user_text[run[-1].end() : word.start()] != " " or not _is_name(word)):
             found.append((run[0].start(), " ".join(_without_possessive(each[0]) for each in run)))
             run = []
