@@ -17,7 +17,7 @@ from jacquard.observe.bus import Teller
 from jacquard.recording import require_refs
 from jacquard.telling import tell_error
 from jacquard.worlds import world_of
-from mnemosyne.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.errors import NoPendingTurnError, VersionConflictError
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
@@ -95,7 +95,7 @@ class ReplyCommitter:
         if turn_id is None:
             window = await store.window(session_id, message_limit=1)
             if window.pending is None:
-                raise TurnNotFoundError(session_id, "(pending)")
+                raise NoPendingTurnError(session_id)
             record = window.pending
         else:
             record = await store.turn(session_id, turn_id)
@@ -142,7 +142,7 @@ class ReplyCommitter:
             return window.pending.turn_id
         if window.previous is not None and not pending:
             return window.previous.turn_id
-        raise TurnNotFoundError(session_id, "(pending)")
+        raise NoPendingTurnError(session_id)
 
     async def _tell_expired(self) -> None:
         for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
