@@ -19,7 +19,7 @@ from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.chunks import ChunkBuffer, Key
 from jacquard.turns.compose import EngineParts
-from mnemosyne.core.errors import TurnNotFoundError, VersionConflictError
+from mnemosyne.core.errors import NoPendingTurnError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
@@ -101,7 +101,7 @@ class ReplyCommitter:
         if turn_id is None:
             window = await store.window(session_id, message_limit=1)
             if window.pending is None:
-                raise TurnNotFoundError(session_id, "(pending)")
+                raise NoPendingTurnError(session_id)
             record = window.pending
         else:
             record = await store.turn(session_id, turn_id)
@@ -152,7 +152,7 @@ class ReplyCommitter:
             return window.pending.turn_id
         if window.previous is not None and not pending:
             return window.previous.turn_id
-        raise TurnNotFoundError(session_id, "(pending)")
+        raise NoPendingTurnError(session_id)
 
     async def _tell_expired(self) -> None:
         for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):

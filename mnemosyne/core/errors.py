@@ -7,6 +7,7 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 │   ├── BranchNotFoundError
 │   ├── BranchExistsError
 │   ├── TurnNotFoundError
+│   │   └── NoPendingTurnError
 │   ├── TurnNotPendingError
 │   ├── VersionConflictError
 │   ├── EntryConflictError
@@ -96,6 +97,16 @@ class TurnNotFoundError(StoreError):
     def __init__(self, session_id: str, turn_id: str) -> None:
         self.session_id, self.turn_id = session_id, turn_id
         super().__init__(f"Session {session_id!r} has no turn {turn_id!r}. `jacquard history` lists its turns.")
+
+
+class NoPendingTurnError(TurnNotFoundError):
+    """A reply has no turn that it could answer."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id, self.turn_id = session_id, "(pending)"
+        StoreError.__init__(
+            self, f"No turn of session {session_id!r} waits for a reply. Prepare one first: `jacquard weave`."
+        )
 
 
 class TurnNotPendingError(StoreError):

@@ -18,12 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import apply_patch, judge_ops, parse_reply
-from jacquard import BudgetConfig, CurationConfig, HistoryConfig, RuntimeConfig, create_context_engine, open_workshop
-from jacquard.protocols import LlmResponse
-from mnemosyne.normal_forms import normal_form
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.stores.memory import MemoryStore
+from jacquard import (
+    BudgetConfig,
+    CurationConfig,
+    HistoryConfig,
+    LlmResponse,
+    RuntimeConfig,
+    create_context_engine,
+    open_runtime,
+)
+from mnemosyne import Evidence, EvidenceSource, EvidenceType, MemoryStore, SourceKind, ToolCall
+from mnemosyne.core.normal_forms import normal_form
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 WIDE = RuntimeConfig(budget=BudgetConfig(max_input_tokens=3_000_000), history=HistoryConfig(max_tokens=1_000_000))
@@ -295,14 +300,14 @@ def test_long_runs_of_marks_are_put_in_the_order_of_unicode(marks):
 
 @pytest.mark.anyio
 async def test_the_world_of_the_examples_plans_a_long_input_in_the_time_of_its_length():
-    async with open_workshop("memory:", world=FOREST, embedder="none", config=WIDE) as workshop:
-        await workshop.ensure_session("s")
+    async with open_runtime("memory:", world=FOREST, embedder="none", config=WIDE) as runtime:
+        await runtime.ensure_session("s")
 
         async def seconds(size):
             spent = []
             for turn in range(3):
                 started = process_time()
-                await workshop.engine.prepare_turn("s", f"{turn} " + "I ask Lena of the key. " * (size // 22))
+                await runtime.engine.prepare_turn("s", f"{turn} " + "I ask Lena of the key. " * (size // 22))
                 spent.append(process_time() - started)
             return min(spent)
 

@@ -13,9 +13,8 @@ from anyio.lowlevel import checkpoint
 
 from filament import parse_reply
 from jacquard import BudgetConfig, HistoryConfig, LimitsConfig, RuntimeConfig, create_context_engine
-from mnemosyne.off_loop import calculate, size_of
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne import MemoryStore, ToolCall
+from mnemosyne.core.off_loop import calculate, size_of
 
 LIMITS = LimitsConfig()
 WIDE = RuntimeConfig(budget=BudgetConfig(max_input_tokens=600_000), history=HistoryConfig(max_tokens=200_000))

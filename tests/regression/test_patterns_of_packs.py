@@ -16,23 +16,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from jacquard import create_context_engine, open_workshop
-from jacquard.build import SystemClock
+from jacquard import EvidenceConfig, InMemoryEventBus, create_context_engine, open_runtime
 from jacquard.cli.app import app
-from jacquard.config import EvidenceConfig
-from jacquard.evidence import evidence_flesh
-from jacquard.observe.bus import InMemoryEventBus
-from jacquard.planners.actions import match_action
-from mnemosyne.errors import PatternError, SelectorResolveError
-from mnemosyne.redact import RegexRedactor
-from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.record import SessionStart
-from mnemosyne.schema.redaction import RedactionRules
-from mnemosyne.schema.world import NumericalAction
-from mnemosyne.selectors import extract
-from mnemosyne.stores.memory import MemoryStore
-from mnemosyne.world import load_world
+from jacquard.pipeline.planning.actions import match_action
+from jacquard.pipeline.record.evidence import load_evidence_blocks
+from jacquard.wiring.runtime import SystemClock
+from mnemosyne import (
+    EvidenceSource,
+    EvidenceType,
+    IngestOptions,
+    MemoryStore,
+    NumericalAction,
+    PatternError,
+    RedactionRules,
+    RegexRedactor,
+    SelectorResolveError,
+    SessionStart,
+    SourceKind,
+    extract,
+    load_world,
+)
 
 pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
@@ -243,16 +246,16 @@ async def test_selectors_and_redaction_give_up_in_time():
 
 
 async def test_selectors_of_evidence_are_followed_off_the_event_loop(tmp_path):
-    async with open_workshop(tmp_path / "place", embedder="none") as workshop:
-        await workshop.store.create_session(SessionStart(session_id="s", world_id="", locale="en", state={}))
+    async with open_runtime(tmp_path / "place", embedder="none") as runtime:
+        await runtime.store.create_session(SessionStart(session_id="s", world_id="", locale="en", state={}))
         source = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.example/a")
         text = "a" * 5_000 + "c"
-        done = await workshop.intake.ingestor.ingest(
+        done = await runtime.intake.ingestor.ingest(
             "s", text, source, EvidenceType.RAG_DOC, options=IngestOptions(selectors=("lines:1",))
         )
         refs = [{"selector": "regex:(?:a|aa)+b|d", "hash": None}]
         slow = replace(done.evidence, evidence_id="slow", metadata={"shown_refs": refs})
-        await workshop.store.put_evidence("s", slow)
+        await runtime.store.put_evidence("s", slow)
         threads = set()
 
         def count(said: str) -> int:
@@ -260,7 +263,7 @@ async def test_selectors_of_evidence_are_followed_off_the_event_loop(tmp_path):
                 threads.add(get_ident())
             return len(said)
 
-        flesh = await evidence_flesh(workshop.store, SystemClock(), "s", EvidenceConfig(), count)
+        flesh = await load_evidence_blocks(runtime.store, SystemClock(), "s", EvidenceConfig(), count)
         assert threads
         assert get_ident() not in threads
         assert any(told.startswith("selector_resolve_failed") for told in flesh.degradations)

@@ -411,3 +411,8 @@ def test_an_error_that_nobody_foresaw_is_one_sentence_too():
     assert "ZeroDivisionError: by nought" in done.stderr
     assert "report" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reply_to_no_turn_is_told_in_words(here):
+    assert call(*SHORT[0], "--store", "sql").exit_code == 0
+    refused(call(*SHORT[0], "--store", "sql"), "No turn of session 's1' waits for a reply", "jacquard weave")

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from jacquard import TemplateError
 from jacquard.cli.app import app
-from jacquard.errors import TemplateError
 from jacquard.templating import open_templates, render_reply
 
 ENDLESS = "{{ 1.5|round(30000000,'ceil') }}"
@@ -259,7 +259,7 @@ VARIABLES = {
 }
 SCRIPT = """
 import json, sys
-from jacquard.errors import TemplateError
+from jacquard.core.errors import TemplateError
 from jacquard.templating import render_reply
 sources, variables = json.load(sys.stdin)
 def told(source):

@@ -1,0 +1,61 @@
+"""What the README says of installing: torch is announced where it is drawn in, and is drawn in by nothing else."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+OURS = "jacquard-context"
+
+
+def drawn_in(requirements):
+    """Return the names of all packages that these requirements bring, as far as they are installed here."""
+    found, waiting = set(), [Requirement(each) for each in requirements]
+    while waiting:
+        wanted = waiting.pop()
+        key = (wanted.name.lower(), tuple(sorted(wanted.extras)))
+        if key in found:
+            continue
+        found.add(key)
+        if wanted.name == OURS:
+            needed = [each for extra in wanted.extras for each in EXTRAS[extra]]
+        else:
+            try:
+                needed = requires(wanted.name) or []
+            except PackageNotFoundError:
+                continue
+        environments = [{"extra": extra} for extra in (*wanted.extras, "")]
+        waiting += [
+            each
+            for each in map(Requirement, needed)
+            if each.marker is None or any(each.marker.evaluate(environment) for environment in environments)
+        ]
+    return {name for name, _ in found}
+
+
+def test_the_readme_warns_of_torch_where_the_command_stands():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    install, _, _ = readme.partition("$ jacquard init")
+    for words in ('pip install ".[local]"', "CUDA", "GB", "+cpu", 'pip install ".[lance,models,onnx]"'):
+        assert words in install
+
+
+@pytest.mark.parametrize(("extras", "with_torch"), [("local", True), ("lance,models,onnx", False)])
+def test_torch_comes_with_local_and_not_with_the_install_that_is_said_to_do_without(extras, with_torch):
+    assert f'pip install ".[{extras}]"' in (ROOT / "README.md").read_text(encoding="utf-8")
+    packages = drawn_in([f"{OURS}[{extras}]"])
+    assert {"lancedb", "litellm"} <= packages
+    assert ("torch" in packages) == with_torch
+
+
+def test_no_address_of_a_package_host_stands_in_the_docs():
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"--(extra-)?index-url|download\.pytorch", text), page
