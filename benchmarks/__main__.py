@@ -25,7 +25,7 @@ from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
-from evals.progress import Told, bars
+from evals.reporting.progress import Told, bars
 from jacquard import JacquardError
 from mnemosyne import MnemosyneError
 

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.conversation import questions, utterances
-from evals.figures import percentiles
-from evals.machine import load, machine
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine
 from jacquard import open_embedder
 from mnemosyne import Embedder
 
@@ -41,7 +41,7 @@ from jacquard.wiring.runtime import open_embedder
 embedder = open_embedder(sys.argv[1])
 rows = anyio.run(embedder.embed, ["Where does the key of the temple lie?"], "query")
 took = time.perf_counter() - before
-from evals.machine import memory_mb
+from evals.reporting.machine import memory_mb
 print(json.dumps({"seconds": took, "memory_mb": memory_mb()}))
 """
 

@@ -19,9 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from evals.dataset import LabelledSet, read_set
-from evals.figures import percentiles
-from evals.machine import load, machine
-from evals.run import Options, run_set
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine
+from evals.running.run import Options, run_set
 from jacquard import Selection, SelectionRequest
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
 from mnemosyne import TiktokenEstimator

@@ -24,8 +24,8 @@ from rich.text import Text
 
 from benchmarks.deadline.server import ServerProcess
 from evals.dataset import LabelledQuery, read_queries
-from evals.figures import percentiles
-from evals.machine import load, machine
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine
 from jacquard import CurationConfig, Report, Runtime, RuntimeConfig, SelectorConfig, open_runtime
 
 SEED = 17

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.conversation import GUIDE, PLAYER, questions, utterances
-from evals.figures import percentiles
-from evals.machine import load, machine, memory_mb
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine, memory_mb
 from jacquard import ProcessTuning
 from mnemosyne import (
     BranchSpan,

@@ -20,7 +20,7 @@ import numpy as np
 from anyio import to_thread
 from rich.console import Console
 
-from evals.progress import Told
+from evals.reporting.progress import Told
 from jacquard import CurationConfig, RuntimeConfig, bare_world, create_context_engine
 from mnemosyne import Chain, MemoryEntry, SqliteStore, TieredIndex, Vectors, world_scope
 from mnemosyne.stores.sql.connection import Connection

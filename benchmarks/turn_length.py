@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.conversation import questions, session_of
-from evals.figures import percentiles
-from evals.machine import load, machine, memory_mb, peak_memory_mb
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine, memory_mb, peak_memory_mb
 from jacquard import Runtime, open_runtime
 
 SEED = 7

@@ -17,22 +17,22 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from evals.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
-from evals.arms import beside_json, print_beside, run_arms, set_beside
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.converted import write_set
 from evals.dataset import read_all, read_set
 from evals.errors import EvalError, SetupError
 from evals.forward import run_benchmarks
-from evals.gate import read_gate, run_gate, updated
-from evals.journal import SUFFIX
 from evals.loaders import locomo, longmemeval, perltqa
-from evals.parts import Arm, Choice
-from evals.progress import bars
-from evals.report import print_report, result_json
-from evals.run import DEFAULT_CACHE, Options, run_set
-from evals.world_set import run_world
+from evals.reporting.progress import bars
+from evals.reporting.report import print_report, result_json
+from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
+from evals.running.arms import beside_json, print_beside, run_arms, set_beside
+from evals.running.gate import read_gate, run_gate, updated
+from evals.running.journal import SUFFIX
+from evals.running.parts import Arm, Choice
+from evals.running.run import DEFAULT_CACHE, Options, run_set
+from evals.running.world_set import run_world
 from jacquard import JacquardError
 from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
@@ -342,7 +342,7 @@ def report(
     """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
     try:
         _check_place(out)
-        drawn = import_module("evals.page").page(_named(files))
+        drawn = import_module("evals.reporting.page").page(_named(files))
         out.write_text(drawn, encoding="utf-8", errors="replace")
     except EvalError as error:
         raise _fail(str(error)) from error

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.figures import percentiles
-from evals.machine import load, machine
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine
 from jacquard import BreakerChange
 from mnemosyne import tokens
 

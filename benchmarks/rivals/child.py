@@ -23,7 +23,7 @@ from benchmarks.conversation import utterances
 from benchmarks.rivals.names import OURS, entrant
 from benchmarks.rivals.stacks.stack import Ask, Stack, estimate, even, unfound
 from evals.dataset import read_set
-from evals.machine import memory_mb
+from evals.reporting.machine import memory_mb
 from mnemosyne import Chain, CorpusDocument
 
 SEED = 7

@@ -16,8 +16,8 @@ from benchmarks.rivals.run import Options, run
 from benchmarks.rivals.show import show
 from benchmarks.rivals.worker import Limits
 from evals.errors import EvalError
-from evals.progress import bars
-from evals.run import DEFAULT_CACHE
+from evals.reporting.progress import bars
+from evals.running.run import DEFAULT_CACHE
 from jacquard import JacquardError
 from mnemosyne import MnemosyneError
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.rivals.names import ENTRANTS, OURS
-from evals.figures import percentiles
 from evals.metrics import TOKEN_METRICS, Outcome, judge, mean
+from evals.reporting.figures import percentiles
 
 Rows = Sequence[Mapping[str, Any]]
 _SHOWN = ("recall@5", "recall@50", "ndcg@5")

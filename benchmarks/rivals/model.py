@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.recall import MadeUpVectors
-from evals.cache import VectorCache, text_key
+from evals.running.cache import VectorCache, text_key
 from mnemosyne import LocalEmbedder, Vectors, model_folder
 
 SEED = 7

@@ -21,7 +21,7 @@ from benchmarks.rivals.names import ENTRANTS, Entrant, chosen, installed
 from benchmarks.rivals.worker import Limits, StackFailedError, Worker, open_worker
 from evals.dataset import LabelledQuery, LabelledSet, Pool, read_set
 from evals.errors import DatasetError
-from evals.machine import load, machine, versions
+from evals.reporting.machine import load, machine, versions
 from mnemosyne import has_cjk
 
 SEED = 7

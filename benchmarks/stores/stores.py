@@ -28,8 +28,8 @@ from rich.text import Text
 from benchmarks.conversation import utterances
 from benchmarks.stores.drivers import PlainDriver, PlainLines, PlainList, PlainSqlite, Said
 from evals.errors import SetupError
-from evals.figures import percentiles
-from evals.machine import load, machine, memory_mb
+from evals.reporting.figures import percentiles
+from evals.reporting.machine import load, machine, memory_mb
 from mnemosyne import ImportedTurn, Message, Role, SessionStart, Store, open_store
 
 KINDS = ("memory", "file", "sqlite", "postgresql")

@@ -19,7 +19,7 @@ from benchmarks.rivals.names import ENTRANTS, EXTRA, NAMES, OURS, Entrant, chose
 from benchmarks.rivals.show import show
 from benchmarks.rivals.stacks.stack import Ask, Lines, even, unfound, words
 from evals.errors import SetupError
-from evals.plain_rrf import reciprocal
+from evals.running.plain_rrf import reciprocal
 from mnemosyne import Chain, CorpusDocument
 
 SAID = (

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.__main__ import app
-from evals.ab import METRICS, ArmTurns, compare_arms, read_arms
 from evals.errors import DatasetError
+from evals.running.ab import METRICS, ArmTurns, compare_arms, read_arms
 from jacquard import config_from_yaml, open_runtime
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"

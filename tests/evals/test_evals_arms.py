@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.__main__ import app
-from evals.arms import ORDER, SHOWN, beside_json, set_beside
-from evals.parts import Arm
+from evals.running.arms import ORDER, SHOWN, beside_json, set_beside
+from evals.running.parts import Arm
 
 TALK = [
     "The temple key is under the third stone, left of the gate.",

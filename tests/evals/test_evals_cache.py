@@ -7,8 +7,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from evals.cache import BATCH_TEXTS, CachedEmbedder, VectorCache
 from evals.errors import CacheError
+from evals.running.cache import BATCH_TEXTS, CachedEmbedder, VectorCache
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from evals.dataset import read_set
-from evals.run import Options, run_set
+from evals.running.run import Options, run_set
 from jacquard import HeuristicSelector
 
 OPTIONS = Options(embedder="none")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.losses import Stage, stages, tally
 from evals.metrics import Outcome
+from evals.reporting.losses import Stage, stages, tally
 
 IDS = st.sampled_from("abcdef")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.figures import percentiles
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, by_category, judge, mean
-from evals.oracle import OracleSelector
+from evals.reporting.figures import percentiles
+from evals.running.oracle import OracleSelector
 from jacquard import PlanContext, SearchIntent, SelectionRequest, Triage
 from mnemosyne import Candidate, Chain, Signals
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from evals.__main__ import app
 from evals.errors import DatasetError
 from evals.metrics import Outcome
-from evals.page import page
-from evals.report import Result, Row, result_json
+from evals.reporting.page import page
+from evals.reporting.report import Result, Row, result_json
 
 HOSTILE = '<script>alert("x")</script> & $\\alpha$ {{ 7*7 }}'
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome
-from evals.report import Result, Row, print_report, result_json
+from evals.reporting.report import Result, Row, print_report, result_json
 
 CONFIG = {
     "retriever": "hybrid",

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from evals.__main__ import DEFAULT_GATE, app
 from evals.dataset import read_queries
 from evals.errors import DatasetError
-from evals.gate import read_gate, run_gate
-from evals.report import result_json
-from evals.world_set import run_world
+from evals.reporting.report import result_json
+from evals.running.gate import read_gate, run_gate
+from evals.running.world_set import run_world
 
 pytestmark = pytest.mark.anyio
 GATE = read_gate(DEFAULT_GATE)

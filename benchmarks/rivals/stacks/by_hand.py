@@ -11,7 +11,7 @@ import numpy as np
 from rank_bm25 import BM25Okapi
 
 from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
-from evals.plain_rrf import reciprocal
+from evals.running.plain_rrf import reciprocal
 from mnemosyne import CorpusDocument
 
 

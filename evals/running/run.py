@@ -17,13 +17,13 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from evals.cache import CachedEmbedder, VectorCache
 from evals.dataset import LabelledQuery, LabelledSet, Pool
-from evals.journal import Journal, identity_of
-from evals.machine import load, machine, versions
 from evals.metrics import Outcome
-from evals.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
-from evals.report import Result, Row
+from evals.reporting.machine import load, machine, versions
+from evals.reporting.report import Result, Row
+from evals.running.cache import CachedEmbedder, VectorCache
+from evals.running.journal import Journal, identity_of
+from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
 from jacquard import (
     CurationConfig,
     PlanContext,

@@ -17,9 +17,9 @@ from anyio import to_thread
 from evals.compare import SHOWN, Comparison, compare
 from evals.dataset import read_set
 from evals.errors import DatasetError
-from evals.report import Result, result_json
-from evals.run import DEFAULT_CACHE, Options, run_set
-from evals.world_set import run_world
+from evals.reporting.report import Result, result_json
+from evals.running.run import DEFAULT_CACHE, Options, run_set
+from evals.running.world_set import run_world
 
 Progress = Callable[[str, int, int], None]
 

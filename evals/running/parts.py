@@ -15,10 +15,10 @@ from itertools import islice
 
 from anyio import to_thread
 
-from evals.cache import CachedEmbedder, VectorCache
 from evals.errors import SetupError
-from evals.oracle import OracleSelector
-from evals.plain_rrf import reciprocal
+from evals.running.cache import CachedEmbedder, VectorCache
+from evals.running.oracle import OracleSelector
+from evals.running.plain_rrf import reciprocal
 from jacquard import FlashSelector, HeuristicSelector, LlmAdapter, RerankSelector, Selector, open_reranker
 from jacquard import open_embedder as named_embedder
 from mnemosyne import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from evals.dataset import LabelledSet
 from evals.errors import SetupError
-from evals.report import Row
+from evals.reporting.report import Row
 from mnemosyne import CodecError
 from mnemosyne.core import codec
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 
 from evals.compare import interval
 from evals.errors import DatasetError, SetupError
-from evals.losses import Stage
 from evals.metrics import BUDGETS, CUTS
+from evals.reporting.losses import Stage
 
 try:
     import matplotlib as mpl

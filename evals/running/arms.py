@@ -17,11 +17,11 @@ from rich.text import Text
 
 from evals.compare import LEVEL, Difference, clusters_of, compare, interval
 from evals.dataset import LabelledSet
-from evals.journal import SUFFIX
 from evals.metrics import BUDGETS, CUTS
-from evals.parts import Arm
-from evals.report import result_json
-from evals.run import Options, run_set
+from evals.reporting.report import result_json
+from evals.running.journal import SUFFIX
+from evals.running.parts import Arm
+from evals.running.run import Options, run_set
 
 RANKED = (*(f"recall@{k}" for k in CUTS), "all@10", "ndcg@5")
 WITHIN = tuple(f"recall@{budget}tok" for budget in BUDGETS)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.figures import percentiles
-from evals.losses import Stage, stages, tally
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
+from evals.reporting.figures import percentiles
+from evals.reporting.losses import Stage, stages, tally
 
 LISTED = 5
 WHOLE_TURNS = "engine"

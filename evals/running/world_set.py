@@ -16,9 +16,9 @@ from anyio import to_thread
 
 from evals.dataset import LabelledQuery, read_queries
 from evals.errors import DatasetError
-from evals.machine import load, machine, versions
 from evals.metrics import Outcome
-from evals.report import WHOLE_TURNS, Result, Row
+from evals.reporting.machine import load, machine, versions
+from evals.reporting.report import WHOLE_TURNS, Result, Row
 from jacquard import Action, BudgetConfig, CurationConfig, Runtime, RuntimeConfig, open_runtime
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store, session_scope, world_scope
 
