@@ -70,7 +70,7 @@ from .retrieval.engines.tiered import TieredIndex
 from .retrieval.recall.entry_list import EntryList
 from .retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
 from .retrieval.recall.recall_state import BM25, VECTOR
-from .retrieval.text.words import has_cjk, tokens
+from .retrieval.text.words import has_cjk, word_tokens
 from .schema.document import (
     SCHEMA_VERSION,
     Actor,
@@ -135,8 +135,8 @@ from .schema.query import (
 )
 from .schema.record import (
     WINDOW_USAGES,
+    HiddenRecords,
     ImportedTurn,
-    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -247,6 +247,7 @@ __all__ = [
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
+    "HiddenRecords",
     "Hit",
     "HybridRetriever",
     "ImportedTurn",
@@ -257,7 +258,6 @@ __all__ = [
     "IngestRules",
     "Ingested",
     "Injection",
-    "Leftovers",
     "LocalEmbedder",
     "LoreCategory",
     "MemoryEntry",
@@ -383,6 +383,6 @@ __all__ = [
     "session_start",
     "settle_conflicts",
     "to_session",
-    "tokens",
+    "word_tokens",
     "world_scope",
 ]

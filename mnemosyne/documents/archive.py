@@ -23,7 +23,7 @@ from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import Leftovers, PathSummary, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
 
@@ -53,7 +53,7 @@ class TurnTree:
     `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
     `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
     prepared turns that wait for a reply, `abandoned` those that never got one; `summaries` and `unsummed` are as in
-    `Leftovers`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
+    `HiddenRecords`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
     """
 
     format: int
@@ -121,7 +121,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         states.update(await _unexplained_states(store, head, paths[head.branch_id]))
     windows = [await store.window(session_id, message_limit=1, branch_id=head.branch_id) for head in heads]
     pending = [window.pending for window in windows if window.pending is not None]
-    aside = await store.leftovers(session_id)
+    aside = await store.hidden_records(session_id)
     return TurnTree(
         format=TREE_FORMAT,
         world_id=told.world_id,
@@ -332,12 +332,12 @@ async def _grow(store: Store, name: str, tree: TurnTree) -> None:
                 grown.add(turn.turn_id)
     placed = [_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
     await store.append_entries(name, placed)
-    aside = Leftovers(
+    aside = HiddenRecords(
         abandoned=tuple(replace(turn, session_id=name) for turn in tree.abandoned),
         summaries=tree.summaries,
         unsummed=tree.unsummed,
     )
-    await store.keep_leftovers(name, aside)
+    await store.save_hidden_records(name, aside)
 
 
 async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] | None) -> None:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Telling:
+class MessageDiff:
     """What a document's messages mean for the turn tree.
 
     `messages` are to be committed as one turn (none: no turn). With `fork` they follow `after` (None = before the first
@@ -47,7 +47,7 @@ class Telling:
     after: str | None = None
 
 
-def tell(stored: Sequence[WindowMessage], given: Sequence[Message]) -> Telling:
+def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> MessageDiff:
     """Return what must be written so that the path to the head says `given`; `stored` is the whole path, oldest first.
 
     Ids are names, not words: a message that differs in its `message_id` alone is the same message.
@@ -56,10 +56,10 @@ def tell(stored: Sequence[WindowMessage], given: Sequence[Message]) -> Telling:
     while same < min(len(stored), len(given)) and _said(stored[same].message) == _said(given[same]):
         same += 1
     if same == len(stored):
-        return Telling(messages=tuple(given[same:]))
+        return MessageDiff(messages=tuple(given[same:]))
     while same and stored[same].turn_id == stored[same - 1].turn_id:
         same -= 1
-    return Telling(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
+    return MessageDiff(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
 
 
 def _said(message: Message) -> Message:

@@ -18,7 +18,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.privacy.scrub import is_telling, spellings, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import SourceKind
@@ -34,14 +34,14 @@ _LONGEST = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where a memory lies. `restore` builds a scope of the index again from the store (else it is only dropped). `folders`
+class MemoryLocations:
+    """Where a memory lies. `rebuild` builds a scope of the index again from the store (else it is only dropped). `folders`
     and files in them are searched for what must be gone; `caches` are called to forget what is held in memory.
     """
 
     store: Store
     index: Index | None = None
-    restore: Callable[[str], Awaitable[object]] | None = None
+    rebuild: Callable[[str], Awaitable[object]] | None = None
     vault: OriginalVault | None = None
     folders: tuple[Path, ...] = ()
     caches: tuple[Callable[[], None], ...] = ()
@@ -105,7 +105,7 @@ class Forgotten:
         return self.proof.holds and not self.faults
 
 
-async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
+async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
     """Return what an erasure would come to; nothing is changed. ValueError unless it is about one thing."""
     kind, _ = subject_of(erasure)
     store = place.store
@@ -140,7 +140,7 @@ async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
     return replace(plan, originals=await place.vault.count(**_in_vault(erasure, plan)))
 
 
-async def forget(place: Place, erasure: Erasure) -> Forgotten:
+async def forget(place: MemoryLocations, erasure: Erasure) -> Forgotten:
     """Forget everywhere, leave an audit record in the store, and search for what should be gone.
 
     Asked again after it was stopped half way, it finishes. StoreError from the store; an index that cannot be cleaned is
@@ -156,17 +156,17 @@ async def forget(place: Place, erasure: Erasure) -> Forgotten:
         clear()
     scopes = tuple(dict.fromkeys((*scopes, *outcome.entry_ids, *map(session_scope, outcome.sessions))))
     faults = await _drop(place, scopes)
-    if place.restore is not None and not faults:
+    if place.rebuild is not None and not faults:
         for scope in scopes:
-            await place.restore(scope)
+            await place.rebuild(scope)
     proof = await prove(place, (*plan.texts, *outcome.texts), outcome.sessions, common=outcome.texts)
     if erasure.user_id is not None:
-        proof = replace(proof, mentions=await place.store.occurrences([erasure.user_id]))
+        proof = replace(proof, mentions=await place.store.find_text([erasure.user_id]))
     return Forgotten(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
 
 
 async def prove(
-    place: Place, texts: Sequence[str], sessions: Sequence[str] = (), *, common: Sequence[str] | None = None
+    place: MemoryLocations, texts: Sequence[str], sessions: Sequence[str] = (), *, common: Sequence[str] | None = None
 ) -> Proof:
     """Search store and files for texts that should be gone, and the store for sessions that should be.
 
@@ -196,12 +196,12 @@ async def prove(
 
 async def _places(store: Store, texts: Sequence[str]) -> tuple[str, ...]:
     """Return where texts stand, but for world packs: what an author wrote there stays."""
-    return tuple(place for place in await store.occurrences(texts) if not place.startswith(PACK_PLACE))
+    return tuple(place for place in await store.find_text(texts) if not place.startswith(PACK_PLACE))
 
 
 async def _gone(store: Store, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that stand nowhere in the store."""
-    if not await store.occurrences(texts):
+    if not await store.find_text(texts):
         return frozenset(texts)
     if len(texts) < 2:
         return frozenset()
@@ -209,7 +209,7 @@ async def _gone(store: Store, texts: Sequence[str]) -> frozenset[str]:
     return await _gone(store, texts[:middle]) | await _gone(store, texts[middle:])
 
 
-async def _drop(place: Place, scopes: Sequence[str]) -> tuple[str, ...]:
+async def _drop(place: MemoryLocations, scopes: Sequence[str]) -> tuple[str, ...]:
     """Remove scopes from the index, old versions of their tables too; returns what could not be done."""
     faults: list[str] = []
     for scope in scopes if place.index is not None else ():
@@ -324,7 +324,7 @@ def forms_on_disk(text: str) -> Iterator[bytes]:
     for form in spellings(plain):
         for written in (form, json.dumps(form, ensure_ascii=False)[1:-1], json.dumps(form)[1:-1]):
             yield written.encode("utf-8", "surrogatepass")
-    words = tokens(plain)
+    words = word_tokens(plain)
     if len(words) >= _WORD_RUN:
         yield " ".join(words).encode("utf-8", "surrogatepass")
 

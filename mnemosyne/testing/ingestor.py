@@ -91,7 +91,7 @@ class IngestorContract:
             assert done.evidence is not None
             assert done.redaction is not None
             assert not [secret for secret in SECRETS if secret in done.evidence.content]
-            assert await desk.store.occurrences(SECRETS) == ()
+            assert await desk.store.find_text(SECRETS) == ()
 
     async def test_rule_1_a_redactor_that_fails_withholds(self) -> None:
         """The text is stored nowhere, and the failure is told; it passes only where the call says so."""
@@ -99,7 +99,7 @@ class IngestorContract:
             done = await desk.take(f"call {SECRETS[0]}", _PAGE)
             assert "redaction_failed" in done.degradations
             assert done.evidence is None or done.evidence.content == ""
-            assert await desk.store.occurrences(SECRETS) == ()
+            assert await desk.store.find_text(SECRETS) == ()
             passed = await desk.take(f"call {SECRETS[0]}", options=IngestOptions(pass_through=True))
             assert passed.evidence is not None
             assert passed.evidence.content == f"call {SECRETS[0]}"

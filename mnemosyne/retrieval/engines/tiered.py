@@ -22,7 +22,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
-from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, owner_of, young_names
+from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, delta_names, owner_of
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, highest, joined, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
@@ -57,7 +57,7 @@ class TieredIndex:
     """An `Index` over a folder.
 
     `memory_rows`: the biggest scope that is searched in memory. `word_rows`: the biggest whose words are, and the most that
-    all such scopes have there after a `settle`. `young_rows`: so many new rows of such a scope, and so many of its rare chains,
+    all such scopes have there after a `settle`. `delta_rows`: so many new rows of such a scope, and so many of its rare chains,
     are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`settle`
     and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
     A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`. Where LanceDB is not
@@ -73,14 +73,14 @@ class TieredIndex:
         *,
         memory_rows: int = 200_000,
         word_rows: int = 2_000_000,
-        young_rows: int = 200_000,
+        delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 64,
         durable: DurableIndex | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
-        self._durable, self._word_rows, self._young_rows = durable, word_rows, young_rows
+        self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._memory = MemoryIndex()
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -162,7 +162,7 @@ class TieredIndex:
         """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
         async with self._opening, self._writing:
             durable = await self._engine(scope)
-            names = (scope, *young_names(scope))
+            names = (scope, *delta_names(scope))
             if durable is None:
                 await self._remove_files(scope, names)
             else:
@@ -236,7 +236,7 @@ class TieredIndex:
                 self._big[scope] = big
 
     async def _opened(self, scope: str, durable: DurableIndex) -> LargeScope:
-        big = LargeScope(scope, durable, young_rows=self._young_rows, held_rows=self._held_rows)
+        big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
         return big
 
@@ -307,7 +307,7 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
-        for name in (scope, *young_names(scope)):
+        for name in (scope, *delta_names(scope)):
             durable.release(name)
         if (rows := await durable.count(scope)) > self._memory_rows:
             if rows > self._word_rows:
@@ -328,7 +328,7 @@ class TieredIndex:
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._direct.discard(scope)
-        for name in (scope, *young_names(scope)):
+        for name in (scope, *delta_names(scope)):
             if self._durable is not None:
                 self._durable.release(name)
 

@@ -23,7 +23,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_talk
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
-from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
+from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 
@@ -49,21 +49,21 @@ Runs = Counter[str]
 
 
 def add_rerank_features(
-    query: RetrievalQuery, find_query_features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
+    query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
     """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
     if not entries:
         return []
     readings = [reading_of(entry.text[:_LOOK_CHARS]) for entry in entries]
-    names = frozenset(tokens(query.text))
+    names = frozenset(word_tokens(query.text))
     pairs = _pairs(query.text)
     signs = []
     for entry, read in zip(entries, readings, strict=True):
         sign = 0.0
         if entry.chain is Chain.HISTORY:
-            spoke = bool(entry.speaker) and not names.isdisjoint(tokens_of_line(entry.speaker or ""))
+            spoke = bool(entry.speaker) and not names.isdisjoint(word_tokens_of_line(entry.speaker or ""))
             sign += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
-        if find_query_features.time:
+        if features.time:
             sign += weights.time * read.times / _ENOUGH
         if pairs:
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
@@ -72,9 +72,9 @@ def add_rerank_features(
     asked = _asked(query, 1)
     if asked:
         written = [read.han for read in readings]
-        single = max(weights.character + weights.character_talk * find_query_features.talk_share, 0.0)
+        single = max(weights.character + weights.character_talk * features.talk_share, 0.0)
         found += single * _scores(asked, written, 1)
-        longer = max(weights.longer_talk * find_query_features.talk_share, 0.0)
+        longer = max(weights.longer_talk * features.talk_share, 0.0)
         found += longer * _scores(_asked(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 

@@ -27,7 +27,7 @@ from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnava
 from mnemosyne.stores.damage import DAMAGED, damaged_record
 from mnemosyne.stores.file.folder import Folder
 from mnemosyne.stores.file.journal import Journal, line_of
-from mnemosyne.stores.ledger.erase import Rewriting, Shelf
+from mnemosyne.stores.ledger.erase import Dataset, Rewriting
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
@@ -92,16 +92,16 @@ class FileBackend:
 
         return await self._hop(run, (scope,))
 
-    async def browse(self, work: Callable[[Shelf], T]) -> T:
+    async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run work on all that is kept; ledgers are read when they are asked for."""
-        return await self._hop(lambda: work(self._shelf()))
+        return await self._hop(lambda: work(self._dataset()))
 
-    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
         """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
 
         def run() -> T:
             with self._locked():
-                result, rewriting = work(self._shelf())
+                result, rewriting = work(self._dataset())
                 self._folder.replace(rewriting.ledgers, rewriting.audit, rewriting.floor)
                 for scope in rewriting.ledgers:
                     self._journals.pop(scope, None)
@@ -174,9 +174,9 @@ class FileBackend:
         self._journals[scope] = journal
         return journal.catch_up()
 
-    def _shelf(self) -> Shelf:
+    def _dataset(self) -> Dataset:
         audits, floor = self._folder.audits()
-        return Shelf(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
+        return Dataset(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
 
 
 class _Ledgers(Mapping[str, Ledger]):

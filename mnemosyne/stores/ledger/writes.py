@@ -329,15 +329,15 @@ def _turn_row(record: TurnRecord) -> TurnRow:
 
 def _insert(ledger: Ledger, record: TurnRecord) -> None:
     ledger.put("turn", record.turn_id, _turn_row(record))
-    papers: dict[str, Mapping[str, Any] | None] = {
+    blobs: dict[str, Mapping[str, Any] | None] = {
         "plan": record.plan,
         "anchors": record.anchors or None,
         "receipt": record.receipt,
         "prompt": record.prompt,
     }
-    for table, paper in papers.items():
-        if paper is not None:
-            ledger.put(table, record.turn_id, written(paper))
+    for table, blob in blobs.items():
+        if blob is not None:
+            ledger.put(table, record.turn_id, written(blob))
 
 
 def insert_waiting(ledger: Ledger, record: TurnRecord) -> None:

@@ -30,7 +30,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Sour
 from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
-from mnemosyne.stores.sql.blobs import changed
+from mnemosyne.stores.sql.blobs import change_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
@@ -229,7 +229,7 @@ def _rewrite(connection: Connection, task: _Task) -> None:
     _messages(connection, task)
     _entries(connection, task)
     _turns(connection, task)
-    _papers(connection, task)
+    _erase_blobs(connection, task)
     _evidences(connection, task)
     _parts(connection, task)
     key, tally = task.session.key, task.tally
@@ -340,18 +340,18 @@ def _clean_draft(task: _Task, draft: bytes) -> bytes:
     return draft if all(new is old for new, old in zip(done, messages, strict=True)) else encode(done)
 
 
-def _papers(connection: Connection, task: _Task) -> None:
+def _erase_blobs(connection: Connection, task: _Task) -> None:
     clean = _tree(task.derived)
     rows = connection.execute(
         """SELECT p.turn, p.receipt, p.prompt, p.report FROM papers AS p JOIN turns AS t ON t.number = p.turn
             WHERE t.session = ?""",
         (task.session.key,),
     ).fetchall()
-    for turn, *papers in rows:
-        new = [None if paper is None else changed(paper, clean) for paper in papers]
-        if new != papers:
+    for turn, *blobs in rows:
+        new = [None if blob is None else change_blob(blob, clean) for blob in blobs]
+        if new != blobs:
             connection.execute("UPDATE papers SET receipt = ?, prompt = ?, report = ? WHERE turn = ?", (*new, turn))
-            for kind, before, after in zip(("receipts", "prompts", "reports"), papers, new, strict=True):
+            for kind, before, after in zip(("receipts", "prompts", "reports"), blobs, new, strict=True):
                 task.tally.count(kind, int(before != after))
 
 

@@ -9,12 +9,12 @@ What stands where:
   while the session's row is locked), so whoever has seen everything up to a number will see the rest after it. What waits
   for a reply lies in `turns.draft`. `recalled` is 1 for what recall may find, 2 for what it may find no more.
 - `papers` keeps the heavy parts of a turn (receipt, prompt, report) off the pages that are walked each turn, packed
-  (`sql_papers`).
+  (`sql.blobs`).
 - `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the state
   before the first turn.
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in order.
 - `summaries` without a body say that the path has none from there on.
-- `packs` holds the world pack of the present version of each world, packed (`sql_papers`); `worlds.digest` says which that is.
+- `packs` holds the world pack of the present version of each world, packed (`sql.blobs`); `worlds.digest` says which that is.
 """
 
 from __future__ import annotations

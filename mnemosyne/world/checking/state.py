@@ -20,12 +20,12 @@ from filament.state.pointer import look_up
 from filament.state.rules import Rules, rules_at_root
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.world.checking.meta import check_follows, check_meta
-from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
 from mnemosyne.world.format.shapes import IDENTIFIER
 
 QUESTS = "quests"
 
-Where = Callable[[KeyPath], Place]
+Where = Callable[[KeyPath], SourceLocation]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,7 +189,7 @@ def _check_keys(path: KeyPath, node: dict[str, Any], where: Where, faults: Fault
             faults.add(where((*path, key)), f"begins with '$', which is kept for $meta{did_you_mean(key, (META,))}")
 
 
-def _check_pair(node: Any, place: Place, faults: FaultList) -> None:
+def _check_pair(node: Any, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(node, list) or len(node) != 2 or not isinstance(node[1], str):
         return
     if isinstance(node[0], list | dict):

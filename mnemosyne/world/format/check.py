@@ -12,7 +12,7 @@ from typing import Any, Final
 from mnemosyne.core.plain_values import plain_faults, text_fault
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.format.conditions import parse_condition
-from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
 from mnemosyne.world.format.shapes import (
     Anything,
     Choice,
@@ -40,7 +40,7 @@ class Broken:
 BROKEN: Final = Broken()
 
 
-def check(shape: Shape, value: Any, place: Place, faults: FaultList) -> Any:
+def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     """Return `value` with fallbacks filled in and conditions read, or BROKEN after noting why.
 
     A record with a broken part comes back without that part and a list with BROKEN in its place (see `sound`); only a
@@ -76,13 +76,13 @@ def check(shape: Shape, value: Any, place: Place, faults: FaultList) -> Any:
             return _op(shape, value, place, faults)
 
 
-def sound(items: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+def sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
     """Yield the unbroken members of a checked list, each with its place; nothing if the list itself is broken."""
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
 
 
-def _broken(place: Place, faults: FaultList, value: Any, wanted: str) -> Broken:
+def _broken(place: SourceLocation, faults: FaultList, value: Any, wanted: str) -> Broken:
     hint = ""
     if wanted == "text" and isinstance(value, bool | int | float):
         hint = "; write it in quotes"
@@ -96,7 +96,7 @@ def _broken(place: Place, faults: FaultList, value: Any, wanted: str) -> Broken:
     return BROKEN
 
 
-def _text(shape: Text, value: Any, place: Place, faults: FaultList) -> Any:
+def _text(shape: Text, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, str):
         return _broken(place, faults, value, "text")
     if not value.strip() and not shape.blank:
@@ -114,7 +114,7 @@ def _text(shape: Text, value: Any, place: Place, faults: FaultList) -> Any:
     return value
 
 
-def _number(shape: Number, value: Any, place: Place, faults: FaultList) -> Any:
+def _number(shape: Number, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     wanted = "a whole number" if shape.whole else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float) or (shape.whole and not isinstance(value, int)):
         return _broken(place, faults, value, wanted)
@@ -128,7 +128,7 @@ def _number(shape: Number, value: Any, place: Place, faults: FaultList) -> Any:
     return value
 
 
-def _choice(shape: Choice, value: Any, place: Place, faults: FaultList) -> Any:
+def _choice(shape: Choice, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, str) and value in shape.words:
         return value
     if not isinstance(value, str):
@@ -138,7 +138,7 @@ def _choice(shape: Choice, value: Any, place: Place, faults: FaultList) -> Any:
     return BROKEN
 
 
-def _plain(value: Any, place: Place, faults: FaultList) -> Any:
+def _plain(value: Any, place: SourceLocation, faults: FaultList) -> Any:
     found = False
     for path, reason in plain_faults(value):
         faults.add(place.at(*path), reason)
@@ -146,7 +146,7 @@ def _plain(value: Any, place: Place, faults: FaultList) -> Any:
     return BROKEN if found else value
 
 
-def _many(shape: Many, value: Any, place: Place, faults: FaultList) -> Any:
+def _many(shape: Many, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, list):
         return _broken(place, faults, value, "a list")
     if len(value) < shape.least:
@@ -155,7 +155,7 @@ def _many(shape: Many, value: Any, place: Place, faults: FaultList) -> Any:
     return [check(shape.item, item, place.at(index), faults) for index, item in enumerate(value)]
 
 
-def _record(shape: Record, value: Any, place: Place, faults: FaultList) -> Any:
+def _record(shape: Record, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, dict):
         return _broken(place, faults, value, "a mapping")
     known = {field.name: field for field in shape.fields}
@@ -170,7 +170,7 @@ def _record(shape: Record, value: Any, place: Place, faults: FaultList) -> Any:
     return {name: item for name, item in checked.items() if item is not BROKEN}
 
 
-def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList) -> Any:
+def _field(field: Field, record: dict[Any, Any], place: SourceLocation, faults: FaultList) -> Any:
     if field.name not in record:
         if field.required:
             faults.add(place.at(field.name), f"is missing; {_sentence(field.doc)}")
@@ -182,7 +182,7 @@ def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList
     return check(field.shape, value, place.at(field.name), faults)
 
 
-def _condition(shape: ShortCondition, value: Any, place: Place, faults: FaultList) -> Any:
+def _condition(shape: ShortCondition, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, str) and not shape.short:
         faults.add(place, "is short text, which has no message; write {path, op, value, message}")
         return BROKEN
@@ -216,7 +216,7 @@ def _condition_fault(condition: Condition) -> str | None:
     return None
 
 
-def _op(shape: OpList, value: Any, place: Place, faults: FaultList) -> Any:
+def _op(shape: OpList, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, dict):
         faults.add(place, "is a mapping; a pack writes ops as lists, such as [SET, hero.health, 5]")
         return BROKEN

@@ -95,7 +95,7 @@ def read_written_after(connection: Connection, after: Mapping[tuple[str, Chain],
     return frozenset(place for place, there in zip(after, row, strict=True) if there)
 
 
-def read_restricted(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
     """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
     if not scopes:
         return ()

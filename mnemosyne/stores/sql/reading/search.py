@@ -16,7 +16,7 @@ from mnemosyne.core.plain_values import text_fault
 from mnemosyne.privacy.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
-from mnemosyne.stores.sql.blobs import unpacked
+from mnemosyne.stores.sql.blobs import unpack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept
 
@@ -42,7 +42,7 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
     )
 
 
-def occurrences(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
+def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) where any of these texts stands."""
     return tuple(sorted({place for place, _ in _standing(connection, texts)}))
 
@@ -64,7 +64,7 @@ def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
         some = sought[start : start + _AT_ONCE]
         for kept, source in _sources():
             yield from _in_table(connection, kept, source, some)
-        yield from _in_papers(connection, some)
+        yield from _find_in_blobs(connection, some)
         yield from _in_packs(connection, some)
 
 
@@ -111,8 +111,8 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
                 yield place, text
 
 
-def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the papers of turns, which no database can look into: they are packed."""
+def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the blobs of turns, which no database can look into: they are packed."""
     needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
     columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
@@ -121,7 +121,7 @@ def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[s
         (connection.tenant,),
     )
     for *cells, session_id, turn_id in rows:
-        bodies = [unpacked(cell) for cell in cells if cell is not None]
+        bodies = [unpack_blob(cell) for cell in cells if cell is not None]
         if any(needle in body for body in bodies for needle in needles):
             trees = [decode(body, object) for body in bodies]
             for text in texts:
@@ -135,7 +135,7 @@ def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
     columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
     rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
     for world_id, digest, cell in rows:
-        body = unpacked(cell)
+        body = unpack_blob(cell)
         trees = [decode(body, object)] if any(needle in body for needle in needles) else []
         for text in texts:
             if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):

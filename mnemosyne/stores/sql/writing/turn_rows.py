@@ -12,7 +12,7 @@ from mnemosyne.core.codec import encode, time_text
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection, among
 
 _TURN_COLUMNS = (
@@ -31,8 +31,8 @@ def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
     (number,) = connection.execute(
         f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
     ).fetchone()
-    papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
-    connection.insert("papers", "turn, receipt, prompt", [(number, *papers)])
+    blobs = (None if blob is None else pack_blob(encode(blob)) for blob in (record.receipt, record.prompt))
+    connection.insert("papers", "turn, receipt, prompt", [(number, *blobs)])
 
 
 def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:

@@ -34,7 +34,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
-from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
@@ -176,7 +176,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     if commit.report is not None:
         connection.post(
             "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
-            (number, packed(encode(commit.report))),
+            (number, pack_blob(encode(commit.report))),
         )
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
     _settle(connection, session.key, record, commit.state)
