@@ -1,7 +1,7 @@
-"""JSON blocks of a reply: where one ends, what it says, and what becomes of it where it is broken.
+"""JSON blocks of a reply: where one ends, what it says, and what is done with a broken one.
 
-Valid JSON says itself where it ends, so tags within its strings are strings. Broken JSON ends at the next tag, or where it
-looks like ending.
+Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or where
+it seems to end.
 """
 
 from __future__ import annotations

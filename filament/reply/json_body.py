@@ -1,4 +1,4 @@
-"""JSON in a reply: where it ends while it is still coming in, what it says, and how broken JSON is mended.
+"""JSON in a reply: where it ends while it is still arriving, its value, and the repair of broken JSON.
 
 The only file that imports json_repair.
 """

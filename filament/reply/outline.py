@@ -1,7 +1,7 @@
 """Where the updates of a reply stand, and which of them count: `docs/filament.md` section 6 has the rule.
 
-The reader notes what it passes outside of all elements; once the reply is whole, one walk over these marks judges every
-update. So what counts depends on the text alone, and each character is looked at once more.
+The reader notes the tags that it passes outside of all elements. Once the reply is complete, one pass over these marks judges
+every update. So the verdict depends on the text alone, and each character is read only once more.
 """
 
 from __future__ import annotations

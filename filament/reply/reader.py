@@ -1,6 +1,7 @@
 """The reader: what the tags of a reply mean, decided as soon as the text so far allows.
 
-A tag that is merely talked about stays text, and what follows a tag may tell; so the reader rests where it must see more.
+A tag that is only mentioned stays text. Whether it is can depend on what follows, so the reader pauses until it has enough
+text.
 """
 
 from __future__ import annotations

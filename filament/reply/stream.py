@@ -1,7 +1,7 @@
-"""A model's reply while it is still coming in (origin 10.3): chunks in, events out, the whole reply at the end.
+"""Reads a model's reply while it is still arriving (origin 10.3): chunks in, events out, the whole reply at the end.
 
-What comes out depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal.
-The time grows with the length of the reply and not faster. Pure: no I/O, no clock.
+The result depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal. Time is
+linear in the length of the reply. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations

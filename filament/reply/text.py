@@ -1,4 +1,6 @@
-"""Text that comes in pieces: cleaned at the door, kept for a second look, and told as soon as it is certain. Pure."""
+"""Text that arrives in pieces: cleaned on arrival, kept so that it can be read again, and returned as soon as it is certain.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _FENCES = re.compile("`{3,}")
 
 
 class TextIntake:
-    """The door: line ends become newlines, halves of a surrogate pair one character, what is unclean U+FFFD."""
+    """Cleans incoming text: line ends become newlines, halves of a surrogate pair one character, illegal characters U+FFFD."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -1,4 +1,4 @@
-"""Anchors of a state tree (seed 004 section 5.3): found, given, and kept from ever naming something else.
+"""Anchors of a state tree (seed 004 section 5.3): how they are found and given, and why one never names another entity later.
 
 A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
 seen never names another thing: those of things that are no more stay in the root's `$meta.gone` as `{id: name}`, and so

@@ -1,4 +1,4 @@
-"""The description that goes with a new value: a number that changed must not be told by an old text.
+"""The description that goes with a new value: a number that changed must not keep its old text.
 
 Pure; imports `conventions`, `rules` and `verdicts`.
 """

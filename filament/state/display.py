@@ -1,4 +1,4 @@
-"""The tree as a model is shown it: values with their descriptions, rules left out. Pure."""
+"""The state tree as it is shown to a model: values with their descriptions, without the author's rules. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The event chain: quests that ended, what a turn changed in them, and how far each lies from the focus.
 
-The room exists because quests live in the state, while recall treats those that are over as memories (spec B1). Pure; it
-reads any tree, also a broken one: what does not look like a quest is left out. It must not import stores or indexes.
+Quests live in the state, but recall treats ended quests as memories (spec B1); this module makes entries of them. Pure; it
+reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or indexes.
 """
 
 from __future__ import annotations

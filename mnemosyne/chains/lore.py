@@ -1,7 +1,7 @@
 """The lore chain: who may know an entry, whether its time has come, and which entries always stand in the prompt.
 
-The room exists so that gates are computed in one place and before recall (spec B7): what is hidden is never ranked, never
-shown to a selector, never cut out afterwards. It must not import stores or indexes.
+Who may know an entry is decided here alone, and before recall (spec B7): a hidden entry is never ranked, never shown to a
+selector and never has to be cut out afterwards. It must not import stores or indexes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What every store does alike with the messages of a turn: their ids, and what of them is remembered.
+"""What every store does alike with the messages of a turn: gives them ids and makes entries of them.
 
-The room exists so that a message has the same id and the same entry of the history chain in every store. Pure; it knows the
-schema and nothing of storage.
+So a message has the same id and the same entry of the history chain in every store. Pure; it imports the schema and nothing of
+storage.
 """
 
 from __future__ import annotations

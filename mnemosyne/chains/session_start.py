@@ -1,7 +1,7 @@
 """How a session begins: a world's prologue as finished turns, with their summaries, events and macro narratives.
 
-The room exists so that a session that starts from a pack looks to everybody like one that was played. Pure; it must not
-import stores, importers or the reader of packs.
+A session that starts from a pack looks like one whose prologue was played. Pure; it must not import stores, importers or the
+reader of packs.
 """
 
 from __future__ import annotations

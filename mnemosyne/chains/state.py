@@ -1,7 +1,7 @@
-"""The state chain: a turn's ops applied to the tree, and story conditions tested on it.
+"""The state chain: applies a turn's ops to the tree and tests story conditions on it.
 
-The room exists so that flat paths, anchors and values with a description mean in conditions and actions exactly what they
-mean in a reply: all of them are read by filament's rules. It is where mnemosyne applies ops; it must not import a store.
+Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because all of them
+are read by filament's rules. Stores call it to apply ops; it must not import a store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bytes <-> the values of the schema.
 
-The room exists so that the validator stands in one file: nothing else imports msgspec. It knows the schema by the types
-that callers hand in and nothing of stores, chains or prompts.
+Only this module imports msgspec, so the validator can be replaced in one file. It learns the schema from the types that
+callers pass and knows nothing of stores, chains or prompts.
 
 Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a mapping
 is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape) is kept as

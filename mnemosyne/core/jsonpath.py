@@ -1,8 +1,8 @@
 """JSONPath (RFC 9535) over a JSON text, bounded in size and time, with the place of every match in the text.
 
-The room exists because a path of a few characters can ask for more work than a day holds (`$..*..*..*`), and because no
-library says where in the text a value stands. It is the only file that imports `jsonpath`. It must not import anything
-of mnemosyne but its errors and `regexes`.
+A path of a few characters can require unbounded work (`$..*..*..*`), and no library reports where in the text a value stands;
+hence the limits and the own walk over the text. It is the only file that imports `jsonpath`. It must not import anything of
+mnemosyne but its errors and `regexes`.
 """
 
 from __future__ import annotations

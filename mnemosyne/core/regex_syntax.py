@@ -1,4 +1,4 @@
-r"""Patterns as text: what one of Python's `re` is called in the engine with a time limit, and how long it gets when compiled.
+r"""Patterns as text: translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled size.
 
 Pure; it runs no pattern from outside. The two engines read a few things otherwise: `\w` and `\b` (here a letter or number is
 what `str.isalnum` says), a brace that counts nothing, a bracket inside a set, and the letters i, I, İ and ı, which are one

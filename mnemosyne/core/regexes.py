@@ -1,8 +1,8 @@
 """Regular expressions that come from outside, bounded in size and time.
 
-The room exists because a pattern of a few characters can keep `re` busy for years; it is the only file that imports
-`regex`, whose search takes a time limit (and lets other threads run meanwhile). Times are of the processor, so a machine
-that stands still takes none of them. It must not import anything of mnemosyne but its errors and `regex_syntax`.
+A pattern of a few characters can keep `re` busy for years. Only this file imports `regex`, whose search takes a time limit and
+lets other threads run meanwhile. Times are processor times, so a suspended machine uses up none of them. It must not import
+anything of mnemosyne but its errors and `regex_syntax`.
 """
 
 from __future__ import annotations

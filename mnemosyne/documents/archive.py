@@ -1,12 +1,11 @@
-"""A whole session as one document and back: what the document tells in a line, and the turn tree beside it.
+"""A whole session as one document and back: the messages as one line, and the turn tree beside them.
 
-The room exists because session document 1.0 is a line (seed 001): it has no place for branches, state, plans, receipts and
-memories of consolidation. An export writes these into one more field of the document, `turn_tree`, which every other reader
-keeps as an unknown field; an import builds the tree again through the Store's own methods. It knows the Store by its
-protocol only.
+Session document 1.0 is a line (seed 001): it has no field for branches, state, plans, receipts and memories of consolidation.
+An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an unknown field; an
+import builds the tree again through the Store's own methods. It knows the Store by its protocol only.
 
-Not in a document, and said in the docs: the world pack and its lore, late results of Stream B (a cache), audit records
-(they tell of the store).
+Not part of a document: the world pack and its lore, late results of Stream B (a cache), audit records (they concern the
+store).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The invariants of a session document (seed 002 section 5), told on its JSON so that all faults come at once.
+"""The invariants of a session document (seed 002 section 5), checked on its JSON so that all faults are reported at once.
 
-Error or warning goes by the seeds: what they demand (a stable id, unique blocks, refs that resolve) or what a store could not
-keep (two things of one id, an order that runs in a circle) is an error; what they recommend (links back, keys that equal ids)
-is a warning. Parts whose structure is broken are passed over: the reader has told of them.
+The seeds decide between error and warning. An error is what they demand (a stable id, unique blocks, refs that resolve) or
+what a store could not keep (two things of one id, a cyclic order). A warning is what they recommend (links back, keys that
+equal ids). Parts whose structure is broken are skipped: the reader has reported them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The JSON Schemas (2020-12) of what we publish, walked from the same tables by which documents are read.
+"""The JSON Schemas (2020-12) that we publish, generated from the tables by which documents are read.
 
-`python -m mnemosyne.documents.json_schema DOCS/schema` writes them anew. Objects are open: unknown fields are no fault. Words of a
-choice may also be alternatives not yet chosen (`success|error`), as the examples of seed 001 show; the reader warns of them.
+`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are no fault. A word of a
+choice may also be a list of alternatives (`success|error`), as in the examples of seed 001; the reader warns about them.
 """
 
 from __future__ import annotations

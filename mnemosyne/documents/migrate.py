@@ -1,8 +1,8 @@
 """Session documents of older versions, brought to the present one (seed 002 sections 6.8 and 10).
 
-A chain of pure steps: each takes the JSON of one version and gives that of the next, with a line for every rename, default
-and removal. Steps work on a copy; the document is checked before the first and after the last, so a broken one is refused
-whole. Version 0.9 is the draft that seed 001 section 2 tells of by what it changed; its documents carry no version.
+A chain of pure steps: each takes the JSON of one version and returns that of the next, with a line for every rename, default
+and removal. Steps work on a copy; the document is checked before the first step and after the last, so a broken one is refused
+as a whole. Version 0.9 is the draft that seed 001 section 2 describes by its changes; its documents carry no version.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JSON -> values and values -> JSON, by the tables of `document_shape`. Pure; it knows no document in particular.
+"""JSON -> values and values -> JSON, by the tables of `shapes`. Pure; it works for any document.
 
-A value has one canonical spelling. Where the JSON spells it another way (a default written out, a time with another zone
-form, `success|error` for a word to be chosen), the spelling is kept in `extra` under the field's own name and written back
-as long as the value is what the spelling reads as; a value that was changed since wins.
+A value has one canonical spelling. Where the JSON spells it another way (a default written out, another time zone notation,
+`success|error` for a word to be chosen), that spelling is kept in `extra` under the field's own name. It is written back as
+long as it still reads as the value; a value that was changed since is written canonically.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a schema value looks like as JSON: one table a type, drawn from the type itself.
 
-The room exists so that reading, writing and the published JSON Schema go by one table and cannot disagree. Names, kinds and
-defaults come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot say (seed 001 section 4.1: what
-must be there; ranges of numbers) are told here by the name of the field. It imports no store, chain or codec.
+Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults come from
+the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (seed 001 section 4.1: required fields; ranges
+of numbers) are given here by the name of the field. It imports no store, chain or codec.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The two views of a session, turn tree and document, put together and taken apart.
+"""The two views of a session, turn tree and document, composed and compared.
 
-The room exists so that every store answers a document alike: what of it is new, what forks, what stands in its frame. Pure:
-no storage, no clock. It knows the schema, the JSON border and the errors, never a store.
+Every store uses these functions to decide what of a document is new, what makes a branch, and what belongs to its frame. Pure:
+no storage, no clock. It imports the schema, the JSON readers and the errors, never a store.
 
-A frame is a document without what has a place of its own (messages, tasks, tool calls, model calls, evidences, blocks, and
+A frame is a document without the lists that are stored apart (messages, tasks, tool calls, model calls, evidences, blocks, and
 the summary wherever a turn carries it).
 """
 

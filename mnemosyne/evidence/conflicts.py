@@ -1,13 +1,13 @@
 """Evidences that contradict each other: found field by field, settled by a policy, always reported (seed 002 section 8.3).
 
-The room exists so that a stale page does not stand in a prompt beside the tool that knows better, unremarked. Pure: it
-knows the schema, never a store.
+An outdated page must not stand in a prompt beside the tool result that contradicts it without a remark. Pure: it imports the
+schema, never a store.
 
-A claim is one evidence's word on one field of one subject. Claims are read from
+A claim is the value that one evidence gives for one field of one subject. Claims are read from
 - `metadata.claims`: a list of `{subject, field, value}`, for prose that somebody has read;
 - JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
 - lines `name: value` (`名：值`) of text content, where `metadata.subject` says what they are about.
-Two claims are compared only when subject and field are the same; what has no subject is never compared. Times and ids are
+Two claims are compared only when subject and field are the same; a claim without a subject is never compared. Times and ids are
 no claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
 """
 

@@ -1,7 +1,7 @@
-"""From evidence to context blocks that point at it (seed 002 section 6.4). Pure: it counts and points, it writes no prompt.
+"""Makes context blocks that point at evidence (seed 002 section 6.4). Pure: it counts and points, it writes no prompt.
 
-A block carries refs and no text: what it says is resolved when a prompt is assembled, so that a source that changed is
-noticed and long evidence is kept once.
+A block carries refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and long
+evidence is stored once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Taking a text in as evidence: redacted, known again, labelled, bounded in time (seed 002 section 6.3; spec 3.6).
+"""Takes in a text as evidence: redacted, deduplicated, labelled, limited in time (seed 002 section 6.3; spec 3.6).
 
-The room exists so that there is one door through which text from outside becomes evidence, and nothing sensitive passes it.
-It knows store, redactor, vault and clock by protocol and must not import a concrete one.
+All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and clock by
+protocol and must not import a concrete one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a prompt showed is no news: text that comes back out of a prompt is recognised and left out (spec 3.6). Pure.
+"""Recognises text that was copied out of a prompt and leaves it out, since it is not new (spec 3.6). Pure.
 
-The room exists because a model repeats what it was told and a tool returns what it was given; taken in again, each echo
-would be recalled the next time as one more witness of itself. It must not import a store.
+A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would be recalled later as one
+more witness of the same text. It must not import a store.
 
 A shown text is recognised where WINDOW of its characters stand in a row (WINDOW_CJK of Chinese and the like), line breaks
 and runs of blanks counted as one blank, or where a shorter one stands whole. Words that several people use, a name, a

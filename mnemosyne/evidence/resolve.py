@@ -1,7 +1,8 @@
-"""From a ref to the text that it points at now, and how that stands to what it was (seed 002 sections 5, 6.6 and 18.2).
+"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at (seed 002 sections 5, 6.6
+and 18.2).
 
-The room exists so that nobody who assembles a prompt reads evidence past its hash, its time or its selector. It knows the
-store by protocol; it writes nothing. Pointers of our own scheme are followed; others need a fetcher.
+Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store by
+protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher.
 """
 
 from __future__ import annotations

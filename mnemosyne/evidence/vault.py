@@ -1,7 +1,7 @@
-"""Where originals are kept apart from what was redacted, for those who must have them (seed 002 sections 8.4 and 13).
+"""Keeps originals apart from their redacted form, for hosts that must have them (seed 002 sections 8.4 and 13).
 
-The room exists so that an original never lies beside its redacted form: another folder, which its owner alone may read, with
-no index and no reader in this system. Nothing of it ever reaches a prompt. It must not import a store.
+Originals lie in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into a
+prompt. It must not import a store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped into a session.
+"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped to a session.
 
-The room exists so that labelled sets and a host's own exports come in by one door. It knows nothing of stores and
-indexes, and must not import another importer.
+Labelled data sets and a host's own exports are both imported in this format. It knows nothing of stores and indexes, and must
+not import another importer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Forgetting everywhere, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
+"""Forgetting in every place, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
 
-The room exists because a store can only clean itself: an index keeps words of a message in the rows of its neighbours, a
-vault keeps what redaction took out, a retriever remembers what it embedded. It knows all of them by protocol. Order: what
-can be made again goes first and once more at the end, so that an erasure that was stopped is finished by asking again.
+A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps what
+redaction took out, and a retriever caches what it embedded. It knows all of them by protocol. What can be rebuilt is dropped
+first and once more at the end, so that calling it again finishes an erasure that was interrupted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Taking personal data and secrets out of a text before it is kept (seed 002 sections 6.8 and 8.4).
+"""Removes personal data and secrets from a text before it is stored (seed 002 sections 6.8 and 8.4).
 
-The room exists so that nothing sensitive reaches a store, an index or a prompt by accident. It knows no store. What is found
-becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError; whoever keeps texts must then withhold them.
+Every match becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError, and its caller must then withhold the
+text. It must not import a store.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where sessions are kept: the one protocol behind which all stores stand (seed 002 section 6.1).
+"""Where sessions are stored: the protocol that every store implements (seed 002 section 6.1).
 
-The room exists because a store is one contract, however long. It must not import another room of protocols.
+The protocol is long because a store is one contract. It must not import another module of protocols.
 """
 
 from __future__ import annotations

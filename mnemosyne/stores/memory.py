@@ -1,7 +1,7 @@
 """The store in memory: for tests, for hosts that keep nothing, and for trying things out.
 
-The room exists to give the ledgers of one process the face of a Store. Nothing is written anywhere; work is calculation and
-runs where it is called, one piece after the other.
+It implements the Store protocol over the ledgers of one process. Nothing is written to a file; work runs on the event loop,
+one operation after the other.
 """
 
 from __future__ import annotations

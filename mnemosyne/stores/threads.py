@@ -1,8 +1,8 @@
-"""One run_in_thread to a thread: how a store that blocks is awaited.
+"""How a store that blocks is awaited: one call in a thread.
 
-The room exists so that all SQL stores treat a cancelled caller alike. It awaits threads of the store's own (asyncio's
-bridge to concurrent.futures) instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while
-the transaction is still running. It knows no database.
+All SQL stores treat a cancelled caller alike. They await threads of their own (asyncio's bridge to concurrent.futures) instead
+of a shared pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still running. It knows
+no database.
 """
 
 from __future__ import annotations

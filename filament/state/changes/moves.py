@@ -1,6 +1,6 @@
 """One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `settling`.
 
-Nothing is changed here. `judge` applies what this room proposes, so a patch is right by construction.
+Nothing is changed here. `judge` applies the patch that this module proposes, so the recorded patch is always the one that ran.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def _declare(spot: Spot, grown: Any) -> Patch:
 def _check_anchors(value: Any, index: AnchorIndex, free: Collection[str] = ()) -> None:
     """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
 
-    `free` are the anchors of what goes to make room for it.
+    `free` are the anchors of what is removed in its favour.
     """
     if is_scalar(value):
         return

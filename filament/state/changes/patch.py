@@ -1,7 +1,7 @@
 """JSON Patch objects (RFC 6902: add, replace, remove) applied to a tree, unguarded.
 
-This is how a stored op log is played again: what was allowed when it was written is not asked twice. Pure: only the
-mappings and lists on the way to a change are copied, each once however many changes follow.
+A stored op log is replayed this way: an op that was allowed when it was written is not checked again. Pure: only the mappings
+and lists on the path to a change are copied, each once however many changes follow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How a new value settles: into the place of an old one, or as a new thing shaped by its template.
+"""How a new value takes its place: over an old value, or as a new entity shaped by its template.
 
-Pure. Nothing is changed here; values are returned as they will stand in the tree, or RefusedError says why they cannot.
+Pure. Nothing is changed here: values are returned as they will stand in the tree, or RefusedError says why they cannot stand
+there.
 """
 
 from __future__ import annotations

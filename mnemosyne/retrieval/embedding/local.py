@@ -112,9 +112,9 @@ class LocalEmbedder:
 
     def _load(self) -> None:
         folder = self._folder()
-        room, kind, package, extra = _TORCH if self._export is None else _ONNX
+        module, kind, package, extra = _TORCH if self._export is None else _ONNX
         try:
-            engine = getattr(import_module(room), kind)
+            engine = getattr(import_module(module), kind)
             self._model = engine(str(folder), device=self._device)
         except ImportError as error:
             raise EmbedderUnavailableError(

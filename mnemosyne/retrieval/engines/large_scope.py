@@ -1,8 +1,9 @@
-"""A scope too big for memory: its words and what is new or rare in memory, the mass of its vectors on disk in one graph.
+"""A scope too large for memory: its words, new rows and rare chains are in memory, most of its vectors on disk in one graph.
 
-A graph that is searched with a filter, or in a table that has rows beside it, walks all rows before it begins (a million: 27 ms;
-the search itself takes 2 to 5). So its table is left as it is: filters are laid on what it finds, and what is new waits in a
-table of its own, held in memory too, until there is enough of it for a new graph. It must not import an engine.
+A graph that is searched with a filter, or in a table with rows outside the graph, reads all rows before it begins (a million:
+27 ms; the search itself takes 2 to 5). So its table is left unchanged: filters are applied to its results, and new rows wait
+in a delta, a table of their own that is held in memory too, until there are enough of them for a new graph. It must not import
+an engine.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ class _View:
 
 
 class _Columns:
-    """Parallel arrays with room to grow. A row without a depth stands at depth 0 and is not `placed`."""
+    """Parallel arrays with spare capacity. A row without a depth stands at depth 0 and is not `placed`."""
 
     def __init__(self) -> None:
         self.alive: Mask = np.zeros(16, dtype=np.bool_)

@@ -1,7 +1,8 @@
-"""Keeps an index in step with the store: new entries in, deleted ones out, vectors where a model knows the text.
+"""Keeps an index in step with the store: adds new entries, removes deleted ones, and adds vectors where a model knows the
+text.
 
-The room exists because what an entry is found by depends on its neighbours, which neither store nor index knows. It must
-not import a concrete store, index or embedder.
+The text by which an entry is found depends on its neighbours, which neither store nor index knows. It must not import a
+concrete store, index or embedder.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether an index holds what its source does.
+"""Compares an index with its source.
 
-The room exists so that a damaged or foreign index is found out by looking, not by trust: ids are compared page by page, and
-nothing is written. It knows indexes and sources by protocol and must not import a concrete one.
+A damaged or foreign index is detected by comparing ids page by page; nothing is written. It knows indexes and sources by
+protocol and must not import a concrete one.
 """
 
 from __future__ import annotations

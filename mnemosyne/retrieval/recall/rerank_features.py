@@ -1,7 +1,7 @@
-"""A second look at the few entries that recall has fetched: signs in the text itself that no index keeps.
+"""Features for reranking the few entries that recall has fetched: signs in the text itself that no index keeps.
 
-Who spoke, whether a time is told where one is asked for, whether the turn only asks, word pairs and runs of characters that
-query and text share. It costs the same however many entries there are. Calculation only.
+Who spoke, whether the entry gives a time when the query asks for one, whether the turn is only a question, and the word pairs
+and runs of characters that query and text share. The cost does not depend on the number of entries. Calculation only.
 """
 
 from __future__ import annotations

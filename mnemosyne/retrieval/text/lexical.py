@@ -111,12 +111,12 @@ class Postings:
             return found
         total = int(self.lengths.sum()) - int(self.lengths[hidden].sum())
         flat, slope = np.float32(k1 * (1.0 - b)), np.float32(k1 * b * documents / total if total else 0.0)
-        room = np.empty(self.documents, dtype=np.float32)
+        buffer = np.empty(self.documents, dtype=np.float32)
         for term, weight in terms.items():
             slots, counts, sizes = self._find(term)
             holding = len(slots) - _count_hidden(slots, hidden, admitted)
             if holding:
-                part = np.multiply(sizes, slope, out=room[: len(slots)])
+                part = np.multiply(sizes, slope, out=buffer[: len(slots)])
                 part += flat
                 part += counts
                 np.divide(counts, part, out=part)

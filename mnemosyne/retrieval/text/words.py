@@ -1,6 +1,6 @@
-"""The one token function of recall: what a text is found by, the same for query and index and for both engines.
+"""Splits a text into the word tokens by which it is found: the same for query and index, and for both engines.
 
-This room knows text only. It must not import an engine, an embedder or numpy.
+It must not import an engine, an embedder or numpy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A journal: one ledger in one file of JSON lines, for several processes.
 
-The room exists so that what is in a file, how it grows and how damage is told are read in one place. The first line is a
-header; every other line is one write, numbered, with the rows that it changed. A line is on the disk before its write is
-acknowledged. A last line without its end was never acknowledged: it is ignored, and cut off by the next write. A journal
-that has doubled is compacted: all present rows are written into a new file, which takes the old one's place at once.
+It defines what a file holds, how it grows and how damage is reported. The first line is a header; every other line is one
+write, numbered, with the rows that it changed. A line is on the disk before its write is acknowledged. A last line without its
+end was never acknowledged: it is ignored, and cut off by the next write. A journal that has doubled is compacted: all present
+rows are written into a new file, which replaces the old one.
 
 Everything here blocks, and everything that writes is called with the tenant's lock held. It knows ledgers and files,
 nothing of async or of what rows mean.

@@ -1,8 +1,8 @@
 """The store in files: local JSON that can be read by eye, safe for several processes.
 
-The room exists to give journals the face of a Store: one folder a tenant, one file a session or a world, one lock a tenant.
-Reading takes no lock: it follows what others have written since. Writing takes the lock, catches up, decides, and appends
-one line. An operation is one run_in_thread to a thread; nothing blocks the event loop.
+It implements the Store protocol over journals: one folder a tenant, one file a session or a world, one lock a tenant. Reading
+takes no lock: it first reads what others have appended. Writing takes the lock, reads what others have appended, decides, and
+appends one line. Each operation runs as one call in a thread, so nothing blocks the event loop.
 
     FOLDER/store.json                    what this folder is
     FOLDER/TENANT/sessions/NAME.jsonl    a journal a session

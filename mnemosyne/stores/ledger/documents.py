@@ -1,7 +1,7 @@
 """The document view of a ledger: the session as one document, and its evidences, blocks, calls and tasks.
 
-The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents.views`. Each writing function runs inside `Ledger.run`.
+A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
+Each writing function runs inside `Ledger.run`.
 """
 
 from __future__ import annotations

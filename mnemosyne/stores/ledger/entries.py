@@ -1,8 +1,8 @@
-"""Writing entries into a ledger: what a session adds to memory, and a world's lore with its pack.
+"""Writes entries into a ledger: what a session adds to memory, and a world's lore with its pack.
 
-The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
-tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
-follow. Each function runs inside `Ledger.run`.
+It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
+changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside
+`Ledger.run`.
 """
 
 from __future__ import annotations

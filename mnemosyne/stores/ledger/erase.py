@@ -1,8 +1,8 @@
-"""Forgetting: what of all ledgers goes, and a search that proves it gone (seed 002 section 13; spec 3.6).
+"""Forgetting: what is removed from all ledgers, and a search that proves it (seed 002 section 13; spec 3.6).
 
-The room exists so that an erasure is one pure step from a dataset of ledgers to another. Which words must go from a text is
-decided in `mnemosyne.privacy.scrub`, what becomes of the rows of a session that stays in `ledger_scrub`. It knows what rows mean,
-never where they are kept.
+An erasure is one pure step from one dataset of ledgers to another. `mnemosyne.privacy.scrub` decides which words must go from
+a text, `ledger.scrub` what becomes of the rows of a session that stays. It knows the meaning of rows, never where they are
+stored.
 """
 
 from __future__ import annotations

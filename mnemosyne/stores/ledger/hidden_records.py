@@ -1,6 +1,6 @@
-"""What no window of a ledger shows: abandoned turns and replaced summaries, read and written for copies of a session.
+"""Records of a ledger that no window shows: abandoned turns and replaced summaries, read and written for copies of a session.
 
-The room exists so that an export can lose nothing (Store, `hidden_records`). What writes runs inside `Ledger.run`.
+With them an export loses nothing (`Store.hidden_records`). Writing functions run inside `Ledger.run`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Reading a ledger: what its rows say, as values of the schema.
+"""Reads a ledger: its rows as values of the schema.
 
-The room exists so that everything a turn reads stands beside the walk that it uses. None of these functions changes
-anything. Cost: along the spans of a lineage, newest first, until there is enough; so it grows with what is asked for and
-with the number of forks on the path, never with the length of the session.
+None of these functions changes anything. They walk the spans of a lineage, newest first, and stop when they have enough. So
+the cost grows with what is asked for and with the number of forks on the path, never with the length of the session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What becomes of a session that stays when something in it must be forgotten.
+"""What an erasure changes in a session that stays.
 
-The room exists so that every table of a ledger is named once with what an erasure does to it. The ledger is made anew, row
-by row, so nothing of the old one is left in it. Messages and entries that change get a new number, so that every index that
-follows the order of writing learns of it. It knows rows and the scrubber, never where a ledger is kept.
+Every table of a ledger is listed here once with what an erasure does to it. The ledger is rebuilt row by row, so nothing of
+the old one is left in it. Changed messages and entries get a new number, so that every index that follows the order of writing
+notices. It knows rows and the scrubber, never where a ledger is stored.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Store protocol over ledgers, wherever they are kept.
+"""The Store protocol over ledgers, wherever they are stored.
 
-The room exists so that the memory store and the file store differ only in how a ledger is fetched and how its changes are
-kept (`StorageBackend`), never in what a method means. It must not import a backend.
+The memory store and the file store differ only in how a ledger is loaded and how its changes are saved (`StorageBackend`),
+never in what a method means. It must not import a backend.
 """
 
 from __future__ import annotations

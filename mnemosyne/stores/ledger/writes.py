@@ -1,7 +1,7 @@
-"""Writing turns and branches into a ledger.
+"""Writes turns and branches into a ledger.
 
-The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
-in one file. Each function runs inside `Ledger.run`: when it raises, nothing has changed.
+It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
+`Ledger.run`: when it raises, nothing has changed.
 """
 
 from __future__ import annotations

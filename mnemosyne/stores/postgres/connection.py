@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL inside a transaction: how statements and rows go out, and in how few rounds.
+"""A connection to PostgreSQL inside a transaction: sends statements and rows in as few round trips as possible.
 
-The room exists so that what nobody waits for travels with the next question, all in one round to the server, and so that
-thousands of rows go by COPY. It knows nothing of sessions, and is only imported when an address names PostgreSQL.
+A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. It knows nothing of
+sessions, and is only imported when an address names PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Locks of sessions that hold among machines: advisory locks of PostgreSQL, all of one engine on one connection.
+"""Session locks that hold across machines: advisory locks of PostgreSQL, all locks of one engine on one connection.
 
-The room exists because a file's lock ends at its machine. The server lets go of a lock when its connection ends, however it
-does, so nothing has to expire; a host that fell silent is noticed by the server within half a minute. It must not import a
-store; psycopg is met here as in the other `postgres_*` rooms.
+A file lock holds on one machine only. The server releases a lock when its connection ends, for whatever reason, so nothing has
+to expire; the server notices a silent host within half a minute. It must not import a store.
 """
 
 from __future__ import annotations

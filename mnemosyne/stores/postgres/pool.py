@@ -1,7 +1,7 @@
-"""A crew: a few threads that share a few PostgreSQL connections and run whole transactions on them.
+"""A connection pool: a few threads that share a few PostgreSQL connections and run whole transactions on them.
 
-The room exists so that no statement ever runs on the event loop and no two callers share a transaction. A connection is
-opened when one is wanted, kept, and let go when anything is wrong with it. It knows nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed, kept,
+and closed after any error. It knows nothing of sessions.
 """
 
 from __future__ import annotations

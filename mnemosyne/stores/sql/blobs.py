@@ -1,7 +1,7 @@
-"""The heavy parts of a turn (receipt, prompt, report), packed for a SQL store.
+"""Compression of the large parts of a turn (receipt, prompt, report) in a SQL store.
 
-The room exists because they are most of a database: some 160 KB of JSON a turn, which says many things twice, and a sixth of
-that when packed. What an older release wrote unpacked is read as it is; JSON objects never begin like a packed one.
+They make up most of a database: about 160 KB of repetitive JSON a turn, a sixth of that when compressed. JSON that an older
+release wrote uncompressed is read as it is; it never begins like a compressed blob.
 """
 
 from __future__ import annotations

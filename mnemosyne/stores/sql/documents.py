@@ -1,7 +1,7 @@
 """The document view of a SQL store: a session as one document, read and written.
 
-The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents.views`. Each function runs inside a transaction that its caller has opened.
+A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
+Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Forgetting: what goes, what is rewritten, and the record that it was done (seed 002 section 13; spec 3.6).
+"""Forgetting: what is deleted, what is rewritten, and the record that it was done (seed 002 section 13; spec 3.6).
 
-The room exists so that one walk knows every table a session has. It runs inside one write transaction that its caller has
-opened; each session is locked before anything of it is touched, in the order of their numbers.
+One pass covers every table of a session. It runs inside one write transaction that its caller has opened; each session is
+locked before any of its rows is changed, in the order of their numbers.
 
 What goes whole is deleted. What stays is rewritten in place, except messages and entries: they get a new number, so that
 every index that follows the order of writing learns of it.

@@ -1,7 +1,7 @@
-"""What no window of a SQL store shows: abandoned turns and replaced summaries, read and written for copies of a session.
+"""Records of a SQL store that no window shows: abandoned turns and replaced summaries, read and written for copies of a
+session.
 
-The room exists so that an export can lose nothing (Store, `hidden_records`). Each function runs inside a transaction that its
-caller has opened.
+With them an export loses nothing (`Store.hidden_records`). Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
 
-The room exists so that a new database is made in one go and the meaning of the tables is read in one place. How an older
-one gets here is told by the revisions in `migrations/`; a test holds both ways together. It knows no driver.
+A new database is created in one step from these statements. The revisions in `migrations/` bring an older one to the same
+tables; a test compares the two. It knows no driver.
 
 What stands where:
 - `sessions` gives each session of a tenant a number (`key`), never given twice; all that belongs to it names that number.

@@ -1,7 +1,7 @@
-"""The Store protocol on a SQL database: each method is one transaction, handed to a runner of reads or of writes.
+"""The Store protocol on a SQL database: each method is one transaction, passed to a runner of reads or of writes.
 
-The room exists so that SQLite and PostgreSQL share every statement and every rule; what a database has of its own (files,
-locks, connections, errors) is in the runners that the two stores bring. What the rows mean is in the other `sql_*` rooms.
+SQLite and PostgreSQL share every statement and every rule; what differs between databases (files, locks, connections, errors)
+is in the runners that the two stores pass in. The other modules of `stores.sql` know what the rows mean.
 """
 
 from __future__ import annotations

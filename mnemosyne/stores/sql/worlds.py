@@ -1,7 +1,7 @@
 """Worlds in a SQL store: the present version of each, its lore as entries, its pack as one packed JSON value.
 
-Lore and pack are written in one transaction, so that what is hidden (the rows) and what is rendered (the pack) are always of
-one version. Each function runs inside a transaction that its caller has opened.
+Lore and pack are written in one transaction, so that the hidden entries (the rows) and the rendered ones (the pack) are always
+of one version. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

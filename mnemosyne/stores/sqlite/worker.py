@@ -1,7 +1,7 @@
-"""A lane: one thread that owns one SQLite connection and runs whole transactions on it, one after the other.
+"""A thread that owns one SQLite connection and runs whole transactions on it, one after the other.
 
-The room exists so that no statement ever runs on the event loop and no two callers share a transaction. It knows SQLite's
-error codes and nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. It knows SQLite's error codes and nothing of
+sessions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Store promises about forgetting: what goes, what stays, what is left to show (seed 002 section 13)."""
+"""What a Store promises about erasure: what is deleted, what stays, and the record of it (seed 002 section 13)."""
 
 from __future__ import annotations
 

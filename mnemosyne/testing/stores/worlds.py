@@ -1,4 +1,4 @@
-"""What a Store promises about worlds: lore and pack of one version, kept whole, apart by tenant, and never half written."""
+"""What a Store promises about worlds: lore and pack are of one version, complete, apart by tenant, and never half written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds between the parts of a pack: unique ids, references that lead somewhere, paths that resolve, ops that can run."""
+"""Checks the links between the parts of a pack: unique ids, references and paths that resolve, ops that can run."""
 
 from __future__ import annotations
 

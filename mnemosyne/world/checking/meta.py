@@ -1,7 +1,7 @@
-"""What a pack says in `$meta`: each key in its form, each field that it names there, templates all the way down.
+"""Checks `$meta` in a pack: the form of each key, each field that it names there, and templates at every depth.
 
-`docs/filament.md` section 6 says what the keys mean. The room exists beside `state` because rules are checked twice: as
-written (`check_meta`, also inside templates), and against the things that follow them (`check_follows`).
+`docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside templates), and
+against the entities that follow them (`check_follows`); hence a module beside `state`.
 """
 
 from __future__ import annotations

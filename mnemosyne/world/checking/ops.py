@@ -1,4 +1,4 @@
-"""Whether an op of an action could ever run: it is tried on the state at the start of play, by filament's own rules."""
+"""Checks that an op of an action can run at all: it is tried on the state at the start of play, by filament's own rules."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Checks a parsed value against a shape, noting every fault and going on.
+"""Checks a parsed value against a shape, and goes on after a fault to report all of them.
 
-A value that has a fault comes back as BROKEN, so that what depends on it can be left unsaid instead of said twice.
+A value with a fault comes back as BROKEN, so that checks which depend on it are skipped and nothing is reported twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a fault of a pack is, and the list that gathers all of them before anything is raised."""
+"""Where a fault of a pack is, and the list that collects all of them before anything is raised."""
 
 from __future__ import annotations
 

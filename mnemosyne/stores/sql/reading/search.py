@@ -1,8 +1,8 @@
-"""Searching everything that is kept, and the records of what was erased.
+"""Searches everything that is stored, and reads the records of erasures.
 
-The room exists so that an erasure can be proved: the search goes through every column of every table that can hold text, as
-`sql_schema` lists them, in the form in which JSON writes it; packed ones are unpacked on the way. Each function runs inside
-a transaction; none of them writes.
+The search proves an erasure. It covers every column of every table that can hold text (`sql.schema` lists them), in the form
+in which JSON writes it; compressed columns are decompressed on the way. Each function runs inside a transaction; none of them
+writes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Reading turns: records, paths, and states rebuilt.
+"""Reads turns: records, paths, and rebuilt states.
 
-The room exists so that every query of a turn stands beside the index that it uses, and so that reads can run on a
-connection that never waits for a writer. Each function runs inside a transaction that its caller has opened; none writes.
+Every query stands beside the index that it uses, and runs on a connection that never waits for a writer. Each function runs
+inside a transaction that its caller has opened; none writes.
 
-Cost: everything that a turn reads goes along the spans of a lineage, newest first, and stops when it has enough. So it
-grows with what is asked for and with the number of forks on the path, never with the length of the session.
+Cost: the rows of a lineage are read span by span, newest first, until there are enough. So it grows with what is asked for and
+with the number of forks on the path, never with the length of the session.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writing entries: what a session adds to memory. (A world's lore is written in `sql_worlds`.)
+"""Writes the entries that a session adds to memory. (`sql.worlds` writes a world's lore.)
 
-The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
-tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
-follow. Each function runs inside a write transaction that its caller has opened.
+It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
+changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside a write
+transaction that its caller has opened.
 """
 
 from __future__ import annotations

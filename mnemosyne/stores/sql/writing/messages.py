@@ -1,7 +1,7 @@
-"""Writing messages: the rows of a turn that is committed now.
+"""Writes the messages of a turn that is being committed.
 
-The room exists so that a message is written in one way, whether its turn was played, imported or told by a document. It
-runs inside a write transaction that its caller has opened.
+A message is written in the same way whether its turn was played, imported or came with a document. It runs inside a write
+transaction that its caller has opened.
 """
 
 from __future__ import annotations

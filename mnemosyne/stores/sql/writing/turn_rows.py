@@ -1,7 +1,7 @@
-"""Rows of turns: written, forgotten, and the tip of a branch that follows them.
+"""Writes and deletes rows of turns, and moves the head of a branch after them.
 
-The room exists so that a turn is written in one way, whether it was played or comes in by the thousand. Each function runs
-inside a write transaction that its caller has opened, with the session entered.
+A turn is written in the same way whether it was played or is one of thousands that are imported. Each function runs inside a
+write transaction that its caller has opened, with the session entered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writing turns and branches: the changes that a SQL store makes to its rows.
+"""Writes turns and branches of a SQL store.
 
-The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
-in one file. Each function runs inside a write transaction that its caller has opened: when it raises, nothing has changed.
-Each begins by entering the session, which locks it.
+It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
+a write transaction that its caller has opened: when it raises, nothing has changed. Each begins by entering the session, which
+locks it.
 """
 
 from __future__ import annotations
