@@ -151,6 +151,6 @@ class ParserState:
             else:
                 yield
 
-    def tell(self, kind: EventKind, **facts: Any) -> None:
+    def emit(self, kind: EventKind, **facts: Any) -> None:
         """Enter an event."""
         self.events.append(ParseEvent(kind=kind, **facts))

@@ -76,7 +76,7 @@ def named(node: Any, fresh: Iterator[str]) -> Any:
     """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
     if isinstance(node, Mapping):
         grows = isinstance(node.get(ANCHOR), str)
-        fields = {key: _named_field(key, value, fresh, grows=grows) for key, value in node.items()}
+        fields = {key: _assign_field_ids(key, value, fresh, grows=grows) for key, value in node.items()}
         return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
         items = [named(item, fresh) for item in node]
@@ -84,7 +84,7 @@ def named(node: Any, fresh: Iterator[str]) -> Any:
     return node
 
 
-def _named_field(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
+def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
     if key == META:
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):

@@ -37,14 +37,14 @@ def settled(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], 
     taken: set[str] = set()
     done: list[Message] = []
     for place, message in enumerate(named(turn_id, messages), start=1):
-        wishes = _wishes(turn_id, message.message_id, place, taken)
+        wishes = _wished_ids(turn_id, message.message_id, place, taken)
         message_id = next(wish for wish in wishes if not is_used(wish))
         taken.add(message_id)
         done.append(message if message.message_id == message_id else replace(message, message_id=message_id))
     return tuple(done)
 
 
-def _wishes(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
+def _wished_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
     if message_id not in taken:
         yield message_id
     yield from _own_ids(turn_id, place, taken)

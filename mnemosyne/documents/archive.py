@@ -117,7 +117,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     whole = [await store.turn(session_id, turn_id) for turn_id in sorted(turns)]
     states: dict[str, Mapping[str, Any]] = {}
     for head in heads:
-        states.update(await _unexplained_states(store, head, paths[head.branch_id]))
+        states.update(await _find_unexplained_states(store, head, paths[head.branch_id]))
     windows = [await store.window(session_id, message_limit=1, branch_id=head.branch_id) for head in heads]
     pending = [window.pending for window in windows if window.pending is not None]
     aside = await store.hidden_records(session_id)
@@ -127,10 +127,10 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         told=told.branch_id,
         active=heads[0].branch_id,
         state=await store.state_at(session_id, None),
-        branches=_ordered(heads, paths),
+        branches=_order_branches(heads, paths),
         turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
         states=dict(sorted(states.items())),
-        entries=await _entries(store, session_id),
+        entries=await _read_entries(store, session_id),
         summaries=aside.summaries,
         unsummed=aside.unsummed,
         pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
@@ -139,7 +139,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     )
 
 
-async def _unexplained_states(
+async def _find_unexplained_states(
     store: Store, head: SessionHead, path: Sequence[TurnRecord]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the states of a path to which its ops do not lead, each by its turn; most paths have none."""
@@ -156,7 +156,7 @@ async def _unexplained_states(
     return states
 
 
-def _ordered(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
+def _order_branches(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
     """Return the branches, each after the one that it was opened from."""
     made = []
     for head in heads:
@@ -168,7 +168,7 @@ def _ordered(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnReco
     return tuple(branch for _, branch in made)
 
 
-async def _entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...]:
+async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...]:
     found: list[MemoryEntry] = []
     for chain in _LIVED:
         sequence = 0
@@ -196,10 +196,10 @@ def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
 
 def tree_faults(document: SessionDocument) -> tuple[Fault, ...]:
     """Return everything that is wrong with the turn tree of a document; a document without one has no fault."""
-    return _read(document)[1]
+    return _read_tree(document)[1]
 
 
-def _read(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]]:
+def _read_tree(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]]:
     told = document.extra.get(TREE)
     if told is None:
         return None, ()
@@ -210,10 +210,10 @@ def _read(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]
         tree = from_plain(told, TurnTree)
     except CodecError as error:
         return None, (Fault(path=TREE, what=str(error), code="kind"),)
-    return tree, _faults(tree)
+    return tree, _find_faults(tree)
 
 
-def _faults(tree: TurnTree) -> tuple[Fault, ...]:
+def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
     faults = []
     branches = {branch.branch_id for branch in tree.branches}
     depths: dict[str | None, int] = {None: 0}
@@ -260,7 +260,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     SchemaValidationError with every fault of the tree; then nothing was written.
     """
     name = session_id or document.session.session_id
-    tree, faults = _read(document)
+    tree, faults = _read_tree(document)
     raise_errors(faults)
     bare = replace(
         document,
@@ -268,7 +268,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         extra={key: value for key, value in document.extra.items() if key != TREE},
     )
     left_out: tuple[str, ...] = ()
-    if tree is not None and not await _begin(store, name, tree):
+    if tree is not None and not await _begin_session(store, name, tree):
         left_out = ("The turn tree was left out: the session is there already and has turns of its own.",)
         tree = None
     if tree is None:
@@ -277,7 +277,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         return Restored(
             session_id=name, branch_id=head.branch_id, version=result.version, turns=head.depth, left_out=left_out
         )
-    await _grow(store, name, tree)
+    await _write_tree(store, name, tree)
     await store.switch(name, tree.told)
     await store.put_session(name, bare)
     for turn in tree.pending:
@@ -287,7 +287,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     return Restored(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
 
 
-async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
+async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
     """Make the session, or say whether the one that is there is a part of this tree.
 
     A document does not hold the pack of its world: where the store does not either, it is noted that one is missing.
@@ -301,7 +301,7 @@ async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
         world_id=tree.world_id,
         locale=tree.locale,
         state=tree.state,
-        entries=tuple(_of(name, entry) for entry in tree.entries if entry.turn_id is None),
+        entries=tuple(_entry_of(name, entry) for entry in tree.entries if entry.turn_id is None),
         at=tree.created_at,
     )
     try:
@@ -315,7 +315,7 @@ async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
     return True
 
 
-async def _grow(store: Store, name: str, tree: TurnTree) -> None:
+async def _write_tree(store: Store, name: str, tree: TurnTree) -> None:
     """Write branches, turns, memories and summaries; what is there already is passed over."""
     known = {head.branch_id for head in await store.branches(name)}
     waiting = list(tree.branches)
@@ -329,7 +329,7 @@ async def _grow(store: Store, name: str, tree: TurnTree) -> None:
             if turn.branch_id == ready.branch_id:
                 await _write_turn(store, replace(turn, session_id=name), tree.states.get(turn.turn_id))
                 grown.add(turn.turn_id)
-    placed = [_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
+    placed = [_entry_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
     await store.append_entries(name, placed)
     aside = HiddenRecords(
         abandoned=tuple(replace(turn, session_id=name) for turn in tree.abandoned),
@@ -348,5 +348,5 @@ async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] |
     await store.commit_turn(turn.session_id, commit, expected_version=saved.version)
 
 
-def _of(name: str, entry: MemoryEntry) -> MemoryEntry:
+def _entry_of(name: str, entry: MemoryEntry) -> MemoryEntry:
     return replace(entry, scope=session_scope(name))

@@ -53,7 +53,7 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
     Ids are names, not words: a message that differs in its `message_id` alone is the same message.
     """
     same = 0
-    while same < min(len(stored), len(given)) and _said(stored[same].message) == _said(given[same]):
+    while same < min(len(stored), len(given)) and _without_id(stored[same].message) == _without_id(given[same]):
         same += 1
     if same == len(stored):
         return MessageDiff(messages=tuple(given[same:]))
@@ -62,7 +62,7 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
     return MessageDiff(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
 
 
-def _said(message: Message) -> Message:
+def _without_id(message: Message) -> Message:
     return replace(message, message_id="")
 
 
@@ -135,17 +135,17 @@ def check_document(session_id: str, document: SessionDocument) -> None:
                 f"evidences.{key}: has evidence_id {evidence.evidence_id!r}; the key and the id must be equal"
             )
     calls = session.tool_state.tool_calls if session.tool_state is not None else ()
-    faults += _doubles("context_blocks", [block.block_id for block in document.context_blocks])
-    faults += _doubles(
+    faults += _find_duplicates("context_blocks", [block.block_id for block in document.context_blocks])
+    faults += _find_duplicates(
         "session.task_state.todo_list.tasks", [task.task_id for task in session.task_state.todo_list.tasks]
     )
-    faults += _doubles("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
-    faults += _doubles("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
+    faults += _find_duplicates("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
+    faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
     if faults:
         raise SchemaValidationError(tuple(faults))
 
 
-def _doubles(path: str, ids: Sequence[str]) -> list[str]:
+def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:
     seen: set[str] = set()
     faults = []
     for place, name in enumerate(ids):

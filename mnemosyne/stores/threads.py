@@ -21,8 +21,9 @@ T = TypeVar("T")
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
     """Return what `work` returns on one of these threads.
 
-    A caller that is cancelled before it begins has done nothing. After that `finish` lets him go when the work is over, so
-    that he knows where he stands; without it he is let go at once, and the work ends by itself.
+    A caller that is cancelled before it begins has done nothing. After that, with `finish`, it is
+    released when the work is over, so that the outcome is known; without `finish` it is released at once, and the work ends
+    by itself.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=finish):

@@ -102,13 +102,13 @@ class PrefetchingEmbedder:
         """Return an array of shape (len(texts), dimensions), made ahead where it was expected."""
         if purpose == "document":
             return await self._inner.embed(texts, purpose)
-        known = {text: vector for text in texts if (vector := await self._fetched(text)) is not None}
+        known = {text: vector for text in texts if (vector := await self._take_prefetched(text)) is not None}
         missing = [text for text in texts if text not in known]
         if missing:
             known.update(zip(missing, await self._inner.embed(missing, purpose), strict=True))
         return np.stack([known[text] for text in texts])
 
-    async def _fetched(self, text: str) -> Vectors | None:
+    async def _take_prefetched(self, text: str) -> Vectors | None:
         key = _key(text)
         ahead = self._kept.get(key)
         if ahead is None:

@@ -91,7 +91,7 @@ class LargeScope:
         """Read what is searched in memory."""
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
             await to_thread.run_sync(self._places.fill, stored)
-        await self._sort_out()
+        await self._split_chains()
         found: list[tuple[int, _Delta, RowBatch]] = []
         for name in delta_names(self._scope):
             if (stored := await self._store.load(name)) is not None and stored.ids:
@@ -101,7 +101,7 @@ class LargeScope:
         found.sort(key=lambda each: each[0])
         for _, delta, batch in found:
             await to_thread.run_sync(delta.rows.put, batch)
-            await to_thread.run_sync(self._places.put, _bare(batch))
+            await to_thread.run_sync(self._places.put, _without_vectors(batch))
         self._deltas = [delta for _, delta, _ in found] or self._deltas
 
     async def add(
@@ -126,7 +126,7 @@ class LargeScope:
             if delta.rows.count() + len(rows.rows) > self._delta_rows and self._removed is None:
                 # An import: more than memory is for. What is not in the graph is scanned on disk until there is a new one.
                 await self._remove([row.entry_id for row in rows.rows], (), self._deltas)
-                await self._store.write(self._scope, self._dated(rows))
+                await self._store.write(self._scope, self._with_watermarks(rows))
                 rare = tuple(row for row in rows.rows if row.chain not in self._far)
                 await to_thread.run_sync(self._rare.put, replace(rows, rows=rare))
             else:
@@ -134,7 +134,7 @@ class LargeScope:
                 delta.held = joined(delta.held, rows)
                 if len(delta.held.rows) >= self._held_rows:
                     await self._write_held(delta)
-            await to_thread.run_sync(self._places.put, _bare(batch))
+            await to_thread.run_sync(self._places.put, _without_vectors(batch))
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain (0 = none)."""
@@ -168,11 +168,11 @@ class LargeScope:
         for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
             if not rows.never_held(where.chains):
                 hits = await to_thread.run_sync(rows.search_vector, vector, model, where, limit)
-                found.extend(_not_in(newer, hits))
+                found.extend(_exclude_held(newer, hits))
             newer.append(rows)
         if chains := self._far & where.chains:
-            far = await self._among_far(vector, replace(where, chains=chains), limit, model)
-            found.extend(_not_in(newer, far))
+            far = await self._search_graph(vector, replace(where, chains=chains), limit, model)
+            found.extend(_exclude_held(newer, far))
         return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
 
     def faults(self) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class LargeScope:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
             if waiting > max(self._places.count() // _DELTA_SHARE, _LEAST_DELTA):
-                await self._absorb()
+                await self._merge_oldest_delta()
 
     async def flush(self) -> None:
         """Write what is held back."""
@@ -201,7 +201,7 @@ class LargeScope:
         """Write what is held back; the store is its owner's to close."""
         await self.flush()
 
-    async def _among_far(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
+    async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
         share = await to_thread.run_sync(self._places.share, where)
         if share >= _WIDE:
             wanted = int(_SPARE * limit / share) + min(len(where.exclude), limit)
@@ -211,7 +211,7 @@ class LargeScope:
                 return hits
         return await self._store.search_vector(vector, where, limit, model=model)
 
-    async def _absorb(self) -> None:
+    async def _merge_oldest_delta(self) -> None:
         """Merge the older delta into the graph's table and build the graph again; searches and writes go on meanwhile."""
         async with self._writing:
             old = self._deltas[0]
@@ -226,13 +226,13 @@ class LargeScope:
                 # What was removed meanwhile may have been copied before.
                 removed, self._removed = self._removed, None
                 await self._remove(removed, (self._scope,), ())
-                await self._sort_out()
+                await self._split_chains()
                 self._deltas = self._deltas[1:]
         finally:
             self._removed = None
         await self._store.drop(old.name)
 
-    async def _sort_out(self) -> None:
+    async def _split_chains(self) -> None:
         """Decide which chains are searched in memory, and read their vectors."""
         rare, rows = set[Chain](), 0
         for chain, count in sorted(self._places.chain_counts().items(), key=lambda item: item[1]):
@@ -263,14 +263,14 @@ class LargeScope:
         # Another process may have written them to a table that is none of these deltas.
         others = [name for name in delta_names(self._scope) if all(name != each.name for each in among)]
         for name in (self._scope, *others) if tables is None else tables:
-            await self._store.write(name, self._dated(gone))
+            await self._store.write(name, self._with_watermarks(gone))
 
     async def _write_held(self, delta: _Delta) -> None:
         held, delta.held = delta.held, NO_ROWS
         if held.rows or held.removed:
-            await self._store.write(delta.name, self._dated(held))
+            await self._store.write(delta.name, self._with_watermarks(held))
 
-    def _dated(self, batch: RowBatch) -> RowBatch:
+    def _with_watermarks(self, batch: RowBatch) -> RowBatch:
         """Return a batch that says how far each chain has been read by now."""
         read = {chain: self._places.watermark(chain) for chain in Chain}
         return replace(batch, watermarks=highest(read, batch.watermarks))
@@ -286,9 +286,9 @@ def owner_of(name: str) -> str:
     return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
 
 
-def _bare(batch: RowBatch) -> RowBatch:
+def _without_vectors(batch: RowBatch) -> RowBatch:
     return replace(batch, rows=tuple(replace(row, vector=None) for row in batch.rows))
 
 
-def _not_in(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
+def _exclude_held(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if not any(table.holds(hit.entry_id) for table in tables)]

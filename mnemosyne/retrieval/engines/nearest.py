@@ -101,7 +101,7 @@ class VectorRows:
         least, most = float(vector.min()), float(vector.max())
         steps = np.round((vector - least) * ((_LEVELS - 1) / max(most - least, 1e-9))).astype(np.uint8)
         planes = _sign_codes((steps >> np.arange(_PLANES, dtype=np.uint8)[:, None] & 1).astype(np.float32))
-        signs = self._coded(int(slots[-1]) + 1)
+        signs = self._sign_rows(int(slots[-1]) + 1)
         held = np.zeros(len(slots), dtype=np.uint16)
         common = np.zeros((_PLANES, len(slots)), dtype=np.uint16)
         word, both = np.empty((2, len(slots)), dtype=np.uint64)
@@ -121,7 +121,7 @@ class VectorRows:
 
         Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
         """
-        signs, code = self._coded(rows), _sign_codes(vector[None, :])[0]
+        signs, code = self._sign_rows(rows), _sign_codes(vector[None, :])[0]
         apart = np.zeros(rows, dtype=np.uint16)
         differing, counted = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint8)
         for word, own in zip(signs, code, strict=True):
@@ -129,7 +129,7 @@ class VectorRows:
             apart += np.bitwise_count(differing, out=counted)
         return apart
 
-    def _coded(self, rows: int) -> npt.NDArray[np.uint64]:
+    def _sign_rows(self, rows: int) -> npt.NDArray[np.uint64]:
         """Return the signs of the first rows, those of new ones made now."""
         vectors = self._rows if self._rows is not None else np.zeros((0, 0), dtype=np.float32)
         if self._signs is None or self._signs.shape[1] < rows:

@@ -106,7 +106,7 @@ class TieredIndex:
         batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._guarded(scope, lambda: direct.write(scope, batch), None)
+            await self._run_guarded(scope, lambda: direct.write(scope, batch), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
@@ -183,7 +183,7 @@ class TieredIndex:
         for scope in list(self._held):
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.flush, None)
+            await self._run_guarded(scope, big.flush, None)
         if self._settling.locked():
             return
         async with self._settling:
@@ -196,19 +196,19 @@ class TieredIndex:
         for scope in list(self._held):
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.close, None)
+            await self._run_guarded(scope, big.close, None)
         self._big.clear()
         if self._durable is not None:
             await self._durable.close()
 
     async def _tidy(self, durable: DurableIndex) -> None:
         for scope in [scope for scope in self._memory.scopes() if self._has_grown(scope)]:
-            await self._guarded(scope, partial(self._move_out, scope, durable), None)
+            await self._run_guarded(scope, partial(self._move_out, scope, durable), None)
         for scope in list(self._direct):
-            await self._guarded(scope, partial(durable.prepare, scope), None)
+            await self._run_guarded(scope, partial(durable.prepare, scope), None)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.settle, None)
-        await self._guarded("", durable.settle, None)
+            await self._run_guarded(scope, big.settle, None)
+        await self._run_guarded("", durable.settle, None)
 
     async def _let_go(self) -> None:
         async with self._opening:
@@ -219,14 +219,14 @@ class TieredIndex:
             for scope in list(rows)[:-1]:
                 if sum(rows.values()) > self._word_rows:
                     del rows[scope]
-                    await self._guarded(scope, self._big.pop(scope).close, None)
+                    await self._run_guarded(scope, self._big.pop(scope).close, None)
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are made it is still searched in memory."""
         is_big = self._memory.table(scope).count() <= self._word_rows
         await durable.prepare(scope, words=not is_big)
         async with self._opening:
-            big = await self._opened(scope, durable) if is_big else None
+            big = await self._open_large_scope(scope, durable) if is_big else None
             if not self._has_grown(scope):
                 return
             self._memory.forget(scope)
@@ -235,7 +235,7 @@ class TieredIndex:
             else:
                 self._big[scope] = big
 
-    async def _opened(self, scope: str, durable: DurableIndex) -> LargeScope:
+    async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
         return big
@@ -262,7 +262,7 @@ class TieredIndex:
                 break
         return nothing
 
-    async def _guarded(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
+    async def _run_guarded(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
         try:
             return await work()
         except ScopeDroppedError as error:
@@ -313,7 +313,7 @@ class TieredIndex:
             if rows > self._word_rows:
                 self._direct.add(scope)
                 return durable
-            self._big[scope] = await self._opened(scope, durable)
+            self._big[scope] = await self._open_large_scope(scope, durable)
             return self._big[scope]
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:

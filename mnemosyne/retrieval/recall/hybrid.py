@@ -124,7 +124,7 @@ class HybridRetriever:
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
         size = size_of(query.text, query.recent)
-        state = await calculate(partial(_begun, whole=self._arms == BOTH_ARMS), query, size=size)
+        state = await calculate(partial(_begin_recall, whole=self._arms == BOTH_ARMS), query, size=size)
         ready = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._search_words, state, ready)
@@ -279,7 +279,7 @@ class HybridRetriever:
         )
 
 
-def _begun(query: RetrievalQuery, *, whole: bool) -> Recalling:
+def _begin_recall(query: RetrievalQuery, *, whole: bool) -> Recalling:
     return Recalling(query=query, terms=lexical_terms(query), whole=whole)
 
 

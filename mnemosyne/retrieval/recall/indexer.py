@@ -122,7 +122,7 @@ class Indexer:
             for chain in _chains(scope):
                 talk, after, mark = Talk(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
-                    linked = _linked(chain, page, talk)
+                    linked = _link_page(chain, page, talk)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
                     if fault or await self._index.watermark(scope, chain) < mark:
@@ -185,12 +185,12 @@ class Indexer:
 
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
         if chain is not Chain.HISTORY:
-            return await self._write(scope, _linked(chain, page, Talk()), with_vectors=with_vectors)
+            return await self._write(scope, _link_page(chain, page, Talk()), with_vectors=with_vectors)
         # A talk belongs to the index that it was followed in; one that was read anew from its folder holds another part of it.
         mark, talk = self._talks.get(scope, (-1, Talk()))
         if mark != await self._index.watermark(scope, chain):
             talk = await self._resume(scope)
-        fault = await self._write(scope, _linked(chain, page, talk), with_vectors=with_vectors)
+        fault = await self._write(scope, _link_page(chain, page, talk), with_vectors=with_vectors)
         self._talks[scope] = (await self._index.watermark(scope, chain), talk)
         return fault
 
@@ -274,7 +274,7 @@ def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
 
 
-def _linked(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
+def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
     if chain is Chain.HISTORY:
         return talk.follow(page)
     return [Linked(item=item) for item in page]

@@ -181,7 +181,7 @@ class Recalling:
         fused = each.fused or 0.0
         if not self.whole:
             return Ranked(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
-        return self._weighed(entry, each, fused + look * each.unit, each.weight)
+        return self._weigh(entry, each, fused + look * each.unit, each.weight)
 
     def ranked_extra(self) -> list[Ranked]:
         """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
@@ -191,12 +191,12 @@ class Recalling:
         for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
             fused, weight = words / max(best, words) if words > 0.0 else 0.0, self.weights.get(entry.chain, 0.0)
             scored = Scored(entry.scope, entry.entry_id, fused or None, weight, 0.0, words or None, None)
-            each = self._weighed(entry, scored, fused, weight)
+            each = self._weigh(entry, scored, fused, weight)
             if each.score > 0.0:
                 found.append(each)
         return found
 
-    def _weighed(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
+    def _weigh(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
         query = self.query
         near = nearness(entry, query.quest_distances, query.entities)
         recent = recency(entry.depth, query.depth)

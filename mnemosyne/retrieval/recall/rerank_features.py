@@ -69,13 +69,13 @@ def add_rerank_features(
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
         signs.append(sign)
     found = np.array(signs)
-    asked = _asked(query, 1)
+    asked = _weigh_runs(query, 1)
     if asked:
         written = [read.han for read in readings]
         single = max(weights.character + weights.character_talk * features.talk_share, 0.0)
         found += single * _scores(asked, written, 1)
         longer = max(weights.longer_talk * features.talk_share, 0.0)
-        found += longer * _scores(_asked(query, 3), written, 3) if longer else 0.0
+        found += longer * _scores(_weigh_runs(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 
 
@@ -133,11 +133,11 @@ def _times(words: Sequence[str]) -> int:
 
 def _pairs(text: str) -> tuple[str, ...]:
     """Return the pairs of words that follow one another in a query, stop words left out."""
-    words = _telling(text)
+    words = _narrative_words(text)
     return tuple(dict.fromkeys(f"{one} {two}" for one, two in pairwise(words)))[:_PAIRS]
 
 
-def _telling(text: str) -> list[str]:
+def _narrative_words(text: str) -> list[str]:
     return [word for word in _words(text) if word not in STOP_WORDS]
 
 
@@ -157,7 +157,7 @@ def _runs(text: str, size: int) -> Runs:
     return Counter(run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1))
 
 
-def _asked(query: RetrievalQuery, size: int) -> dict[str, float]:
+def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
     """Return the runs of `size` characters that are asked for, recent talk's weighed as its words are."""
     asked: dict[str, float] = {run: float(count) for run, count in _runs(query.text, size).items()}
     add_talk(asked, query.recent, lambda message: _runs(message, size))

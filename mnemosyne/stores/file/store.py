@@ -83,7 +83,7 @@ class FileBackend:
         """Run work on a ledger and write down what it changed before this returns."""
 
         def run() -> T:
-            with self._locked():
+            with self._hold_lock():
                 ledger = self._ledger(scope)
                 result, changes = ledger.run(work)
                 if changes:
@@ -100,7 +100,7 @@ class FileBackend:
         """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
 
         def run() -> T:
-            with self._locked():
+            with self._hold_lock():
                 result, rewriting = work(self._dataset())
                 self._folder.replace(rewriting.ledgers, rewriting.audit, rewriting.floor)
                 for scope in rewriting.ledgers:
@@ -125,7 +125,7 @@ class FileBackend:
             try:
                 self._folder.check()
                 if self._folder.is_unfinished():
-                    with self._locked():
+                    with self._hold_lock():
                         pass
                 return work()
             except DAMAGED as error:
@@ -149,7 +149,7 @@ class FileBackend:
         return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the tenant's lock; an erasure that was cut off is finished first."""
         self._folder.make()
         path = self._folder.lock

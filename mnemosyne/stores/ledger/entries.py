@@ -39,7 +39,7 @@ def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) 
     if stored is not None and entry.turn_id is None and entry.depth is None:
         placed = replace(entry, branch_id=stored.branch_id, depth=stored.depth, turn_id=stored.turn_id)
     else:
-        placed = _placed(ledger, head, entry)
+        placed = _place_entry(ledger, head, entry)
     if stored is not None:
         if placed == stored:
             return False
@@ -62,7 +62,7 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
     return added
 
 
-def _placed(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+def _place_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
     if entry.turn_id is None:
         return on_path(entry, head)
     place = committed_turn(ledger, head.session_id, entry.turn_id)

@@ -107,25 +107,25 @@ def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting
         counts=counts,
         sessions=tuple(tally.sessions),
         entry_ids={scope: ids for scope, ids in tally.entry_ids.items() if ids},
-        texts=_to_prove(dataset, tally),
+        texts=_texts_to_prove(dataset, tally),
     )
     return outcome, Rewriting(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
 
 
-def _to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
+def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
     """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
     what a world pack says.
     """
     doubtful = [text for text in tally.texts if not is_telling(text)]
-    common = set(_in_packs(dataset, tally.texts))
+    common = set(_find_in_packs(dataset, tally.texts))
     if doubtful:
         left = {scope: tally.ledgers.get(scope, dataset.ledgers[scope]) for scope in dataset.ledgers}
         present = Dataset(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
-        common |= {text for _, text in _standing(present, doubtful)}
+        common |= {text for _, text in _find_occurrences(present, doubtful)}
     return tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common)
 
 
-def _in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
+def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
     """Yield those of the texts that a world pack says."""
     sought = [text for text in texts if text.strip()]
     for scope in dataset.ledgers if sought else ():
@@ -215,10 +215,10 @@ def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: Scrubbing) ->
 
 def find_text(dataset: Dataset, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) where any of the texts stands."""
-    return tuple(sorted({place for place, _ in _standing(dataset, texts)}))
+    return tuple(sorted({place for place, _ in _find_occurrences(dataset, texts)}))
 
 
-def _standing(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_occurrences(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     for scope in dataset.ledgers:
         name = session_of(scope) or scope

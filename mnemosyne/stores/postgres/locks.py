@@ -125,7 +125,7 @@ class PostgresSessionLocks:
 
     def _ask(self, claim: _Claim) -> bool:
         if self._driver is None:
-            self._driver = self._connected()
+            self._driver = self._connect()
         row = self._driver.execute("SELECT pg_try_advisory_lock(%s)", (claim.key,)).fetchone()
         if row is not None and row[0]:
             claim.driver = self._driver
@@ -137,7 +137,7 @@ class PostgresSessionLocks:
             self._drop()
         return self._driver is None
 
-    def _connected(self) -> Driver:
+    def _connect(self) -> Driver:
         wanted: dict[str, Any] = _LINE | conninfo_to_dict(self._address.conninfo)
         driver: Driver = psycopg.connect(**wanted, autocommit=True)
         driver.execute(_SERVERS_SIDE)

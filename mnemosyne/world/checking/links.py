@@ -26,9 +26,11 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)
     _check_unique(
-        _memories(draft), "memory (lore, quests, scheduled texts, events and narratives share their ids)", faults
+        _iterate_memories(draft),
+        "memory (lore, quests, scheduled texts, events and narratives share their ids)",
+        faults,
     )
-    tree = _tree(draft, faults)
+    tree = _build_tree(draft, faults)
     _check_references(draft, tree, faults)
     _check_quest_graph(draft, faults)
     _check_narratives(draft.history, faults)
@@ -39,14 +41,14 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
             if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
                 faults.add(where, wrong)
     if tree is not None and draft.quests_known:
-        for where, condition in _conditions(draft):
+        for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
             check_ops(sound(action.get("ops"), place.at("ops")), tree, faults)
     return tree
 
 
-def _tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
+def _build_tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
     state = draft.world.value.get("state")
     if not isinstance(state, dict):
         return None
@@ -70,7 +72,7 @@ def _tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
     return read_tree(root, where, faults)
 
 
-def _memories(draft: PackDraft) -> Iterator[Item]:
+def _iterate_memories(draft: PackDraft) -> Iterator[Item]:
     yield from draft.lore
     yield from draft.quests
     yield from draft.injections
@@ -103,7 +105,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
             for where, name in sound(item.get("entities"), place.at("entities")):
                 _check_known(name, known, "entity", "add it to the entities of world.yaml", where, faults)
     for place, quest in draft.quests:
-        for where, name in _linked(quest, place):
+        for where, name in _linked_quests(quest, place):
             if name == quest.get("id"):
                 faults.add(where, "links the quest to itself; take it out")
             elif draft.quests_known:
@@ -114,7 +116,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
                 _check_known(event["quest"], quests, "quest", "add it to quests.yaml", where.at("quest"), faults)
 
 
-def _linked(quest: dict[str, Any], place: SourceLocation) -> Iterator[tuple[SourceLocation, str]]:
+def _linked_quests(quest: dict[str, Any], place: SourceLocation) -> Iterator[tuple[SourceLocation, str]]:
     links = quest.get("links") or {}
     for key in ("requires", "leads_to"):
         yield from sound(links.get(key), place.at("links", key))
@@ -133,7 +135,9 @@ def _check_quest_graph(draft: PackDraft, faults: FaultList) -> None:
     places = {quest["id"]: place for place, quest in draft.quests if "id" in quest}
     for key in ("requires", "parent"):
         before = {
-            quest["id"]: [name for _, name in _linked({"links": {key: (quest.get("links") or {}).get(key)}}, place)]
+            quest["id"]: [
+                name for _, name in _linked_quests({"links": {key: (quest.get("links") or {}).get(key)}}, place)
+            ]
             for place, quest in draft.quests
             if "id" in quest
         }
@@ -181,7 +185,7 @@ def _check_events(draft: PackDraft, faults: FaultList) -> None:
                 _check_known(quest, quests, "quest", "add it to quests.yaml", where, faults)
 
 
-def _conditions(draft: PackDraft) -> Iterator[tuple[SourceLocation, Condition]]:
+def _iterate_conditions(draft: PackDraft) -> Iterator[tuple[SourceLocation, Condition]]:
     for place, entry in draft.lore:
         yield from sound(entry.get("when"), place.at("when"))
     for place, rule in draft.planner.items("templates"):

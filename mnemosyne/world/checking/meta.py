@@ -47,7 +47,7 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
     if not isinstance(meta, dict):
         faults.add(here, f"is {called(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
         return
-    known = _known_fields(node, meta)
+    known = _fields_of(node, meta)
     checks: dict[str, Callable[[Any, SourceLocation], None]] = {
         DESCRIPTION: lambda value, at: _check_kind(value, str, "text; it is a note for people", at, faults),
         EXTENSIBLE: lambda value, at: _check_kind(value, bool, "true or false; change it", at, faults),
@@ -99,7 +99,7 @@ def _check_field(rules: Rules, key: str, value: Any, place: SourceLocation, faul
             faults.add(place, f"has a table for numbers, but is {called(plain)}; change one of the two")
 
 
-def _known_fields(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that rules may name, with their values (None for one that only `types` foresees)."""
     types = meta.get(TYPES)
     foreseen = dict.fromkeys(types, None) if isinstance(types, Mapping) else {}
@@ -131,7 +131,7 @@ def _check_necessary(value: Any, known: Mapping[str, Any], place: SourceLocation
             words = ", ".join(NECESSARY_WORDS)
             faults.add(place, f"is {value[:80]!r}; write the fields in [ ], or one of {words}{near}")
         return
-    for at, name in _named(value, place, faults):
+    for at, name in _iterate_names(value, place, faults):
         if name != SELF:
             _is_field(known, name, at, faults)
 
@@ -157,7 +157,7 @@ def _check_limits(limits: Any, known: Mapping[str, Any], place: SourceLocation, 
 def _check_lists(
     node: Mapping[str, Any], names: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList
 ) -> None:
-    for at, name in _named(names, place, faults):
+    for at, name in _iterate_names(names, place, faults):
         if _is_field(known, name, at, faults) and name in node and not isinstance(node[name], list):
             faults.add(at, f"names {name!r}, which is {called(node[name])} and no list; take it out")
 
@@ -237,7 +237,7 @@ def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList
             _check_field(rules, key, value, here, faults)
 
 
-def _named(names: Any, place: SourceLocation, faults: FaultList) -> Iterable[tuple[SourceLocation, Any]]:
+def _iterate_names(names: Any, place: SourceLocation, faults: FaultList) -> Iterable[tuple[SourceLocation, Any]]:
     if not isinstance(names, list):
         faults.add(place, f"is {called(names)}, but must be a list; write the fields in [ ]")
         return ()

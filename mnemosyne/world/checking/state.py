@@ -135,10 +135,10 @@ def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
 
     The rules of a mapping are its own, those of all else are the rules of the mapping above.
     """
-    yield from _within((), root, rules_at_root(root), "", described=False)
+    yield from _walk_node((), root, rules_at_root(root), "", described=False)
 
 
-def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
+def _walk_node(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
     yield path, node, rules, described
     if isinstance(node, dict):
         inner = [(key, value, key) for key, value in node.items() if key != META]
@@ -149,7 +149,7 @@ def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bo
     entry = isinstance(node, list)
     for step, value, name in inner:
         below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
-        yield from _within((*path, step), value, below, name, described=rules.may_describe(name))
+        yield from _walk_node((*path, step), value, below, name, described=rules.may_describe(name))
 
 
 def _note_anchors(

@@ -62,9 +62,9 @@ class PackDraft:
 def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
     """Parse and check every file of a pack by its shape."""
     world = _part(pack, WORLD_FILE, WORLD, faults)
-    quests_place, quests = _items(pack, "quests.yaml", QUESTS_FILE, faults)
-    actions_place, actions = _items(pack, "actions.yaml", ACTIONS_FILE, faults)
-    injections_place, injections = _items(pack, "injections.yaml", INJECTIONS_FILE, faults)
+    quests_place, quests = _read_items(pack, "quests.yaml", QUESTS_FILE, faults)
+    actions_place, actions = _read_items(pack, "actions.yaml", ACTIONS_FILE, faults)
+    injections_place, injections = _read_items(pack, "injections.yaml", INJECTIONS_FILE, faults)
     return PackDraft(
         world=world,
         planner=_part(pack, "planner.yaml", PLANNER, faults),
@@ -83,7 +83,7 @@ def _all_named(items: Any) -> bool:
 
 
 def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
-    place, value = _parse(pack, name, "", faults)
+    place, value = _parse_yaml(pack, name, "", faults)
     if value is BROKEN:
         return Part(place=place, broken=True)
     if name == WORLD_FILE and name not in pack.files:
@@ -94,9 +94,9 @@ def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
     return Part(place=place, broken=True) if checked is BROKEN else Part(place=place, value=checked)
 
 
-def _items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[SourceLocation, Any]:
+def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[SourceLocation, Any]:
     """Return the root of a list file and the checked list, BROKEN if it is none."""
-    place, value = _parse(pack, name, name.removesuffix(".yaml"), faults)
+    place, value = _parse_yaml(pack, name, name.removesuffix(".yaml"), faults)
     if name not in pack.files:
         return place, []
     return place, BROKEN if value is BROKEN else check(shape, value, place, faults)
@@ -107,9 +107,9 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
         if not name.startswith(f"{LORE_FOLDER}/"):
             continue
         if name.endswith(".md"):
-            place, value = _markdown(pack, name, faults)
+            place, value = _read_markdown(pack, name, faults)
         else:
-            place, value = _parse(pack, name, LORE_FOLDER, faults)
+            place, value = _parse_yaml(pack, name, LORE_FOLDER, faults)
         if value is BROKEN:
             continue
         if isinstance(value, dict):
@@ -120,7 +120,7 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
             yield from sound(check(LORE_FILE, value, place, faults), place)
 
 
-def _parse(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:
+def _parse_yaml(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:
     """Return the root of a YAML file and its value: None when the file is absent, BROKEN when it cannot be read."""
     place = SourceLocation(file=name, prefix=prefix)
     if name not in pack.files:
@@ -128,10 +128,10 @@ def _parse(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple
     text = decode(pack.files[name], place, faults)
     if text is None:
         return place, BROKEN
-    return _load(text, place, 0, faults)
+    return _load_yaml(text, place, 0, faults)
 
 
-def _load(text: str, place: SourceLocation, lines_before: int, faults: FaultList) -> tuple[SourceLocation, Any]:
+def _load_yaml(text: str, place: SourceLocation, lines_before: int, faults: FaultList) -> tuple[SourceLocation, Any]:
     try:
         value, lines = load_yaml_marked(text)
     except PayloadError as error:
@@ -147,7 +147,7 @@ def _load(text: str, place: SourceLocation, lines_before: int, faults: FaultList
     return marked, value
 
 
-def _markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[SourceLocation, Any]:
+def _read_markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[SourceLocation, Any]:
     place = SourceLocation(file=name)
     text = decode(pack.files[name], place, faults)
     if text is None:
@@ -157,7 +157,7 @@ def _markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[SourceLoc
     except ValueError as error:
         faults.add(place, str(error))
         return place, BROKEN
-    place, front = _load(halves.front, place, halves.front_line - 1, faults)
+    place, front = _load_yaml(halves.front, place, halves.front_line - 1, faults)
     if not isinstance(front, dict):
         if front is not BROKEN:
             faults.add(place, "has front matter that is no mapping; write 'key: value' lines between the '---' lines")

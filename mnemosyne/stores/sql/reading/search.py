@@ -44,12 +44,12 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
 
 def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) where any of these texts stands."""
-    return tuple(sorted({place for place, _ in _standing(connection, texts)}))
+    return tuple(sorted({place for place, _ in _find_occurrences(connection, texts)}))
 
 
 def still_standing(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that stand anywhere."""
-    return frozenset(text for _, text in _standing(connection, texts))
+    return frozenset(text for _, text in _find_occurrences(connection, texts))
 
 
 def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
@@ -58,7 +58,7 @@ def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset
     return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
 
 
-def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_occurrences(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     for start in range(0, len(sought), _AT_ONCE):
         some = sought[start : start + _AT_ONCE]
@@ -94,7 +94,7 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
                 tests.append(connection.contains(f"{alias}.{column}"))
                 values.append(text)
     for column in kept.bodies:
-        for needle in dict.fromkeys(form for text in texts for form in _written_forms(text)):
+        for needle in dict.fromkeys(form for text in texts for form in _json_forms(text)):
             tests.append(connection.contains(f"{alias}.{column}"))
             values.append(needle)
     if not tests:
@@ -113,7 +113,7 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
 
 def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Search the blobs of turns, which no database can look into: they are packed."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
         f"SELECT {columns}, s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
@@ -131,7 +131,7 @@ def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tup
 
 def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Search the world packs, which are packed too; the names of a world are words beside its pack."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
     rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
     for world_id, digest, cell in rows:
@@ -142,7 +142,7 @@ def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
                 yield f"{PACK_PLACE}{world_scope(world_id)}", text
 
 
-def _written_forms(text: str) -> Iterator[bytes]:
+def _json_forms(text: str) -> Iterator[bytes]:
     """Yield the bytes that JSON may write for a text and its XML spellings."""
     for form in spellings(text):
         yield encode(form)[1:-1]
