@@ -1,4 +1,4 @@
-"""Errors of filament. This room imports nothing.
+"""Errors of filament. This module imports nothing.
 
 FilamentError
 ├── MarkupError     a name that no element or attribute may have, a misplaced node, text that is not filament markup

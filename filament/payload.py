@@ -3,10 +3,10 @@ r"""YAML bodies: our own block emitter and a reader for what authors write. The 
 The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines and guesses at quotes (lab 6
 and 8.9). Its output reads the same under YAML 1.1 and 1.2: what either could take for another type is quoted.
 
-The reader follows YAML 1.2's core schema, so that what an author types is what he gets: `yes`, `on`, `12:30` and
-`2020-01-01` are texts, `true` and `1e3` are not. It works on the C parser's events, not on its node tree: composing a
-deeply nested text in C overflows the stack and ends the process. No tags, no anchors and aliases (an alias may blow up
-without bound), one document, unique text keys.
+The reader follows YAML 1.2's core schema, so that an author gets what was typed: `yes`, `on`, `12:30` and `2020-01-01` are
+texts, `true` and `1e3` are not. It works on the C parser's events, not on its node tree: composing a deeply nested text in C
+overflows the stack and ends the process. No tags, no anchors and aliases (an alias may grow without bound), one document,
+unique text keys.
 """
 
 from __future__ import annotations

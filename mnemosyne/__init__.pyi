@@ -71,7 +71,7 @@ from .retrieval.engines.tiered import TieredIndex
 from .retrieval.recall.entry_list import EntryList
 from .retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
 from .retrieval.recall.recall_state import BM25, VECTOR
-from .retrieval.text.words import has_cjk, tokens
+from .retrieval.text.words import has_cjk, word_tokens
 from .schema.document import (
     SCHEMA_VERSION,
     Actor,
@@ -136,8 +136,8 @@ from .schema.query import (
 )
 from .schema.record import (
     WINDOW_USAGES,
+    HiddenRecords,
     ImportedTurn,
-    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -248,6 +248,7 @@ __all__ = [
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
+    "HiddenRecords",
     "Hit",
     "HybridRetriever",
     "ImportedTurn",
@@ -258,7 +259,6 @@ __all__ = [
     "IngestRules",
     "Ingested",
     "Injection",
-    "Leftovers",
     "LocalEmbedder",
     "LoreCategory",
     "MemoryEntry",
@@ -385,6 +385,6 @@ __all__ = [
     "session_start",
     "settle_conflicts",
     "to_session",
-    "tokens",
+    "word_tokens",
     "world_scope",
 ]

@@ -20,7 +20,7 @@ from rich.text import Text
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import load, machine
 from jacquard import BreakerChange
-from mnemosyne import tokens
+from mnemosyne import word_tokens
 
 AIM_MS = 20.0
 LEGAL = {
@@ -157,7 +157,7 @@ def _late_results_out_of_place(samples: Sequence[Sample]) -> Iterator[str]:
             yield f"turn {each.turn_id} used a late result that was not its predecessor's: {each.reason}"
         elif before.path != "timeout":
             yield f"turn {each.turn_id} used a result of turn {before.turn_id}, which was not late ({before.path})"
-        elif not set(tokens(before.text)) & set(tokens(each.text)):
+        elif not set(word_tokens(before.text)) & set(word_tokens(each.text)):
             yield f"turn {each.turn_id} used a late result of another scene: {before.text!r}, then {each.text!r}"
         if each.path == "prefetched" and not each.selected:
             yield f"turn {each.turn_id} used a late result that holds nothing"

@@ -1,6 +1,6 @@
-"""What a model answers: XML with JSON in it, in any shape and any chunks, read without losing a character.
+"""Reads a model's reply: XML with JSON in it, in any shape and cut into any chunks, without losing a character.
 
-Bottom up: `values` is what comes out; `tags` finds tags, `text` keeps what was said, `brackets` and `json_body` follow and
-mend JSON; `quoting`, `outline` and `echo` judge which updates count; `desk` holds one reading, `blocks` and `reader` decide
-what its tags mean; `stream` is the door. The names for use are those of `filament` itself.
+Bottom up: `values` holds the result; `tags` finds tags, `text` buffers the text, `brackets` and `json_body` find the end of
+JSON and repair it; `quoting`, `outline` and `echo` decide which updates count; `parser_state` holds one parse, `blocks` and
+`reader` decide what tags mean; `stream` is the entry point. The public names are those of `filament` itself.
 """

@@ -1,4 +1,6 @@
-"""Where JSON that is not JSON probably ends: brackets counted, strings minded, nothing decoded. For this package alone."""
+"""Where broken JSON probably ends: brackets are counted and strings respected, nothing is decoded. Used inside this package
+only.
+"""
 
 from __future__ import annotations
 

@@ -30,19 +30,21 @@ class UserText:
         """Say whether the user wrote one of the ops of an update's JSON or, where that is `broken`, all of the text."""
         if not self._raw:
             return False
-        bare = _bare(update)
-        return any(op in self._ops for op in _ops_in(bare)) or (broken and bool(bare) and bare in self._text)
+        bare = _strip_text(update)
+        return any(op in self._iterate_ops for op in _ops_in(bare)) or (
+            broken and bool(bare) and bare in self._collect_text
+        )
 
     @cached_property
-    def _text(self) -> str:
-        return _bare(self._raw)
+    def _collect_text(self) -> str:
+        return _strip_text(self._raw)
 
     @cached_property
-    def _ops(self) -> frozenset[str]:
-        return frozenset(_ops_in(self._text))
+    def _iterate_ops(self) -> frozenset[str]:
+        return frozenset(_ops_in(self._collect_text))
 
 
-def _bare(text: str) -> str:
+def _strip_text(text: str) -> str:
     return "".join(unescape(text).translate(_SAME).split()).lower()
 
 

@@ -1,4 +1,4 @@
-"""JSON in a reply: where it ends while it is still coming in, what it says, and how broken JSON is mended.
+"""JSON in a reply: where it ends while it is still arriving, its value, and the repair of broken JSON.
 
 The only file that imports json_repair.
 """
@@ -62,7 +62,7 @@ class JsonScan:
         """Take the next characters, up to the end of the JSON."""
         at = 0
         while at < len(text) and not self.done and not self.broken:
-            at = self._in_string(text, at) if self._string is not None else self._outside(text, at)
+            at = self._in_string(text, at) if self._string is not None else self._scan_outside_string(text, at)
         self.length += at
 
     def _in_string(self, text: str, at: int) -> int:
@@ -81,7 +81,7 @@ class JsonScan:
             self._string = None
         return end + 1
 
-    def _outside(self, text: str, at: int) -> int:
+    def _scan_outside_string(self, text: str, at: int) -> int:
         if self._next is _Next.BARE:
             match = _BARE.match(text, at)
             if match and match.end() > at:

@@ -1,7 +1,7 @@
 """Where the updates of a reply stand, and which of them count: `docs/filament.md` section 6 has the rule.
 
-The reader notes what it passes outside of all elements; once the reply is whole, one walk over these marks judges every
-update. So what counts depends on the text alone, and each character is looked at once more.
+The reader notes the tags that it passes outside of all elements. Once the reply is complete, one pass over these marks judges
+every update. So the verdict depends on the text alone, and each character is read only once more.
 """
 
 from __future__ import annotations
@@ -128,16 +128,16 @@ class Outline:
     def _fence_around(self, source: Source) -> tuple[int | None, int | None]:
         """Return which marks are the code fence around the whole reply: its opening line and, if it is there, its end."""
         texts = [place for place, mark in enumerate(self._marks) if mark.kind is MarkKind.TEXT]
-        first = next((place for place in texts if source.slice(*_span(self._marks[place])).strip()), None)
+        first = next((place for place in texts if source.slice(*_span_of(self._marks[place])).strip()), None)
         if first is None or first + 1 == len(self._marks):
             return None, None
         if any(mark.kind not in _BEFORE_FENCE for mark in self._marks[:first]):
             return None, None
-        if _OPENING_FENCE.fullmatch(source.slice(*_span(self._marks[first]))) is None:
+        if _OPENING_FENCE.fullmatch(source.slice(*_span_of(self._marks[first]))) is None:
             return None, None
         for place in range(len(self._marks) - 1, first, -1):
             mark = self._marks[place]
-            text = source.slice(*_span(mark)).strip() if mark.kind is MarkKind.TEXT else ""
+            text = source.slice(*_span_of(mark)).strip() if mark.kind is MarkKind.TEXT else ""
             if text:
                 return first, place if text == "```" else None
             if mark.kind is not MarkKind.TEXT and mark.name != WRAPPER:
@@ -159,9 +159,9 @@ class _Walk:
     def take(self, mark: _Mark, source: Source) -> None:
         """Take the next mark."""
         if mark.update is not None:
-            self._stand(mark.update)
+            self._mark_standing(mark.update)
         elif mark.kind is MarkKind.TEXT:
-            self._take_text(source.slice(*_span(mark)))
+            self._take_text(source.slice(*_span_of(mark)))
         elif mark.kind is MarkKind.OPENED:
             self._opened += 1
         elif mark.kind is MarkKind.CLOSED:
@@ -173,12 +173,12 @@ class _Walk:
         elif mark.kind is MarkKind.MOVED:
             self._said, self._quoting = False, QuotingContext()
         elif mark.kind is MarkKind.STRAY:
-            self._disturb(f"</{mark.name}> closes nothing")
+            self._mark_disturbance(f"</{mark.name}> closes nothing")
 
     def fault_of(self, standing: _Standing) -> Misplaced | None:
         """Return why an update does not count, now that the whole reply is known."""
         if standing.update.inside is not None:
-            return _inside(standing.update.inside)
+            return _misplaced_inside(standing.update.inside)
         if standing.quoted is not None:
             return standing.quoted
         has_element = bool(self._opened or self._closed)
@@ -202,11 +202,11 @@ class _Walk:
             return Misplaced(code=NOT_LAST, reason=reason, advice=advice)
         return None
 
-    def _stand(self, update: FoundBlock) -> None:
+    def _mark_standing(self, update: FoundBlock) -> None:
         self.standings.append(
             _Standing(
                 update=update,
-                quoted=_quoted(self._quoting) if update.inside is None else None,
+                quoted=_misplaced_in_quote(self._quoting) if update.inside is None else None,
                 said=self._said,
                 behind_element=self._closed > 0,
                 passed=self._passed,
@@ -218,26 +218,26 @@ class _Walk:
         self._quoting.take(text)
         if text.strip():
             self._said = True
-            self._disturb("other text stands behind the end of the content")
+            self._mark_disturbance("other text stands behind the end of the content")
 
-    def _disturb(self, reason: str) -> None:
+    def _mark_disturbance(self, reason: str) -> None:
         self._passed += 1
         if self._closed:
             self._behind_content = self._behind_content or reason
 
 
-def _span(mark: _Mark) -> tuple[int, int]:
+def _span_of(mark: _Mark) -> tuple[int, int]:
     return mark.start, mark.end
 
 
-def _inside(name: str) -> Misplaced:
+def _misplaced_inside(name: str) -> Misplaced:
     advice = "Write an update outside of all other elements, behind the content"
     return Misplaced(code=INSIDE, reason=f"it stands inside <{name}>", advice=advice)
 
 
-def _quoted(quoting: QuotingContext) -> Misplaced | None:
+def _misplaced_in_quote(quoting: QuotingContext) -> Misplaced | None:
     if (name := quoting.open_tag()) is not None:
-        return _inside(name)
+        return _misplaced_inside(name)
     if not (where := quoting.quoted_by()):
         return None
     advice = "Write an update plainly, on a line of its own behind the content"

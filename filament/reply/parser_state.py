@@ -1,7 +1,7 @@
-"""The desk of a reading: the text so far, what was found in it, and looking ahead in it.
+"""The state of one parse: the text so far, what was found in it, and looking ahead in it.
 
-Looking ahead is a generator that rests where it must see more. What it answers depends on the text alone, never on its
-pieces, and each character is looked at a fixed number of times.
+Looking ahead is a generator that pauses until it has enough text. Its answer depends on the text alone, never on how the text
+was cut, and each character is read a fixed number of times.
 """
 
 from __future__ import annotations
@@ -151,6 +151,6 @@ class ParserState:
             else:
                 yield
 
-    def tell(self, kind: EventKind, **facts: Any) -> None:
+    def emit(self, kind: EventKind, **facts: Any) -> None:
         """Enter an event."""
         self.events.append(ParseEvent(kind=kind, **facts))

@@ -1,5 +1,5 @@
-"""Whether a place in a text is quoted: by back-ticks, a code fence, quotation marks, a quoting line, a comment, or by a tag
-that stays text. Only what stands before the place is asked. Pure.
+"""Whether a place in a text is quoted: by back-ticks, a code fence, quotation marks, a quoted line, a comment, or a tag that
+stays text. Only the text before the place is read. Pure.
 """
 
 from __future__ import annotations

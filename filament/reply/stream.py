@@ -1,7 +1,7 @@
-"""A model's reply while it is still coming in (origin 10.3): chunks in, events out, the whole reply at the end.
+"""Reads a model's reply while it is still arriving (origin 10.3): chunks in, events out, the whole reply at the end.
 
-What comes out depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal.
-The time grows with the length of the reply and not faster. Pure: no I/O, no clock.
+The result depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal. Time is
+linear in the length of the reply. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class StreamParser:
     def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
         self._strict = strict
         self._intake = TextIntake()
-        self._desk = ParserState(expected, user_text)
-        self._reader = Reader(self._desk, expected)
+        self._state = ParserState(expected, user_text)
+        self._reader = Reader(self._state, expected)
         self._reading = self._reader.run()
         self._told = 0
         self._reply: ParsedReply | None = None
@@ -40,8 +40,8 @@ class StreamParser:
     @property
     def looked(self) -> int:
         """How many characters were looked at so far, each time that one was: the measure of the work."""
-        desk = self._desk
-        return desk.source.looked + desk.tags.looked + self._reader.looked
+        state = self._state
+        return state.source.looked + state.tags.looked + self._reader.looked
 
     def feed(self, chunk: str) -> tuple[ParseEvent, ...]:
         """Take the next characters, however many; return what is certain now. FilamentError after `close`."""
@@ -50,14 +50,14 @@ class StreamParser:
         text = self._intake.take(chunk)
         if not text:
             return ()
-        self._desk.append(text)
+        self._state.append(text)
         next(self._reading, None)
         return self._news()
 
     def close(self) -> ParsedReply:
         """End the reply and return it; its `tail` are the last events. ReplyError in strict mode."""
         if self._reply is None:
-            self._desk.append(self._intake.take("", last=True), last=True)
+            self._state.append(self._intake.take("", last=True), last=True)
             next(self._reading, None)
             self._reply = replace(self._reader.reply(), tail=self._news())
         if self._strict and self._reply.log:
@@ -65,7 +65,7 @@ class StreamParser:
         return self._reply
 
     def _news(self) -> tuple[ParseEvent, ...]:
-        news, self._told = tuple(self._desk.events[self._told :]), len(self._desk.events)
+        news, self._told = tuple(self._state.events[self._told :]), len(self._state.events)
         return news
 
 

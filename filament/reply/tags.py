@@ -1,4 +1,4 @@
-"""Which tags a reply may hold, and where they stand in a text that is still coming in.
+"""Which tags a reply may hold, and where they stand in a text that is still arriving.
 
 `TagScanner` finds tags wherever chunks break; what it finds depends on the text alone. Pure.
 """

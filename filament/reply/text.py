@@ -1,4 +1,6 @@
-"""Text that comes in pieces: cleaned at the door, kept for a second look, and told as soon as it is certain. Pure."""
+"""Text that arrives in pieces: cleaned on arrival, kept so that it can be read again, and returned as soon as it is certain.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _FENCES = re.compile("`{3,}")
 
 
 class TextIntake:
-    """The door: line ends become newlines, halves of a surrogate pair one character, what is unclean U+FFFD."""
+    """Cleans incoming text: line ends become newlines, halves of a surrogate pair one character, illegal characters U+FFFD."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -30,10 +32,10 @@ class TextIntake:
         text, self._held = self._held + chunk, ""
         if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
             text, self._held = text[:-1], text[-1]
-        return clean_text(text if text.isascii() else _PAIR.sub(_joined, text))
+        return clean_text(text if text.isascii() else _PAIR.sub(_join_surrogates, text))
 
 
-def _joined(pair: re.Match[str]) -> str:
+def _join_surrogates(pair: re.Match[str]) -> str:
     return pair.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
@@ -88,7 +90,7 @@ class Voice:
         at = text.rfind("&", max(0, len(text) - _ENTITY_CHARS))
         if at >= 0 and _HALF_ENTITY.fullmatch(text, at):
             text, self._entity = text[:at], text[at:]
-        return self._settle(unescape(text))
+        return self._settle_text(unescape(text))
 
     def cut(self, at: int) -> str:
         """Mind that something was cut out here, at place `at` of the source; return what can be told now."""
@@ -114,7 +116,7 @@ class Voice:
         self._held = []
         if self._fenced and held.strip() == "```":
             held = ""
-        return told + self._tell(held.rstrip())
+        return told + self._emit_text(held.rstrip())
 
     def text(self) -> str:
         """Return all that was told."""
@@ -122,9 +124,9 @@ class Voice:
 
     def _flush_entity(self) -> str:
         text, self._entity = self._entity, ""
-        return self._settle(text)
+        return self._settle_text(text)
 
-    def _settle(self, text: str) -> str:
+    def _settle_text(self, text: str) -> str:
         if self._swallow and text:
             drop = min(self._swallow, len(text) - len(text.lstrip("\n")))
             text = text[drop:]
@@ -136,14 +138,14 @@ class Voice:
             return ""
         text = "".join(self._held)
         self.looked += len(text)
-        start = self._undecided_from(text)
+        start = self._find_undecided(text)
         if start and self._cut_at is not None:
             text = self._behind_cut(text, whole=False)
-            start = self._undecided_from(text)
+            start = self._find_undecided(text)
         self._held = [text[start:]]
-        return self._tell(text[:start])
+        return self._emit_text(text[:start])
 
-    def _undecided_from(self, text: str) -> int:
+    def _find_undecided(self, text: str) -> int:
         """Return where that part of a text starts that may yet turn out to be a fence, or the blank at the end."""
         end = len(text.rstrip())
         window = max(0, end - _FENCE_CHARS)
@@ -177,7 +179,7 @@ class Voice:
         ends, starts = len(before) - len(before.rstrip("\n")), len(rest) - len(rest.lstrip("\n"))
         return before + rest[min(ends, starts) :]
 
-    def _tell(self, text: str) -> str:
+    def _emit_text(self, text: str) -> str:
         if not self._last:
             text = text.lstrip()
         if text:

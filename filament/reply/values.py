@@ -1,4 +1,6 @@
-"""What a parsed reply is made of: its parts, its log, and the events of a reply on its way. Values only; knows ops."""
+"""The result of parsing a reply: its parts, its corrections, and the events of a reply that is still arriving. Values only;
+imports ops.
+"""
 
 from __future__ import annotations
 

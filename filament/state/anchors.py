@@ -1,4 +1,4 @@
-"""Anchors of a state tree (seed 004 section 5.3): found, given, and kept from ever naming something else.
+"""Anchors of a state tree (seed 004 section 5.3): how they are found and given, and why one never names another entity later.
 
 A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
 seen never names another thing: those of things that are no more stay in the root's `$meta.gone` as `{id: name}`, and so
@@ -76,7 +76,7 @@ def named(node: Any, fresh: Iterator[str]) -> Any:
     """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
     if isinstance(node, Mapping):
         grows = isinstance(node.get(ANCHOR), str)
-        fields = {key: _named_field(key, value, fresh, grows=grows) for key, value in node.items()}
+        fields = {key: _assign_field_ids(key, value, fresh, grows=grows) for key, value in node.items()}
         return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
         items = [named(item, fresh) for item in node]
@@ -84,7 +84,7 @@ def named(node: Any, fresh: Iterator[str]) -> Any:
     return node
 
 
-def _named_field(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
+def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
     if key == META:
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):

@@ -1,4 +1,4 @@
-"""The description that goes with a new value: a number that changed must not be told by an old text.
+"""The description that goes with a new value: a number that changed must not keep its old text.
 
 Pure; imports `conventions`, `rules` and `verdicts`.
 """
@@ -65,31 +65,31 @@ def with_descriptions(tree: Any) -> Any:
 
     Shares with the tree what stays the same.
     """
-    return _told(tree, rules_at_root(tree))
+    return _describe_values(tree, rules_at_root(tree))
 
 
-def _told(node: Any, rules: Rules) -> Any:
+def _describe_values(node: Any, rules: Rules) -> Any:
     """Return a mapping with its plain values told; `rules` are its own."""
     if not isinstance(node, Mapping):
         return node
-    told = {key: value if key == META else _field(rules, key, value) for key, value in node.items()}
+    told = {key: value if key == META else _describe_field(rules, key, value) for key, value in node.items()}
     return told if any(told[key] is not value for key, value in node.items()) else node
 
 
-def _field(rules: Rules, key: str, value: Any) -> Any:
+def _describe_field(rules: Rules, key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _told(value, rules.below(key, value))
+        return _describe_values(value, rules.below(key, value))
     if rules.is_list(key, value):
-        return _entries(rules, key, value)
+        return _describe_entries(rules, key, value)
     rule = rules.description_rule(key) if is_scalar(value) else None
     return described_anew(rules, key, None, value, []) if isinstance(rule, tuple) else value
 
 
-def _entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:
+def _describe_entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:
     told = [
-        _told(entry, rules.below(key, entry, entry=True))
+        _describe_values(entry, rules.below(key, entry, entry=True))
         if isinstance(entry, Mapping)
-        else _entries(rules, key, entry)
+        else _describe_entries(rules, key, entry)
         if isinstance(entry, list)
         else entry
         for entry in entries

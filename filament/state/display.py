@@ -1,4 +1,4 @@
-"""The tree as a model is shown it: values with their descriptions, rules left out. Pure."""
+"""The state tree as it is shown to a model: values with their descriptions, without the author's rules. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ def display(tree: Any) -> Any:
 
     Values stand exactly as stored; an empty description leaves the bare value. Shares nothing with the tree.
     """
-    return _shown(tree, rules_at_root(tree), "")
+    return _display_node(tree, rules_at_root(tree), "")
 
 
-def _shown(node: Any, rules: Rules, field: str) -> Any:
+def _display_node(node: Any, rules: Rules, field: str) -> Any:
     """Return a node as shown; `rules` are those of a mapping itself, of all else those of the mapping above."""
     if rules.is_described(field, node):
         value, text = node
-        return f"{_plain(value)} ({text})" if text else value
+        return f"{_plain_value(value)} ({text})" if text else value
     if isinstance(node, Mapping):
         return {
-            key: _shown(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            key: _display_node(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
             if key != META
         }
     if isinstance(node, list | tuple):
         return [
-            _shown(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_node(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
             for item in node
         ]
     return node
@@ -43,15 +43,15 @@ def with_own_lists(tree: Any) -> Any:
     What a template says of lists gets lost when a part of a tree is shown by itself; this keeps it. A tree that has no
     such template is returned as it is.
     """
-    return _spelled(tree, rules_at_root(tree), "")
+    return _display_field(tree, rules_at_root(tree), "")
 
 
-def _spelled(node: Any, rules: Rules, field: str) -> Any:
+def _display_field(node: Any, rules: Rules, field: str) -> Any:
     if isinstance(node, Mapping):
         spelled = {
             key: value
             if key == META
-            else _spelled(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            else _display_field(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
         }
         if own := sorted(rules.lists & node.keys()):
@@ -61,14 +61,14 @@ def _spelled(node: Any, rules: Rules, field: str) -> Any:
         return spelled if any(spelled[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple) and not is_pair(node):
         items = [
-            _spelled(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_field(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
             for item in node
         ]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
 
-def _plain(value: Any) -> str:
+def _plain_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Where an op points: anchors and paths to the spot in a tree, with all that the rules need to know of that spot."""
+"""Where an op points: anchors and paths resolved to a place in a tree, with everything that the rules need to know about it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What an author's `$meta` rules for each mapping of a state, with all that it inherits (spec 3.4; origin 9.2).
 
-A mapping follows three voices, the nearest first: its own `$meta`; the `$meta` of the template that it follows; for the
+The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it follows; for the
 two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules of its own, for
 the things inside the mapping that names it. A group inside such a mapping (a mapping without an `id` that has a template
 of its own, or a container in a container) is no such thing: it passes on what it inherits, its own template over it.
@@ -37,7 +37,7 @@ _FIELDWISE = (LIMITS, TYPES, DESCRIPTIONS)
 _NO_FIELDS: frozenset[str] = frozenset()
 
 
-def _nothing() -> Mapping[str, Any]:
+def _empty_mapping() -> Mapping[str, Any]:
     return EMPTY
 
 
@@ -50,9 +50,9 @@ class Rules:
     the fields that are lists and never VWDs. `container`: it has an `_anchor`.
     """
 
-    meta: Mapping[str, Any] = field(default_factory=_nothing)
-    shape: Mapping[str, Any] = field(default_factory=_nothing)
-    pattern: Mapping[str, Any] = field(default_factory=_nothing)
+    meta: Mapping[str, Any] = field(default_factory=_empty_mapping)
+    shape: Mapping[str, Any] = field(default_factory=_empty_mapping)
+    pattern: Mapping[str, Any] = field(default_factory=_empty_mapping)
     updatable: bool = True
     extensible: bool = True
     lists: frozenset[str] = _NO_FIELDS
@@ -62,7 +62,7 @@ class Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
         container = is_container(child)
         is_group = not entry and not self.container and _is_group(child)
-        shape = self._named(field) if is_group else self.shape_below(field, entry=entry)
+        shape = self._rules_named(field) if is_group else self.shape_below(field, entry=entry)
         meta = merge_meta(meta_of(shape), meta_of(child))
         pattern = meta.get(TEMPLATE, EMPTY)
         if isinstance(pattern, Mapping) and (is_group or (entry and container and self.container)):
@@ -88,10 +88,10 @@ class Rules:
         """
         if entry:
             return self.pattern
-        named = self._named(field)
+        named = self._rules_named(field)
         return named if self.container else merge_shapes(self.pattern, named)
 
-    def _named(self, field: str) -> Mapping[str, Any]:
+    def _rules_named(self, field: str) -> Mapping[str, Any]:
         named = self.shape.get(field)
         return named if isinstance(named, Mapping) else EMPTY
 
@@ -129,7 +129,9 @@ class Rules:
             or len(pair) != 2
             or not all(end is None or is_number(end) for end in pair)
         ):
-            raise _broken(f"its $meta.limits must be [min, max]; the author of the world has to mend {field!r}")
+            raise _broken_rules_error(
+                f"its $meta.limits must be [min, max]; the author of the world has to mend {field!r}"
+            )
         return pair[0], pair[1]
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
@@ -140,7 +142,7 @@ class Rules:
             return word
         if isinstance(word, list | tuple) and word:
             return tuple(word)
-        raise _broken(f"its $meta.types has {word!r} for {field!r}; the author of the world has to mend it")
+        raise _broken_rules_error(f"its $meta.types has {word!r} for {field!r}; the author of the world has to mend it")
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
         """Return the table of a field, best told first to last, or KEEP or DROP; None if nothing is said. RefusedError."""
@@ -150,7 +152,9 @@ class Rules:
             return rule
         if isinstance(rule, list | tuple) and rule and all(is_pair(row) for row in rule):
             return tuple((row[0], row[1]) for row in rule)
-        raise _broken(f"its $meta.descriptions for {field!r} is no table; the author of the world has to mend it")
+        raise _broken_rules_error(
+            f"its $meta.descriptions for {field!r} is no table; the author of the world has to mend it"
+        )
 
     def is_necessary(self, field: str) -> bool:
         """Say whether a field may not be taken away."""
@@ -228,5 +232,5 @@ def _lists_of(meta: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _broken(reason: str) -> RefusedError:
+def _broken_rules_error(reason: str) -> RefusedError:
     return RefusedError(Refusal.BROKEN_RULES, reason)

@@ -1,4 +1,4 @@
-"""What is told of each op: applied or refused, a stable code, a sentence, and remarks on what happened beside it.
+"""The verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
 
 Codes are for programs and do not change; sentences are for models, players and authors and may. Imports nothing.
 """
@@ -63,7 +63,7 @@ class Remark(StrEnum):
 
 
 class RefusedError(ValueError):
-    """Why an op is refused, as a code and a sentence; the room above adds which op it was."""
+    """Why an op is refused, as a code and a sentence; the caller adds which op it was."""
 
     def __init__(self, code: Refusal, reason: str) -> None:
         self.code, self.reason = code, reason

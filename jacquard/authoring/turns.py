@@ -164,7 +164,7 @@ class TurnReader:
 
     async def _hidden(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
         scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
-        restricted = (*await self.store.restricted(scopes), *gated_entries(world.lore))
+        restricted = (*await self.store.gated_entries(scopes), *gated_entries(world.lore))
         return hidden_entries(restricted, viewer, window.state)
 
     async def _entries(self, report: Report, window: SessionWindow, world: WorldPack) -> tuple[MemoryEntry, ...]:

@@ -286,7 +286,7 @@ class TurnComposer:
             window=window,
             shown=shown,
             world=draft.world,
-            restricted=await parts.store.restricted(scopes),
+            restricted=await parts.store.gated_entries(scopes),
             config=draft.config,
         )
         scene = await calculate(look, draft.message.content, size=size_of(window.state))

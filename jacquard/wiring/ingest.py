@@ -17,7 +17,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
-from mnemosyne.privacy.forget import Place
+from mnemosyne.privacy.forget import MemoryLocations
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
@@ -42,16 +42,16 @@ class IngestServices:
 
     def place(
         self, store: Store, index: Index, retriever: HybridRetriever, caches: Sequence[Callable[[], None]] = ()
-    ) -> Place:
+    ) -> MemoryLocations:
         """Return where an erasure must look, for `mnemosyne.privacy.forget.forget`; `caches` besides those of the whole process."""
 
-        async def restore(scope: str) -> object:
-            return await retriever.restore(scope, anew=True)
+        async def rebuild(scope: str) -> object:
+            return await retriever.rebuild(scope, force=True)
 
-        return Place(
+        return MemoryLocations(
             store=store,
             index=index,
-            restore=restore,
+            rebuild=rebuild,
             vault=self.vault,
             folders=self.paths,
             caches=(

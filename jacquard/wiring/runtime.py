@@ -47,7 +47,7 @@ from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.sweep import sweep_expired
-from mnemosyne.privacy.forget import ErasurePlan, Forgotten, Place, forget, plan_erasure
+from mnemosyne.privacy.forget import ErasurePlan, Forgotten, MemoryLocations, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
@@ -158,7 +158,7 @@ class Runtime:
             )
         return await forget(self._place(), erasure)
 
-    def _place(self) -> Place:
+    def _place(self) -> MemoryLocations:
         caches = () if self.embedder is None else (self.embedder.forget,)
         return self.intake.place(self.store, self.index, self.retriever, caches)
 

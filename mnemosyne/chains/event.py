@@ -1,7 +1,7 @@
 """The event chain: quests that ended, what a turn changed in them, and how far each lies from the focus.
 
-The room exists because quests live in the state, while recall treats those that are over as memories (spec B1). Pure; it
-reads any tree, also a broken one: what does not look like a quest is left out. It must not import stores or indexes.
+Quests live in the state, but recall treats ended quests as memories (spec B1); this module makes entries of them. Pure; it
+reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def closed_quests(state: Mapping[str, Any], session_id: str) -> tuple[MemoryEntr
     """
     return tuple(
         _quest_entry(quest_id, quest, session_id)
-        for quest_id, quest in _quests(state)
-        if _text(quest.get("status")) in CLOSED
+        for quest_id, quest in _iterate_quests(state)
+        if _read_text(quest.get("status")) in CLOSED
     )
 
 
 def _quest_entry(quest_id: str, quest: Mapping[str, Any], session_id: str) -> MemoryEntry:
-    title = _text(quest.get("title")) or quest_id
-    parts = (title, _text(quest.get("description")), _text(quest.get("outcome")))
+    title = _read_text(quest.get("title")) or quest_id
+    parts = (title, _read_text(quest.get("description")), _read_text(quest.get("outcome")))
     return MemoryEntry(
         entry_id=quest_id,
         scope=session_scope(session_id),
@@ -44,8 +44,8 @@ def _quest_entry(quest_id: str, quest: Mapping[str, Any], session_id: str) -> Me
         kind=QUEST,
         title=title,
         text="\n".join(part for part in parts if part),
-        entities=_names(quest.get("entities")),
-        tags=(_text(quest.get("status")),),
+        entities=_read_names(quest.get("entities")),
+        tags=(_read_text(quest.get("status")),),
         quest_id=quest_id,
     )
 
@@ -57,17 +57,19 @@ def quest_events(
 
     Events are facts: kind `quest_update`, id `<turn>.quest.<quest id>`, at the place of `record`.
     """
-    statuses = {quest_id: _text(quest.get("status")) for quest_id, quest in _quests(before)}
+    statuses = {quest_id: _read_text(quest.get("status")) for quest_id, quest in _iterate_quests(before)}
     return tuple(
-        _update(quest_id, quest, statuses.get(quest_id, ""), record, at)
-        for quest_id, quest in _quests(after)
-        if _text(quest.get("status")) != statuses.get(quest_id, "")
+        _update_entry(quest_id, quest, statuses.get(quest_id, ""), record, at)
+        for quest_id, quest in _iterate_quests(after)
+        if _read_text(quest.get("status")) != statuses.get(quest_id, "")
     )
 
 
-def _update(quest_id: str, quest: Mapping[str, Any], old: str, record: TurnRecord, at: datetime | None) -> MemoryEntry:
-    status, title = _text(quest.get("status")), _text(quest.get("title")) or quest_id
-    outcome = _text(quest.get("outcome")) if status in CLOSED else ""
+def _update_entry(
+    quest_id: str, quest: Mapping[str, Any], old: str, record: TurnRecord, at: datetime | None
+) -> MemoryEntry:
+    status, title = _read_text(quest.get("status")), _read_text(quest.get("title")) or quest_id
+    outcome = _read_text(quest.get("outcome")) if status in CLOSED else ""
     return MemoryEntry(
         entry_id=f"{record.turn_id}.quest.{quest_id}",
         scope=session_scope(record.session_id),
@@ -81,7 +83,7 @@ def _update(quest_id: str, quest: Mapping[str, Any], old: str, record: TurnRecor
         turn_id=record.turn_id,
         branch_id=record.branch_id,
         depth=record.depth,
-        entities=_names(quest.get("entities")),
+        entities=_read_names(quest.get("entities")),
         tags=(status,),
         quest_id=quest_id,
         trust=Trust.MODEL,
@@ -94,13 +96,15 @@ def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dic
     Links are `requires`, `leads_to` and `parent`, walked both ways; quests of one distance stand in the state's order.
     Without a focus, or with one that the state does not hold, nothing is near: the result is empty.
     """
-    quests = dict(_quests(state))
+    quests = dict(_iterate_quests(state))
     if focus_quest_id not in quests:
         return {}
-    ids = {key: _text(quest.get("id")) or key for key, quest in _raw_quests(state)} | {name: name for name in quests}
+    ids = {key: _read_text(quest.get("id")) or key for key, quest in _raw_quests(state)} | {
+        name: name for name in quests
+    }
     near: dict[str, set[str]] = {quest_id: set() for quest_id in quests}
     for quest_id, quest in quests.items():
-        for link in _linked(quest):
+        for link in _linked_ids(quest):
             other = ids.get(link)
             if other is not None and other != quest_id:
                 near[quest_id].add(other)
@@ -119,14 +123,14 @@ def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dic
 def active_quest_ids(state: Mapping[str, Any], focus_quest_id: str | None = None) -> tuple[str, ...]:
     """Return the ids of the active quests: the focused one first, then by distance from it, then in the state's order."""
     distances = quest_distances(state, focus_quest_id)
-    active = [quest_id for quest_id, quest in _quests(state) if _text(quest.get("status")) == ACTIVE]
+    active = [quest_id for quest_id, quest in _iterate_quests(state) if _read_text(quest.get("status")) == ACTIVE]
     return tuple(sorted(active, key=lambda quest_id: distances.get(quest_id, len(distances) + 1)))
 
 
-def _quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield `(quest id, quest)`; the id is the quest's own, else its key."""
     for key, quest in _raw_quests(state):
-        yield _text(quest.get("id")) or key, quest
+        yield _read_text(quest.get("id")) or key, quest
 
 
 def _raw_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -137,20 +141,20 @@ def _raw_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
                 yield key, quest
 
 
-def _linked(quest: Mapping[str, Any]) -> Iterator[str]:
+def _linked_ids(quest: Mapping[str, Any]) -> Iterator[str]:
     links = quest.get("links")
     for name in _LINKS:
-        yield from _names(links.get(name) if isinstance(links, Mapping) else None)
-    yield from _names(quest.get("parent"))
+        yield from _read_names(links.get(name) if isinstance(links, Mapping) else None)
+    yield from _read_names(quest.get("parent"))
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _read_names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     """Return a field as text; of a value with a description, the value."""
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str):
         value = value[0]

@@ -1,10 +1,9 @@
-"""JSON Patch on plain trees: how a store plays an op log forward.
+"""JSON Patch on plain trees: how a store replays an op log.
 
-The room exists so that a store can rebuild any past state from resolved ops without knowing anchors, flat paths or the
-rules of `$meta`: those were settled when the op was first applied. There is one player, `filament.state.changes.patch`, for
-the state
-that a turn has seen must be the state that is rebuilt, to the order of keys; this is its door for stores, with the errors
-of this floor. Beside `chains.state` and `world` it is the only room of mnemosyne that knows filament.
+A store rebuilds any past state from resolved ops without knowing anchors, flat paths or the rules of `$meta`: those were
+resolved when the op was first applied. The patch is applied by `filament.state.changes.patch`, the only place that does so,
+because the rebuilt state must equal the one that the turn saw, down to the order of keys. This module adds the errors of
+mnemosyne. Besides `chains.state` and `world`, no other module of mnemosyne imports filament.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lore chain: who may know an entry, whether its time has come, and which entries always stand in the prompt.
 
-The room exists so that gates are computed in one place and before recall (spec B7): what is hidden is never ranked, never
-shown to a selector, never cut out afterwards. It must not import stores or indexes.
+Who may know an entry is decided here alone, and before recall (spec B7): a hidden entry is never ranked, never shown to a
+selector and never has to be cut out afterwards. It must not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 
 
 def hidden_entries(
-    restricted: Iterable[MemoryEntry], viewer: str | None, state: Mapping[str, Any] | StateView
+    gated: Iterable[MemoryEntry], viewer: str | None, state: Mapping[str, Any] | StateView
 ) -> frozenset[str]:
     """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
 
-    `restricted` are the entries with viewers or conditions (`Store.restricted`). Nobody in particular (None) is among no
+    `gated` are the entries with viewers or conditions (`Store.gated_entries`). Nobody in particular (None) is among no
     viewers, so then every entry that has some is hidden.
     """
     view = state if isinstance(state, StateView) else view_state(state)
-    return frozenset(entry.entry_id for entry in restricted if not may_know(entry, viewer, view))
+    return frozenset(entry.entry_id for entry in gated if not may_know(entry, viewer, view))
 
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:

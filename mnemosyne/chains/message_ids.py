@@ -1,7 +1,7 @@
-"""What every store does alike with the messages of a turn: their ids, and what of them is remembered.
+"""What every store does alike with the messages of a turn: gives them ids and makes entries of them.
 
-The room exists so that a message has the same id and the same entry of the history chain in every store. Pure; it knows the
-schema and nothing of storage.
+So a message has the same id and the same entry of the history chain in every store. Pure; it imports the schema and nothing of
+storage.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def settled(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], 
     taken: set[str] = set()
     done: list[Message] = []
     for place, message in enumerate(named(turn_id, messages), start=1):
-        wishes = _wishes(turn_id, message.message_id, place, taken)
+        wishes = _wished_ids(turn_id, message.message_id, place, taken)
         message_id = next(wish for wish in wishes if not is_used(wish))
         taken.add(message_id)
         done.append(message if message.message_id == message_id else replace(message, message_id=message_id))
     return tuple(done)
 
 
-def _wishes(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
+def _wished_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
     if message_id not in taken:
         yield message_id
     yield from _own_ids(turn_id, place, taken)

@@ -1,7 +1,7 @@
 """How a session begins: a world's prologue as finished turns, with their summaries, events and macro narratives.
 
-The room exists so that a session that starts from a pack looks to everybody like one that was played. Pure; it must not
-import stores, importers or the reader of packs.
+A session that starts from a pack looks like one whose prologue was played. Pure; it must not import stores, importers or the
+reader of packs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def session_start(session_id: str, world: WorldPack, at: datetime | None = None)
         world_id=world.world_id,
         locale=world.locale,
         state=world.state,
-        turns=tuple(_turn(number, turn, world) for number, turn in enumerate(world.prologue, start=1)),
-        entries=tuple(_entries(session_scope(session_id), world)),
+        turns=tuple(_build_turn(number, turn, world) for number, turn in enumerate(world.prologue, start=1)),
+        entries=tuple(_build_entries(session_scope(session_id), world)),
         at=at,
     )
 
@@ -40,7 +40,7 @@ def prologue_turn_id(number: int) -> str:
     return f"p{number:03d}"
 
 
-def _turn(number: int, turn: PrologueTurn, world: WorldPack) -> ImportedTurn:
+def _build_turn(number: int, turn: PrologueTurn, world: WorldPack) -> ImportedTurn:
     turn_id = prologue_turn_id(number)
     player = Author(kind=AuthorKind.USER, id=world.user_name) if world.user_name else None
     name = world.persona.get("name")
@@ -52,17 +52,17 @@ def _turn(number: int, turn: PrologueTurn, world: WorldPack) -> ImportedTurn:
     return ImportedTurn(turn_id=turn_id, messages=tuple(message for message in messages if message.content))
 
 
-def _entries(scope: str, world: WorldPack) -> Iterator[MemoryEntry]:
+def _build_entries(scope: str, world: WorldPack) -> Iterator[MemoryEntry]:
     for number, turn in enumerate(world.prologue, start=1):
         if turn.summary:
-            yield _summary(scope, number, turn.summary)
+            yield _build_summary(scope, number, turn.summary)
         for event in turn.events:
-            yield _event(scope, number, event)
+            yield _build_event(scope, number, event)
     for narrative in world.narratives:
-        yield _macro(scope, min(narrative.to_turn, len(world.prologue)), narrative)
+        yield _build_macro(scope, min(narrative.to_turn, len(world.prologue)), narrative)
 
 
-def _summary(scope: str, number: int, text: str) -> MemoryEntry:
+def _build_summary(scope: str, number: int, text: str) -> MemoryEntry:
     turn_id = prologue_turn_id(number)
     return MemoryEntry(
         entry_id=f"{turn_id}.summary",
@@ -76,7 +76,7 @@ def _summary(scope: str, number: int, text: str) -> MemoryEntry:
     )
 
 
-def _event(scope: str, number: int, event: PrologueEvent) -> MemoryEntry:
+def _build_event(scope: str, number: int, event: PrologueEvent) -> MemoryEntry:
     places = () if event.location is None else (event.location,)
     return MemoryEntry(
         entry_id=event.event_id,
@@ -93,7 +93,7 @@ def _event(scope: str, number: int, event: PrologueEvent) -> MemoryEntry:
     )
 
 
-def _macro(scope: str, last: int, narrative: PrologueNarrative) -> MemoryEntry:
+def _build_macro(scope: str, last: int, narrative: PrologueNarrative) -> MemoryEntry:
     return MemoryEntry(
         entry_id=narrative.narrative_id,
         scope=scope,

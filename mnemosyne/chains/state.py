@@ -1,7 +1,7 @@
-"""The state chain: a turn's ops applied to the tree, and story conditions tested on it.
+"""The state chain: applies a turn's ops to the tree and tests story conditions on it.
 
-The room exists so that flat paths, anchors and values with a description mean in conditions and actions exactly what they
-mean in a reply: all of them are read by filament's rules. It is where mnemosyne applies ops; it must not import a store.
+Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because all of them
+are read by filament's rules. Stores call it to apply ops; it must not import a store.
 """
 
 from __future__ import annotations
@@ -103,17 +103,17 @@ def view_state(state: Mapping[str, Any]) -> StateView:
 
 def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:
     """Return (True, value) of a flat path, or (False, None); as `StateView.read`."""
-    return _view(state).read(path)
+    return _view_of(state).read(path)
 
 
 def condition_holds(condition: Condition, state: Mapping[str, Any] | StateView) -> bool:
     """Say whether a condition is true on a state; as `StateView.holds`."""
-    return _view(state).holds(condition)
+    return _view_of(state).holds(condition)
 
 
 def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[str, Any] | None:
     """Return the mapping that carries this `id` or `_anchor`, or None; as `StateView.find`."""
-    return _view(state).find(anchor)
+    return _view_of(state).find(anchor)
 
 
 def compare(value: Any, op: Comparison, wanted: Any) -> bool:
@@ -124,29 +124,29 @@ def compare(value: Any, op: Comparison, wanted: Any) -> bool:
     `wanted` as an element, a part, a field or the id of an entry.
     """
     if op is Comparison.EQ:
-        return _same(value, wanted)
+        return _is_same(value, wanted)
     if op is Comparison.NE:
-        return not _same(value, wanted)
+        return not _is_same(value, wanted)
     if op is Comparison.IN:
-        return _has(wanted, value)
+        return _contains(wanted, value)
     if op is Comparison.CONTAINS:
-        return _has(value, wanted)
-    return _ordered(value, op, wanted)
+        return _contains(value, wanted)
+    return _compare_order(value, op, wanted)
 
 
-def _view(state: Mapping[str, Any] | StateView) -> StateView:
+def _view_of(state: Mapping[str, Any] | StateView) -> StateView:
     return state if isinstance(state, StateView) else view_state(state)
 
 
-def _same(left: Any, right: Any) -> bool:
+def _is_same(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, list | tuple) and isinstance(right, list | tuple):
-        return len(left) == len(right) and all(_same(a, b) for a, b in zip(left, right, strict=True))
+        return len(left) == len(right) and all(_is_same(a, b) for a, b in zip(left, right, strict=True))
     return bool(left == right)
 
 
-def _ordered(value: Any, op: Comparison, wanted: Any) -> bool:
+def _compare_order(value: Any, op: Comparison, wanted: Any) -> bool:
     texts = isinstance(value, str) and isinstance(wanted, str)
     if op not in _ORDER or not (texts or (_is_number(value) and _is_number(wanted))):
         return False
@@ -161,7 +161,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _has(whole: Any, part: Any) -> bool:
+def _contains(whole: Any, part: Any) -> bool:
     if isinstance(whole, str):
         return isinstance(part, str) and part in whole
     if isinstance(whole, list | tuple):
@@ -171,11 +171,11 @@ def _has(whole: Any, part: Any) -> bool:
     if isinstance(part, str) and part in whole and part not in (META, ANCHOR):
         return True
     if ANCHOR in whole:
-        return any(_has(field, part) for field in whole.values() if isinstance(field, list | tuple))
-    return any(isinstance(field, Mapping) and _same(field.get("id"), part) for field in whole.values())
+        return any(_contains(field, part) for field in whole.values() if isinstance(field, list | tuple))
+    return any(isinstance(field, Mapping) and _is_same(field.get("id"), part) for field in whole.values())
 
 
 def _is_entry(item: Any, part: Any) -> bool:
     if isinstance(item, Mapping):
-        return part is not None and _same(item.get("id"), part)
-    return _same(item, part) or (is_pair(item) and _same(item[0], part))
+        return part is not None and _is_same(item.get("id"), part)
+    return _is_same(item, part) or (is_pair(item) and _is_same(item[0], part))

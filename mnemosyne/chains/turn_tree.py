@@ -1,7 +1,7 @@
-"""The rules of the turn tree that every store keeps alike.
+"""The rules of the turn tree, the same for every store.
 
-The room exists so that where a turn may stand, when two are the same, and how an imported one becomes a record is decided
-once. Pure: it knows the schema and the codec, never a store.
+It decides where a turn may stand, when two turns are the same, and how an imported turn becomes a record. Pure: it imports the
+schema and the codec, never a store.
 """
 
 from __future__ import annotations

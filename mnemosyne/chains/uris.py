@@ -1,8 +1,8 @@
 """Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`, `mnemosyne://<session>/turn/<turn>` and
 `mnemosyne://<session>/evidence/<evidence>`.
 
-The room exists because evidence carries addresses (seed 000 section 7: a `source_uri` must lead back to its source), and
-whoever reads one must come out where its writer stood. It knows the Store by its protocol only.
+Evidence carries addresses, and a `source_uri` must lead back to its source (seed 000 section 7). Writing and reading them in
+one module keeps the two in step. It knows the Store by its protocol only.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
 
 def shown_address(address: str) -> str:
     """Return an address as it may be kept and shown: stars for user, password, fragment and the values of the query."""
-    scheme, user_info, rest, query, fragment = _taken_apart(address)
+    scheme, user_info, rest, query, fragment = _split_address(address)
     user = f"{HIDDEN}@" if user_info else ""
     return f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _hidden_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
 
@@ -46,13 +46,13 @@ def call_address(address: str | None) -> tuple[str | None, dict[str, str]]:
     """Return an address without user and password, and the header that says them: clients differ on what they do with both."""
     if address is None:
         return None, {}
-    scheme, user_info, rest, query, fragment = _taken_apart(address)
+    scheme, user_info, rest, query, fragment = _split_address(address)
     if not user_info:
         return address, {}
-    return f"{scheme}{rest}{query}{fragment}", {"Authorization": f"Basic {_basic(user_info)}"}
+    return f"{scheme}{rest}{query}{fragment}", {"Authorization": f"Basic {_basic_auth(user_info)}"}
 
 
-def _taken_apart(address: str) -> tuple[str, str, str, str, str]:
+def _split_address(address: str) -> tuple[str, str, str, str, str]:
     """Return scheme, user and password, host and path, query and fragment, each with the signs that set it off but the `@`.
 
     A password with a slash, `?` or `#` that was not escaped is none of an address, but it is a secret all the same: what
@@ -83,16 +83,16 @@ def _hidden_value(part: re.Match[str]) -> str:
 
 def _secrets_of(address: str) -> set[str]:
     """Return what must not stand in a text, as it is written and as it is meant; a user's name only where it is all there is."""
-    _, user_info, _, query, fragment = _taken_apart(address)
+    _, user_info, _, query, fragment = _split_address(address)
     user, mark, password = user_info.partition(":")
     values = [password if mark else user, user_info, fragment[1:]]
     values += [part.partition("=")[2] or part for part in re.split(r"[?&;]", query)]
     found = {form for value in values for form in (value, unquote(value), unquote_plus(value))}
     if user_info:
-        found.add(_basic(user_info))
+        found.add(_basic_auth(user_info))
     return {each for each in found if len(each) >= _LEAST_SECRET_CHARS}
 
 
-def _basic(user_info: str) -> str:
+def _basic_auth(user_info: str) -> str:
     user, _, password = user_info.partition(":")
     return base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")

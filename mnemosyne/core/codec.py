@@ -1,7 +1,7 @@
 """Bytes <-> the values of the schema.
 
-The room exists so that the validator stands in one file: nothing else imports msgspec. It knows the schema by the types
-that callers hand in and nothing of stores, chains or prompts.
+Only this module imports msgspec, so the validator can be replaced in one file. It learns the schema from the types that
+callers pass and knows nothing of stores, chains or prompts.
 
 Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a mapping
 is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape) is kept as
@@ -73,7 +73,7 @@ def written(value: Any) -> JsonText:
     Half a surrogate pair would make it unreadable inside other JSON; then it is the text of the JSON, in an object.
     """
     try:
-        return _readable(_ENCODER.encode(value))
+        return _is_readable(_ENCODER.encode(value))
     except UnicodeEncodeError:
         return _in_object(_encode_escaped(value))
     except (NotImplementedError, TypeError, msgspec.MsgspecError):
@@ -97,7 +97,7 @@ def unwritten(text: JsonText, kind: type[T]) -> T:
     return decode(inner.encode("utf-8"), kind)
 
 
-def _readable(data: bytes) -> JsonText:
+def _is_readable(data: bytes) -> JsonText:
     return _in_object(data) if data.startswith(_IN_OBJECT) else JsonText(data)
 
 
@@ -111,14 +111,14 @@ def decode(data: bytes, kind: type[T]) -> T:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if b"\\u" not in bytes(data):
-            raise _unreadable(data, kind, error) from None
+            raise _unreadable_error(data, kind, error) from None
     try:
         return msgspec.convert(json.loads(bytes(data)), kind)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise _unreadable(data, kind, error) from None
+        raise _unreadable_error(data, kind, error) from None
 
 
-def _unreadable(data: bytes, kind: Any, error: Exception) -> UnreadableError:
+def _unreadable_error(data: bytes, kind: Any, error: Exception) -> UnreadableError:
     name = getattr(kind, "__name__", str(kind))
     return UnreadableError(f"These bytes hold no {name}: {error}.", bytes(data))
 
@@ -126,7 +126,7 @@ def _unreadable(data: bytes, kind: Any, error: Exception) -> UnreadableError:
 def encode_tree(tree: Mapping[str, Any]) -> bytes:
     """Return the JSON of a state tree; CodecError names the path of a number that JSON cannot hold."""
     data = encode(tree)
-    if b"null" in data and (path := _endless(tree)) is not None:
+    if b"null" in data and (path := _find_non_finite(tree)) is not None:
         raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
     return data
 
@@ -167,7 +167,7 @@ def text_time(text: str) -> datetime:
     return at
 
 
-def _endless(tree: Any) -> str | None:
+def _find_non_finite(tree: Any) -> str | None:
     """Return the JSON Pointer of a NaN or an infinity in `tree`, or None."""
     waiting: list[tuple[str, Any]] = [("", tree)]
     while waiting:

@@ -20,7 +20,7 @@ def parse_json(data: bytes, name: str) -> Any:
         line = data.count(b"\n", 0, error.start) + 1
         raise CodecError(f"{name}:{line}: byte {error.start} is no UTF-8; save the file as UTF-8.") from None
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_refused)
+        return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise CodecError(f"{name}:{error.lineno}:{error.colno}: {error.msg}.") from None
     except RecursionError:
@@ -38,7 +38,7 @@ def json_text(value: Any) -> bytes:
         return f"{json.dumps(value, indent=2, allow_nan=False)}\n".encode("ascii")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         seen: set[str] = set()
@@ -49,5 +49,5 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _refused(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON; write a number or null")

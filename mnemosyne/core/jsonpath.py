@@ -1,8 +1,8 @@
 """JSONPath (RFC 9535) over a JSON text, bounded in size and time, with the place of every match in the text.
 
-The room exists because a path of a few characters can ask for more work than a day holds (`$..*..*..*`), and because no
-library says where in the text a value stands. It is the only file that imports `jsonpath`. It must not import anything
-of mnemosyne but its errors and `regexes`.
+A path of a few characters can require unbounded work (`$..*..*..*`), and no library reports where in the text a value stands;
+hence the limits and the own walk over the text. It is the only file that imports `jsonpath`. It must not import anything of
+mnemosyne but its errors and `regexes`.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def find_nodes(text: str, path: str, *, seconds: float = SECONDS) -> tuple[JsonN
         raise PatternError(path, f"it ran for more than {seconds:g} s; write a narrower one") from None
     except JSONPathError as error:
         raise PatternError(path, f"it cannot be followed ({str(error).splitlines()[0]})") from None
-    return _placed(text, found, path)
+    return _place_matches(text, found, path)
 
 
 def load_json(text: str, path: str) -> Any:
@@ -177,7 +177,7 @@ def _filter_queries(segments: Sequence[JSONPathSegment]) -> list[FilterQuery]:
     return queries
 
 
-def _placed(text: str, found: Mapping[Steps, Any], path: str) -> tuple[JsonNode, ...]:
+def _place_matches(text: str, found: Mapping[Steps, Any], path: str) -> tuple[JsonNode, ...]:
     wanted: dict[str | int, Any] = {}
     for steps in found:
         branch = wanted
@@ -185,19 +185,19 @@ def _placed(text: str, found: Mapping[Steps, Any], path: str) -> tuple[JsonNode,
             branch = branch.setdefault(step, {})
     spans: dict[Steps, Span] = {}
     try:
-        _walk(text, _skip(text, 0), wanted, (), set(found), spans)
+        _walk_value(text, _skip_space(text, 0), wanted, (), set(found), spans)
     except RecursionError:
         raise PatternError(path, "the content is JSON that is nested too deep") from None
     placed = [JsonNode(steps=steps, span=spans[steps], value=value) for steps, value in found.items()]
     return tuple(sorted(placed, key=lambda node: (node.span[0], -node.span[1], len(node.steps))))
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     blank = _BLANK.match(text, at)
     return at if blank is None else blank.end()
 
 
-def _walk(
+def _walk_value(
     text: str, at: int, wanted: Mapping[str | int, Any], steps: Steps, targets: set[Steps], spans: dict[Steps, Span]
 ) -> int:
     """Note the spans of targets in the value that begins at `at` (the text is known to be JSON); return where it ends."""
@@ -215,23 +215,23 @@ def _walk(
 def _walk_object(
     text: str, at: int, wanted: Mapping[str | int, Any], steps: Steps, targets: set[Steps], spans: dict[Steps, Span]
 ) -> int:
-    at = _skip(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] != "}":
         key, at = scanstring(text, at + 1, True)
-        at = _skip(text, _skip(text, at) + 1)
-        at = _skip(text, _walk(text, at, wanted.get(key, {}), (*steps, key), targets, spans))
+        at = _skip_space(text, _skip_space(text, at) + 1)
+        at = _skip_space(text, _walk_value(text, at, wanted.get(key, {}), (*steps, key), targets, spans))
         if text[at] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
     return at + 1
 
 
 def _walk_array(
     text: str, at: int, wanted: Mapping[str | int, Any], steps: Steps, targets: set[Steps], spans: dict[Steps, Span]
 ) -> int:
-    at, place = _skip(text, at + 1), 0
+    at, place = _skip_space(text, at + 1), 0
     while text[at] != "]":
-        at = _skip(text, _walk(text, at, wanted.get(place, {}), (*steps, place), targets, spans))
+        at = _skip_space(text, _walk_value(text, at, wanted.get(place, {}), (*steps, place), targets, spans))
         if text[at] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
         place += 1
     return at + 1

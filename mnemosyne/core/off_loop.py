@@ -1,7 +1,7 @@
-"""Calculations that leave the event loop where they are large. It knows nothing of what is calculated.
+"""Runs large calculations in a worker thread, outside the event loop. It knows nothing of what is calculated.
 
-A hop to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies; so what is small
-is calculated where it stands, and only what could keep other sessions waiting goes to a thread.
+A switch to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies. So small work
+runs in place, and only work that could delay other sessions goes to a thread.
 """
 
 from __future__ import annotations

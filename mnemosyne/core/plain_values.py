@@ -1,7 +1,7 @@
 """What counts as a plain value: a tree that every store, codec and prompt can carry without loss.
 
-The room exists because packs and corpora both bring trees from outside, and a date, a NaN or half a surrogate pair that
-slips in would only be noticed when a session is written. It must not import anything of mnemosyne.
+Packs and corpora both bring in trees from outside. A date, a NaN or an unpaired surrogate in one of them would otherwise be
+noticed only when a session is written. It must not import anything of mnemosyne.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Patterns as text: what one of Python's `re` is called in the engine with a time limit, and how long it gets when compiled.
+r"""Patterns as text: translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled size.
 
 Pure; it runs no pattern from outside. The two engines read a few things otherwise: `\w` and `\b` (here a letter or number is
 what `str.isalnum` says), a brace that counts nothing, a bracket inside a set, and the letters i, I, İ and ı, which are one
@@ -51,7 +51,7 @@ def in_timed_syntax(pattern: str) -> str:
 
     def translated(found: re.Match[str]) -> str:
         if found["set"]:
-            return _set(found["set"], words=words)
+            return _translate_set(found["set"], words=words)
         if found["brace"]:
             return r"\{"
         if not words:
@@ -61,7 +61,7 @@ def in_timed_syntax(pattern: str) -> str:
     return _OTHER_IN_RE.sub(translated, pattern)
 
 
-def _set(text: str, *, words: bool) -> str:
+def _translate_set(text: str, *, words: bool) -> str:
     r"""A set that holds `\W` becomes a group, for no set of the other engine can hold the complement of several classes."""
     negated = text.startswith("[^")
     members = [f"\\{each}" if each in "[]^" else each for each in _MEMBER.findall(text[2 if negated else 1 : -1])]
@@ -83,21 +83,21 @@ def unrolled_size(pattern: str) -> int:
     if _SCOPED_VERBOSE_FLAG.search(pattern):
         size = len(pattern)
         for least in _COUNTED.findall(pattern):
-            size *= max(1, _number(least))
+            size *= max(1, _read_number(least))
         return size
-    sizes = [_unrolled(pattern)]
+    sizes = [_count_unrolled(pattern)]
     if _VERBOSE_FLAG.search(pattern):
-        sizes.append(_unrolled(_REMARK.sub(lambda found: found[1] or "", pattern)))
+        sizes.append(_count_unrolled(_REMARK.sub(lambda found: found[1] or "", pattern)))
     return max(sizes)
 
 
-def _unrolled(pattern: str) -> int:
+def _count_unrolled(pattern: str) -> int:
     # Of each open group: what is before the last part, and the last part, to which a count would belong.
     groups = [(0, 0)]
     for found in _SIZED.finditer(pattern):
         before, last = groups[-1]
         if found["least"] is not None:
-            groups[-1] = (before, last * max(1, _number(found["least"])))
+            groups[-1] = (before, last * max(1, _read_number(found["least"])))
         elif found["open"]:
             groups.append((1, 0))
         elif found["close"] and len(groups) > 1:
@@ -108,5 +108,5 @@ def _unrolled(pattern: str) -> int:
     return sum(before + last for before, last in groups)
 
 
-def _number(digits: str) -> int:
+def _read_number(digits: str) -> int:
     return int(digits[:12] or 0)

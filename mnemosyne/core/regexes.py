@@ -1,8 +1,8 @@
 """Regular expressions that come from outside, bounded in size and time.
 
-The room exists because a pattern of a few characters can keep `re` busy for years; it is the only file that imports
-`regex`, whose search takes a time limit (and lets other threads run meanwhile). Times are of the processor, so a machine
-that stands still takes none of them. It must not import anything of mnemosyne but its errors and `regex_syntax`.
+A pattern of a few characters can keep `re` busy for years. Only this file imports `regex`, whose search takes a time limit and
+lets other threads run meanwhile. Times are processor times, so a suspended machine uses up none of them. It must not import
+anything of mnemosyne but its errors and `regex_syntax`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Span = tuple[int, int]
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
     """Return a compiled pattern (syntax of `re`, and of the `regex` package beyond it); PatternError says what is wrong."""
-    return _compiled(pattern, pattern, 0)
+    return _compile(pattern, pattern, 0)
 
 
 @lru_cache(maxsize=2048)
 def compile_re(pattern: str) -> Any:
     """Return a pattern that is meant for Python's `re`, compiled without regard to case; PatternError says what is wrong."""
-    return _compiled(pattern, in_timed_syntax(pattern), regex.IGNORECASE)
+    return _compile(pattern, in_timed_syntax(pattern), regex.IGNORECASE)
 
 
-def _compiled(pattern: str, written: str, flags: int) -> Any:
+def _compile(pattern: str, written: str, flags: int) -> Any:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise PatternError(pattern, f"it has more than {MAX_PATTERN_CHARS:,} characters; write a shorter one")
     if unrolled_size(pattern) > MAX_UNROLLED:

@@ -1,6 +1,6 @@
-"""How many tokens a text will cost, by a stated estimate; exact counts are in `tokens_tiktoken`.
+"""Estimates how many tokens a text will cost; exact counts are in `tokens_tiktoken`.
 
-The room exists because most models' tokenizers cannot be had offline. Pure; must not import a tokenizer.
+Most models' tokenizers are not available offline. Pure; it must not import a tokenizer.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)
-        folder = before or _carried_folder()
+        folder = before or _find_carried_folder()
         if folder is None or (before is None and name not in CARRIED_ENCODINGS):
             raise LookupError(
                 f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; "
@@ -54,7 +54,7 @@ def load_encoding(name: str) -> tiktoken.Encoding:
                 del os.environ[_CACHE_VARIABLE]
 
 
-def _carried_folder() -> str | None:
+def _find_carried_folder() -> str | None:
     try:
         files = metadata.files("litellm") or []
     except metadata.PackageNotFoundError:

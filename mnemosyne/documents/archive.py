@@ -1,12 +1,11 @@
-"""A whole session as one document and back: what the document tells in a line, and the turn tree beside it.
+"""A whole session as one document and back: the messages as one line, and the turn tree beside them.
 
-The room exists because session document 1.0 is a line (seed 001): it has no place for branches, state, plans, receipts and
-memories of consolidation. An export writes these into one more field of the document, `turn_tree`, which every other reader
-keeps as an unknown field; an import builds the tree again through the Store's own methods. It knows the Store by its
-protocol only.
+Session document 1.0 is a line (seed 001): it has no field for branches, state, plans, receipts and memories of consolidation.
+An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an unknown field; an
+import builds the tree again through the Store's own methods. It knows the Store by its protocol only.
 
-Not in a document, and said in the docs: the world pack and its lore, late results of Stream B (a cache), audit records
-(they tell of the store).
+Not part of a document: the world pack and its lore, late results of Stream B (a cache), audit records (they concern the
+store).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
-from mnemosyne.schema.record import Leftovers, PathSummary, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import BARE_DIGEST
 
@@ -53,7 +52,7 @@ class TurnTree:
     `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
     `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
     prepared turns that wait for a reply, `abandoned` those that never got one; `summaries` and `unsummed` are as in
-    `Leftovers`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
+    `HiddenRecords`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
     """
 
     format: int
@@ -118,20 +117,20 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     whole = [await store.turn(session_id, turn_id) for turn_id in sorted(turns)]
     states: dict[str, Mapping[str, Any]] = {}
     for head in heads:
-        states.update(await _unexplained_states(store, head, paths[head.branch_id]))
+        states.update(await _find_unexplained_states(store, head, paths[head.branch_id]))
     windows = [await store.window(session_id, message_limit=1, branch_id=head.branch_id) for head in heads]
     pending = [window.pending for window in windows if window.pending is not None]
-    aside = await store.leftovers(session_id)
+    aside = await store.hidden_records(session_id)
     return TurnTree(
         format=TREE_FORMAT,
         world_id=told.world_id,
         told=told.branch_id,
         active=heads[0].branch_id,
         state=await store.state_at(session_id, None),
-        branches=_ordered(heads, paths),
+        branches=_order_branches(heads, paths),
         turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
         states=dict(sorted(states.items())),
-        entries=await _entries(store, session_id),
+        entries=await _read_entries(store, session_id),
         summaries=aside.summaries,
         unsummed=aside.unsummed,
         pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
@@ -140,7 +139,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     )
 
 
-async def _unexplained_states(
+async def _find_unexplained_states(
     store: Store, head: SessionHead, path: Sequence[TurnRecord]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the states of a path to which its ops do not lead, each by its turn; most paths have none."""
@@ -157,7 +156,7 @@ async def _unexplained_states(
     return states
 
 
-def _ordered(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
+def _order_branches(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
     """Return the branches, each after the one that it was opened from."""
     made = []
     for head in heads:
@@ -169,7 +168,7 @@ def _ordered(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnReco
     return tuple(branch for _, branch in made)
 
 
-async def _entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...]:
+async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...]:
     found: list[MemoryEntry] = []
     for chain in _LIVED:
         sequence = 0
@@ -197,10 +196,10 @@ def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
 
 def tree_faults(document: SessionDocument) -> tuple[Fault, ...]:
     """Return everything that is wrong with the turn tree of a document; a document without one has no fault."""
-    return _read(document)[1]
+    return _read_tree(document)[1]
 
 
-def _read(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]]:
+def _read_tree(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]]:
     told = document.extra.get(TREE)
     if told is None:
         return None, ()
@@ -211,10 +210,10 @@ def _read(document: SessionDocument) -> tuple[TurnTree | None, tuple[Fault, ...]
         tree = from_plain(told, TurnTree)
     except CodecError as error:
         return None, (Fault(path=TREE, what=str(error), code="kind"),)
-    return tree, _faults(tree)
+    return tree, _find_faults(tree)
 
 
-def _faults(tree: TurnTree) -> tuple[Fault, ...]:
+def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
     faults = []
     branches = {branch.branch_id for branch in tree.branches}
     depths: dict[str | None, int] = {None: 0}
@@ -261,7 +260,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     SchemaValidationError with every fault of the tree; then nothing was written.
     """
     name = session_id or document.session.session_id
-    tree, faults = _read(document)
+    tree, faults = _read_tree(document)
     raise_errors(faults)
     bare = replace(
         document,
@@ -269,7 +268,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         extra={key: value for key, value in document.extra.items() if key != TREE},
     )
     left_out: tuple[str, ...] = ()
-    if tree is not None and not await _begin(store, name, tree):
+    if tree is not None and not await _begin_session(store, name, tree):
         left_out = ("The turn tree was left out: the session is there already and has turns of its own.",)
         tree = None
     if tree is None:
@@ -278,7 +277,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         return Restored(
             session_id=name, branch_id=head.branch_id, version=result.version, turns=head.depth, left_out=left_out
         )
-    await _grow(store, name, tree)
+    await _write_tree(store, name, tree)
     await store.switch(name, tree.told)
     await store.put_session(name, bare)
     for turn in tree.pending:
@@ -288,7 +287,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     return Restored(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
 
 
-async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
+async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
     """Make the session, or say whether the one that is there is a part of this tree.
 
     A document does not hold the pack of its world: where the store does not either, it is noted that one is missing.
@@ -302,7 +301,7 @@ async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
         world_id=tree.world_id,
         locale=tree.locale,
         state=tree.state,
-        entries=tuple(_of(name, entry) for entry in tree.entries if entry.turn_id is None),
+        entries=tuple(_entry_of(name, entry) for entry in tree.entries if entry.turn_id is None),
         at=tree.created_at,
     )
     try:
@@ -316,7 +315,7 @@ async def _begin(store: Store, name: str, tree: TurnTree) -> bool:
     return True
 
 
-async def _grow(store: Store, name: str, tree: TurnTree) -> None:
+async def _write_tree(store: Store, name: str, tree: TurnTree) -> None:
     """Write branches, turns, memories and summaries; what is there already is passed over."""
     known = {head.branch_id for head in await store.branches(name)}
     waiting = list(tree.branches)
@@ -330,14 +329,14 @@ async def _grow(store: Store, name: str, tree: TurnTree) -> None:
             if turn.branch_id == ready.branch_id:
                 await _write_turn(store, replace(turn, session_id=name), tree.states.get(turn.turn_id))
                 grown.add(turn.turn_id)
-    placed = [_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
+    placed = [_entry_of(name, entry) for entry in tree.entries if entry.turn_id is not None]
     await store.append_entries(name, placed)
-    aside = Leftovers(
+    aside = HiddenRecords(
         abandoned=tuple(replace(turn, session_id=name) for turn in tree.abandoned),
         summaries=tree.summaries,
         unsummed=tree.unsummed,
     )
-    await store.keep_leftovers(name, aside)
+    await store.save_hidden_records(name, aside)
 
 
 async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] | None) -> None:
@@ -349,5 +348,5 @@ async def _write_turn(store: Store, turn: TurnRecord, state: Mapping[str, Any] |
     await store.commit_turn(turn.session_id, commit, expected_version=saved.version)
 
 
-def _of(name: str, entry: MemoryEntry) -> MemoryEntry:
+def _entry_of(name: str, entry: MemoryEntry) -> MemoryEntry:
     return replace(entry, scope=session_scope(name))

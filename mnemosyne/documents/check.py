@@ -1,8 +1,8 @@
-"""The invariants of a session document (seed 002 section 5), told on its JSON so that all faults come at once.
+"""The invariants of a session document (seed 002 section 5), checked on its JSON so that all faults are reported at once.
 
-Error or warning goes by the seeds: what they demand (a stable id, unique blocks, refs that resolve) or what a store could not
-keep (two things of one id, an order that runs in a circle) is an error; what they recommend (links back, keys that equal ids)
-is a warning. Parts whose structure is broken are passed over: the reader has told of them.
+The seeds decide between error and warning. An error is what they demand (a stable id, unique blocks, refs that resolve) or
+what a store could not keep (two things of one id, a cyclic order). A warning is what they recommend (links back, keys that
+equal ids). Parts whose structure is broken are skipped: the reader has reported them.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ def invariant_faults(data: Mapping[str, Any]) -> tuple[Fault, ...]:
     evidences = [(child("evidences", key), each) for key, each in keyed.items()]
     ids = {each["evidence_id"] for _, each in evidences if isinstance(each.get("evidence_id"), str)}
     return (
-        *_repeated(messages, "message_id"),
+        *_find_repeated(messages, "message_id"),
         *_dangling_refs(messages, ids),
-        *_summary(session, len(messages)),
-        *_repeated(tasks, "task_id"),
+        *_check_summary(session, len(messages)),
+        *_find_repeated(tasks, "task_id"),
         *_task_order(tasks),
-        *_results(tasks, ids),
-        *_repeated(calls, "tool_call_id"),
-        *_results(calls, ids),
-        *_named(calls, "task_id", _ids(tasks, "task_id"), "task"),
-        *_repeated(usages, "model_usage_id"),
-        *_named(usages, "task_id", _ids(tasks, "task_id"), "task"),
-        *_sums(usages),
-        *_keys(keyed),
-        *_repeated(evidences, "evidence_id"),
-        *_links(evidences, calls, usages),
-        *_repeated(blocks, "block_id"),
+        *_check_results(tasks, ids),
+        *_find_repeated(calls, "tool_call_id"),
+        *_check_results(calls, ids),
+        *_check_named(calls, "task_id", _ids(tasks, "task_id"), "task"),
+        *_find_repeated(usages, "model_usage_id"),
+        *_check_named(usages, "task_id", _ids(tasks, "task_id"), "task"),
+        *_check_sums(usages),
+        *_check_keys(keyed),
+        *_find_repeated(evidences, "evidence_id"),
+        *_check_links(evidences, calls, usages),
+        *_find_repeated(blocks, "block_id"),
         *_dangling_refs(blocks, ids),
     )
 
@@ -68,11 +68,11 @@ def _ids(items: Items, name: str) -> set[str]:
     return {each[name] for _, each in items if isinstance(each.get(name), str)}
 
 
-def _warning(path: str, what: str, code: str) -> Fault:
+def _make_warning(path: str, what: str, code: str) -> Fault:
     return Fault(path=path, what=what, code=code, severity=Severity.WARNING)
 
 
-def _repeated(items: Items, name: str) -> Iterator[Fault]:
+def _find_repeated(items: Items, name: str) -> Iterator[Fault]:
     counts = Counter(each[name] for _, each in items if isinstance(each.get(name), str) and each[name])
     seen: set[str] = set()
     for path, each in items:
@@ -93,7 +93,7 @@ def _dangling_refs(items: Items, ids: set[str]) -> Iterator[Fault]:
                 yield Fault(path=child(at, "evidence_id"), what=what, code="dangling")
 
 
-def _summary(session: Mapping[str, Any], count: int) -> Iterator[Fault]:
+def _check_summary(session: Mapping[str, Any], count: int) -> Iterator[Fault]:
     span = _object(_object(session.get("summary")).get("message_index_range"))
     low, high = span.get("from"), span.get("to")
     if not (isinstance(low, int) and isinstance(high, int)):
@@ -102,9 +102,9 @@ def _summary(session: Mapping[str, Any], count: int) -> Iterator[Fault]:
     if low > high:
         yield Fault(path=path, what=f"runs from {low} back to {high}; turn it round", code="range")
     elif high > count:
-        yield _warning(path, f"ends at message {high}, but there are {count} (counted from 1)", "range")
+        yield _make_warning(path, f"ends at message {high}, but there are {count} (counted from 1)", "range")
     elif low == 0 and high:
-        yield _warning(path, "begins at 0; messages are counted from 1, and 0..0 is none", "range")
+        yield _make_warning(path, "begins at 0; messages are counted from 1, and 0..0 is none", "range")
 
 
 def _task_order(tasks: Items) -> Iterator[Fault]:
@@ -114,7 +114,7 @@ def _task_order(tasks: Items) -> Iterator[Fault]:
         for at, needed in enumerate(_texts(each.get("depends_on"))):
             if needed not in known:
                 where = child(child(path, "depends_on"), at)
-                yield _warning(where, f"there is no task {needed!r}", "dangling")
+                yield _make_warning(where, f"there is no task {needed!r}", "dangling")
         if isinstance(each.get("task_id"), str):
             needs.setdefault(each["task_id"], []).extend(_texts(each.get("depends_on")))
     try:
@@ -125,40 +125,40 @@ def _task_order(tasks: Items) -> Iterator[Fault]:
         yield Fault(path="session.task_state.todo_list.tasks", what=what, code="cycle")
 
 
-def _results(items: Items, ids: set[str]) -> Iterator[Fault]:
+def _check_results(items: Items, ids: set[str]) -> Iterator[Fault]:
     for path, each in items:
         for at, value in enumerate(_texts(each.get("result_evidence_ids"))):
             if value not in ids:
                 where = child(child(path, "result_evidence_ids"), at)
-                yield _warning(where, f"no evidence has the id {value!r}", "dangling")
+                yield _make_warning(where, f"no evidence has the id {value!r}", "dangling")
 
 
-def _named(items: Items, name: str, known: set[str], what: str) -> Iterator[Fault]:
+def _check_named(items: Items, name: str, known: set[str], what: str) -> Iterator[Fault]:
     for path, each in items:
         value = each.get(name)
         if isinstance(value, str) and value and value not in known:
-            yield _warning(child(path, name), f"there is no {what} {value!r}", "dangling")
+            yield _make_warning(child(path, name), f"there is no {what} {value!r}", "dangling")
 
 
-def _sums(usages: Items) -> Iterator[Fault]:
+def _check_sums(usages: Items) -> Iterator[Fault]:
     for path, each in usages:
         parts = [each.get(name, 0) for name in ("total_tokens", "prompt_tokens", "completion_tokens")]
         if all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
             total, prompt, completion = parts
             if total and total < prompt + completion:
                 what = f"is {total}, less than the {prompt} and {completion} tokens that it sums up"
-                yield _warning(child(path, "total_tokens"), what, "sum")
+                yield _make_warning(child(path, "total_tokens"), what, "sum")
 
 
-def _keys(evidences: Mapping[str, dict[str, Any]]) -> Iterator[Fault]:
+def _check_keys(evidences: Mapping[str, dict[str, Any]]) -> Iterator[Fault]:
     for key, each in evidences.items():
         value = each.get("evidence_id")
         if isinstance(value, str) and value != key:
             what = f"{value!r} stands under the key {key!r}; use one id for both, refs go by evidence_id"
-            yield _warning(child(child("evidences", key), "evidence_id"), what, "key")
+            yield _make_warning(child(child("evidences", key), "evidence_id"), what, "key")
 
 
-def _links(evidences: Items, calls: Items, usages: Items) -> Iterator[Fault]:
+def _check_links(evidences: Items, calls: Items, usages: Items) -> Iterator[Fault]:
     known_calls, known_usages = _ids(calls, "tool_call_id"), _ids(usages, "model_usage_id")
     makers = {
         result: each["tool_call_id"]
@@ -170,12 +170,12 @@ def _links(evidences: Items, calls: Items, usages: Items) -> Iterator[Fault]:
         links = _object(each.get("links"))
         where = child(path, "links")
         at = [(where, links)]
-        yield from _named(at, "tool_call_id", known_calls, "tool call")
-        yield from _named(at, "model_usage_id", known_usages, "model usage")
+        yield from _check_named(at, "tool_call_id", known_calls, "tool call")
+        yield from _check_named(at, "model_usage_id", known_usages, "model usage")
         maker = makers.get(str(each.get("evidence_id")))
         if maker is not None and not links.get("tool_call_id"):
-            yield _warning(
+            yield _make_warning(
                 where, f"tool call {maker!r} names it as its result; link back with tool_call_id", "unlinked"
             )
         if each.get("type") == "llm_output" and usages and not links.get("model_usage_id"):
-            yield _warning(where, "a model wrote it; link back to the call with model_usage_id", "unlinked")
+            yield _make_warning(where, "a model wrote it; link back to the call with model_usage_id", "unlinked")

@@ -1,4 +1,4 @@
-"""What is wrong with a document and where, gathered before anything is raised. It imports nothing of mnemosyne but errors."""
+"""What is wrong with a document and where, collected before anything is raised. It imports nothing of mnemosyne but errors."""
 
 from __future__ import annotations
 

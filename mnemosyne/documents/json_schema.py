@@ -1,7 +1,7 @@
-"""The JSON Schemas (2020-12) of what we publish, walked from the same tables by which documents are read.
+"""The JSON Schemas (2020-12) that we publish, generated from the tables by which documents are read.
 
-`python -m mnemosyne.documents.json_schema DOCS/schema` writes them anew. Objects are open: unknown fields are no fault. Words of a
-choice may also be alternatives not yet chosen (`success|error`), as the examples of seed 001 show; the reader warns of them.
+`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are no fault. A word of a
+choice may also be a list of alternatives (`success|error`), as in the examples of seed 001; the reader warns about them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _DERIVED = frozenset({"trust"})
 
 def session_schema() -> dict[str, Any]:
     """Return the JSON Schema of the session document."""
-    return _schema(
+    return _schema_of(
         SessionDocument, f"urn:jacquard:session:{SCHEMA_VERSION}", {"schema_version": {"const": SCHEMA_VERSION}}
     )
 
 
 def package_schema() -> dict[str, Any]:
     """Return the JSON Schema of the context package."""
-    return _schema(
+    return _schema_of(
         ContextPackage,
         f"urn:jacquard:context-package:{PACKAGE_VERSION}",
         {"version": {"type": "string", "pattern": PACKAGE_VERSIONS, "default": PACKAGE_VERSION}},
@@ -63,51 +63,51 @@ def publish(folder: Path) -> None:
     (folder / PACKAGE_FILE).write_text(schema_text(package_schema()), encoding="utf-8")
 
 
-def _schema(cls: type, name: str, instead: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _schema_of(cls: type, name: str, instead: dict[str, dict[str, Any]]) -> dict[str, Any]:
     defs: dict[str, Any] = {}
-    root = _object(cls, defs)
+    root = _object_schema(cls, defs)
     root["properties"].update(instead)
     return {"$schema": DIALECT, "$id": name, "title": cls.__name__, **root, "$defs": dict(sorted(defs.items()))}
 
 
-def _object(cls: type, defs: dict[str, Any]) -> dict[str, Any]:
+def _object_schema(cls: type, defs: dict[str, Any]) -> dict[str, Any]:
     shape = shape_of(cls)
     made: dict[str, Any] = {
         "description": " ".join((cls.__doc__ or "").split("\n\n")[0].split()),
         "type": "object",
-        "properties": {each.json: _field(each, defs) for each in shape.fields},
+        "properties": {each.json: _field_schema(each, defs) for each in shape.fields},
     }
     if required := [each.json for each in shape.fields if each.required]:
         made["required"] = required
     return made
 
 
-def _field(each: FieldShape, defs: dict[str, Any]) -> dict[str, Any]:
-    made = _kind(each.kind, defs)
+def _field_schema(each: FieldShape, defs: dict[str, Any]) -> dict[str, Any]:
+    made = _kind_schema(each.kind, defs)
     if each.required or each.default is None or each.name in _DERIVED or each.kind.form is Form.OBJECT:
         return made
     return {**made, "default": write_value(each.kind, each.default)}
 
 
-def _kind(kind: Kind, defs: dict[str, Any]) -> dict[str, Any]:
+def _kind_schema(kind: Kind, defs: dict[str, Any]) -> dict[str, Any]:
     if kind.form is Form.OBJECT:
         name = kind.of.__name__
         if name not in defs:
             defs[name] = {}
-            defs[name] = _object(kind.of, defs)
+            defs[name] = _object_schema(kind.of, defs)
         link = {"$ref": f"#/$defs/{name}"}
         return {"anyOf": [link, {"type": "null"}]} if kind.nullable else link
     if kind.form is Form.TREE:
         return {}
     made: dict[str, Any] = {"type": [_TYPES[kind.form], "null"] if kind.nullable else _TYPES[kind.form]}
     if kind.form is Form.CHOICE:
-        made["anyOf"] = _words(kind)
+        made["anyOf"] = _word_schema(kind)
     elif kind.form is Form.TIME:
         made["format"] = "date-time"
     elif kind.form is Form.MANY and kind.item is not None:
-        made["items"] = _kind(kind.item, defs)
+        made["items"] = _kind_schema(kind.item, defs)
     elif kind.form is Form.KEYED and kind.item is not None and kind.item.form is not Form.TREE:
-        made["additionalProperties"] = _kind(kind.item, defs)
+        made["additionalProperties"] = _kind_schema(kind.item, defs)
     if kind.minimum is not None:
         made["minimum"] = kind.minimum
     if kind.maximum is not None:
@@ -117,7 +117,7 @@ def _kind(kind: Kind, defs: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _words(kind: Kind) -> list[dict[str, Any]]:
+def _word_schema(kind: Kind) -> list[dict[str, Any]]:
     words = choices(kind)
     one = f"(?:{'|'.join(words)})"
     made: list[dict[str, Any]] = [{"enum": list(words)}]

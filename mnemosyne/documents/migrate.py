@@ -1,8 +1,8 @@
 """Session documents of older versions, brought to the present one (seed 002 sections 6.8 and 10).
 
-A chain of pure steps: each takes the JSON of one version and gives that of the next, with a line for every rename, default
-and removal. Steps work on a copy; the document is checked before the first and after the last, so a broken one is refused
-whole. Version 0.9 is the draft that seed 001 section 2 tells of by what it changed; its documents carry no version.
+A chain of pure steps: each takes the JSON of one version and returns that of the next, with a line for every rename, default
+and removal. Steps work on a copy; the document is checked before the first step and after the last, so a broken one is refused
+as a whole. Version 0.9 is the draft that seed 001 section 2 describes by its changes; its documents carry no version.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
     found = from_version if from_version is not None else version_of(data)
     if not can_migrate(found):
         raise MigrationError(found, SCHEMA_VERSION, _why_not(found))
-    _refuse(found, _faults_before(data))
+    _refuse_document(found, _faults_before(data))
     made = copy_tree(data)
     if from_version is not None and from_version == SCHEMA_VERSION:
         made["schema_version"] = SCHEMA_VERSION
@@ -81,7 +81,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
             made["schema_version"] = version = step.to_version
             changes.append(f"set schema_version to {step.to_version}")
     doc, faults = read_document(made)
-    _refuse(found, [fault for fault in faults if fault.severity is Severity.ERROR])
+    _refuse_document(found, [fault for fault in faults if fault.severity is Severity.ERROR])
     assert doc is not None
     return MigrateResult(doc=doc, from_version=found, to_version=SCHEMA_VERSION, changes=tuple(changes))
 
@@ -89,7 +89,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
 def _why_not(version: str) -> str:
     known = ", ".join([*(step.from_version for step in STEPS), SCHEMA_VERSION])
     try:
-        newer = _parts(version) > _parts(SCHEMA_VERSION)
+        newer = _iterate_parts(version) > _iterate_parts(SCHEMA_VERSION)
     except ValueError:
         return f"this is no version; documents of {known} can be read"
     if newer:
@@ -97,11 +97,11 @@ def _why_not(version: str) -> str:
     return f"no way leads there; documents of {known} can be read"
 
 
-def _parts(version: str) -> tuple[int, ...]:
+def _iterate_parts(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def _refuse(version: str, faults: list[Fault]) -> None:
+def _refuse_document(version: str, faults: list[Fault]) -> None:
     if faults:
         raise MigrationError(version, SCHEMA_VERSION, "it is broken", tuple(str(fault) for fault in faults))
 
@@ -135,7 +135,7 @@ def _from_draft(data: dict[str, Any]) -> list[str]:
     if session is None:
         session = data["session"] = {}
     _name_session(data.get("meta") or {}, session, log)
-    _fill(data, session, log)
+    _fill_required(data, session, log)
     _name_evidences(data["evidences"], log)
     for at, block in enumerate(data["context_blocks"]):
         if isinstance(block, dict):
@@ -161,7 +161,7 @@ def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str])
             log.append(f"kept {path} unread: it differs from session.session_id")
 
 
-def _fill(data: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
+def _fill_required(data: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
     """Add what seed 001 section 4.1 requires and allows to be empty."""
     wanted: tuple[tuple[dict[str, Any], str, Any, str], ...] = (
         (data, "evidences", {}, "evidences"),

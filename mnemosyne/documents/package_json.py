@@ -27,12 +27,12 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
     error at once; a version that is not 0.x is one, as its fields may mean something else.
     """
     notes = Notes()
-    made = _read(data, notes)
+    made = _read_field(data, notes)
     raise_errors(notes.faults)
     ignored = (
         *(f"{path}: is not known, ignored" for path in notes.ignored),
         *(str(fault) for fault in notes.faults),
-        *(_unusual(made) if isinstance(made, ContextPackage) else ()),
+        *(_list_unusual(made) if isinstance(made, ContextPackage) else ()),
     )
     return _with_ignored(made, ignored), ignored
 
@@ -40,11 +40,11 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
 def package_faults(data: Any) -> tuple[Fault, ...]:
     """Return everything that is wrong with a package's JSON, errors and warnings."""
     notes = Notes()
-    _read(data, notes)
+    _read_field(data, notes)
     return tuple(notes.faults)
 
 
-def _read(data: Any, notes: Notes) -> Any:
+def _read_field(data: Any, notes: Notes) -> Any:
     if not isinstance(data, Mapping):
         return notes.error("", "kind", f"The package is {called(data)}, not an object.")
     raw = data if isinstance(data, dict) else dict(data)
@@ -66,7 +66,7 @@ def _read(data: Any, notes: Notes) -> Any:
     return made
 
 
-def _unusual(package: ContextPackage) -> tuple[str, ...]:
+def _list_unusual(package: ContextPackage) -> tuple[str, ...]:
     lines = [] if package.context_id else ["context_id: is missing; this package cannot be told from others"]
     for place, item in enumerate(package.evidence):
         where = child("evidence", place)

@@ -1,8 +1,8 @@
-"""JSON -> values and values -> JSON, by the tables of `document_shape`. Pure; it knows no document in particular.
+"""JSON -> values and values -> JSON, by the tables of `shapes`. Pure; it works for any document.
 
-A value has one canonical spelling. Where the JSON spells it another way (a default written out, a time with another zone
-form, `success|error` for a word to be chosen), the spelling is kept in `extra` under the field's own name and written back
-as long as the value is what the spelling reads as; a value that was changed since wins.
+A value has one canonical spelling. Where the JSON spells it another way (a default written out, another time zone notation,
+`success|error` for a word to be chosen), that spelling is kept in `extra` under the field's own name. It is written back as
+long as it still reads as the value; a value that was changed since is written canonically.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
     kept = {
         each.json: copy_tree(raw[each.json])
         for each in shape.fields
-        if each.json in raw and _spelled_otherwise(each, raw[each.json], made)
+        if each.json in raw and _is_spelled_otherwise(each, raw[each.json], made)
     }
     return replace(made, extra={**kept, **unknown}) if kept or unknown else made
 
@@ -109,7 +109,7 @@ def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
         own = getattr(value, each.name)
         if each.json in extra and _reads_as(each, extra[each.json], own):
             made[each.json] = copy_tree(extra[each.json])
-        elif each.required or own != _default(each, value) or (whole and own is not None):
+        elif each.required or own != _default_of(each, value) or (whole and own is not None):
             made[each.json] = write_value(each.kind, own)
     known = {each.json for each in shape.fields}
     made.update((name, copy_tree(told)) for name, told in extra.items() if name not in known)
@@ -161,16 +161,16 @@ def trust_of(kind: SourceKind) -> Trust:
     return _TRUST.get(kind, Trust.AUTHORED)
 
 
-def _default(each: FieldShape, owner: Any) -> Any:
+def _default_of(each: FieldShape, owner: Any) -> Any:
     if each.name == "trust" and isinstance(owner, Evidence):
         return trust_of(owner.source.kind)
     return each.default
 
 
-def _spelled_otherwise(each: FieldShape, told: Any, owner: Any) -> bool:
+def _is_spelled_otherwise(each: FieldShape, told: Any, owner: Any) -> bool:
     """Say whether writing the field of `owner` would give other JSON than `told`; objects within keep their own spellings."""
     value = getattr(owner, each.name)
-    if told is None or (not each.required and value == _default(each, owner)):
+    if told is None or (not each.required and value == _default_of(each, owner)):
         return True
     inner = each.kind.item or each.kind
     if inner.form in (Form.OBJECT, Form.TREE):
@@ -236,14 +236,14 @@ def _read_time(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
         at = datetime.fromisoformat(raw)
     except ValueError:
         notes.warn(path, "placeholder", f"{raw!r} is no ISO 8601 time; it is kept as it stands and read as unknown")
-        return None if kind.nullable else _untimed(path, notes)
+        return None if kind.nullable else _refuse_time(path, notes)
     if at.utcoffset() is None:
         notes.warn(path, "placeholder", f"{raw!r} has no time zone; it is kept as it stands and read as unknown")
-        return None if kind.nullable else _untimed(path, notes)
+        return None if kind.nullable else _refuse_time(path, notes)
     return at
 
 
-def _untimed(path: str, notes: Notes) -> Any:
+def _refuse_time(path: str, notes: Notes) -> Any:
     return notes.error(path, "value", "must be a time, as in 2026-01-31T12:00:00Z")
 
 

@@ -1,7 +1,7 @@
 """The session document 1.0 as JSON and back, names exactly as in seed 001.
 
-Nothing is lost either way: unknown fields of every level travel in `extra`, and so does a spelling that is not the canonical
-one (see `document_read`). A document with an error is not read at all; all its errors are told at once.
+Nothing is lost either way: unknown fields of every level are kept in `extra`, and so is a spelling that is not the canonical
+one (see `documents.read`). A document with an error is not read at all; all its errors are reported at once.
 """
 
 from __future__ import annotations

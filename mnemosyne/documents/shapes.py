@@ -1,8 +1,8 @@
 """What a schema value looks like as JSON: one table a type, drawn from the type itself.
 
-The room exists so that reading, writing and the published JSON Schema go by one table and cannot disagree. Names, kinds and
-defaults come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot say (seed 001 section 4.1: what
-must be there; ranges of numbers) are told here by the name of the field. It imports no store, chain or codec.
+Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults come from
+the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (seed 001 section 4.1: required fields; ranges
+of numbers) are given here by the name of the field. It imports no store, chain or codec.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ _SHAPES: dict[type, Shape] = {}
 def shape_of(cls: type) -> Shape:
     """Return the table of a dataclass of the schema."""
     if cls not in _SHAPES:
-        _SHAPES[cls] = _shape(cls)
+        _SHAPES[cls] = _shape_of(cls)
     return _SHAPES[cls]
 
 
-def _shape(cls: type) -> Shape:
+def _shape_of(cls: type) -> Shape:
     hints = typing.get_type_hints(cls)
     made = []
     for each in fields(cls):
@@ -116,12 +116,12 @@ def _shape(cls: type) -> Shape:
         default = each.default
         if each.default_factory is not MISSING:
             default = each.default_factory()
-        kind = _kind(hints[each.name])
+        kind = _kind_of(hints[each.name])
         made.append(
             FieldShape(
                 name=each.name,
                 json=_JSON_NAMES.get(each.name, each.name),
-                kind=_refined(cls, each.name, kind, required=default is MISSING),
+                kind=_refine_kind(cls, each.name, kind, required=default is MISSING),
                 required=default is MISSING or (cls, each.name) in _ALWAYS,
                 default=None if default is MISSING else default,
             )
@@ -135,7 +135,7 @@ def choices(kind: Kind) -> tuple[str, ...]:
     return tuple(member.value for member in members)
 
 
-def _refined(cls: type, name: str, kind: Kind, *, required: bool) -> Kind:
+def _refine_kind(cls: type, name: str, kind: Kind, *, required: bool) -> Kind:
     place = (cls, name)
     low, high = _BOUNDS.get(place, (None, None))
     if kind.form in (Form.WHOLE, Form.NUMBER) and low is None and name not in _FREE_NUMBERS:
@@ -153,19 +153,19 @@ def _refined(cls: type, name: str, kind: Kind, *, required: bool) -> Kind:
     )
 
 
-def _kind(hint: Any) -> Kind:
+def _kind_of(hint: Any) -> Kind:
     if hint in _SCALARS:
         return Kind(form=_SCALARS[hint])
     if hint is Any:
         return Kind(form=Form.TREE)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        inner = _kind(next(arg for arg in args if arg is not type(None)))
+        inner = _kind_of(next(arg for arg in args if arg is not type(None)))
         return Kind(form=inner.form, of=inner.of, item=inner.item, nullable=True)
     if origin is tuple:
-        return Kind(form=Form.MANY, item=_kind(args[0]))
+        return Kind(form=Form.MANY, item=_kind_of(args[0]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return Kind(form=Form.KEYED, item=_kind(args[1]))
+        return Kind(form=Form.KEYED, item=_kind_of(args[1]))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return Kind(form=Form.CHOICE, of=hint)
     if is_dataclass(hint):

@@ -1,9 +1,9 @@
-"""The two views of a session, turn tree and document, put together and taken apart.
+"""The two views of a session, turn tree and document, composed and compared.
 
-The room exists so that every store answers a document alike: what of it is new, what forks, what stands in its frame. Pure:
-no storage, no clock. It knows the schema, the JSON border and the errors, never a store.
+Every store uses these functions to decide what of a document is new, what makes a branch, and what belongs to its frame. Pure:
+no storage, no clock. It imports the schema, the JSON readers and the errors, never a store.
 
-A frame is a document without what has a place of its own (messages, tasks, tool calls, model calls, evidences, blocks, and
+A frame is a document without the lists that are stored apart (messages, tasks, tool calls, model calls, evidences, blocks, and
 the summary wherever a turn carries it).
 """
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Telling:
+class MessageDiff:
     """What a document's messages mean for the turn tree.
 
     `messages` are to be committed as one turn (none: no turn). With `fork` they follow `after` (None = before the first
@@ -47,22 +47,22 @@ class Telling:
     after: str | None = None
 
 
-def tell(stored: Sequence[WindowMessage], given: Sequence[Message]) -> Telling:
+def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> MessageDiff:
     """Return what must be written so that the path to the head says `given`; `stored` is the whole path, oldest first.
 
     Ids are names, not words: a message that differs in its `message_id` alone is the same message.
     """
     same = 0
-    while same < min(len(stored), len(given)) and _said(stored[same].message) == _said(given[same]):
+    while same < min(len(stored), len(given)) and _without_id(stored[same].message) == _without_id(given[same]):
         same += 1
     if same == len(stored):
-        return Telling(messages=tuple(given[same:]))
+        return MessageDiff(messages=tuple(given[same:]))
     while same and stored[same].turn_id == stored[same - 1].turn_id:
         same -= 1
-    return Telling(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
+    return MessageDiff(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
 
 
-def _said(message: Message) -> Message:
+def _without_id(message: Message) -> Message:
     return replace(message, message_id="")
 
 
@@ -135,17 +135,17 @@ def check_document(session_id: str, document: SessionDocument) -> None:
                 f"evidences.{key}: has evidence_id {evidence.evidence_id!r}; the key and the id must be equal"
             )
     calls = session.tool_state.tool_calls if session.tool_state is not None else ()
-    faults += _doubles("context_blocks", [block.block_id for block in document.context_blocks])
-    faults += _doubles(
+    faults += _find_duplicates("context_blocks", [block.block_id for block in document.context_blocks])
+    faults += _find_duplicates(
         "session.task_state.todo_list.tasks", [task.task_id for task in session.task_state.todo_list.tasks]
     )
-    faults += _doubles("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
-    faults += _doubles("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
+    faults += _find_duplicates("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
+    faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
     if faults:
         raise SchemaValidationError(tuple(faults))
 
 
-def _doubles(path: str, ids: Sequence[str]) -> list[str]:
+def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:
     seen: set[str] = set()
     faults = []
     for place, name in enumerate(ids):

@@ -1,4 +1,4 @@
-"""Ingestion: the one door through which text from outside becomes evidence (seed 002 section 6.3; spec 3.6)."""
+"""Ingestion: the only way by which text from outside becomes evidence (seed 002 section 6.3; spec 3.6)."""
 
 from mnemosyne.evidence.ingestor import RedactingIngestor
 from mnemosyne.evidence.recalled import without_shown

@@ -1,13 +1,13 @@
 """Evidences that contradict each other: found field by field, settled by a policy, always reported (seed 002 section 8.3).
 
-The room exists so that a stale page does not stand in a prompt beside the tool that knows better, unremarked. Pure: it
-knows the schema, never a store.
+An outdated page must not stand in a prompt beside the tool result that contradicts it without a remark. Pure: it imports the
+schema, never a store.
 
-A claim is one evidence's word on one field of one subject. Claims are read from
+A claim is the value that one evidence gives for one field of one subject. Claims are read from
 - `metadata.claims`: a list of `{subject, field, value}`, for prose that somebody has read;
 - JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
 - lines `name: value` (`名：值`) of text content, where `metadata.subject` says what they are about.
-Two claims are compared only when subject and field are the same; what has no subject is never compared. Times and ids are
+Two claims are compared only when subject and field are the same; a claim without a subject is never compared. Times and ids are
 no claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
 """
 
@@ -73,12 +73,12 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
     claims = [claim for evidence in evidences for claim in claims_of(evidence)]
     by_field: dict[tuple[str, str], list[Claim]] = {}
     for claim in claims:
-        by_field.setdefault((_plain(claim.subject), _plain(claim.field_path)), []).append(claim)
+        by_field.setdefault((_plain_of(claim.subject), _plain_of(claim.field_path)), []).append(claim)
     records: list[ConflictRecord] = []
     overruled: dict[str, list[tuple[Claim, Claim]]] = {}
     notices: dict[str, list[str]] = {}
     for key in sorted(by_field):
-        for record, winner, losers in _settled(by_field[key], policy):
+        for record, winner, losers in _settle_claims(by_field[key], policy):
             records.append(record)
             if winner is None:
                 _warn_all(losers, notices)
@@ -92,7 +92,7 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
             left_out[evidence_id] = f"{policy.value}: {lost[0][1].evidence.evidence_id} counts instead"
         else:
             for loser, winner_claim in lost:
-                said = f"{loser.field_path} is {_shown(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
+                said = f"{loser.field_path} is {_show_value(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
                 notices.setdefault(evidence_id, []).append(f"overruled: {said}")
     told = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
     return Settlement(records=tuple(records), left_out=left_out, notices=told)
@@ -101,30 +101,30 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
     """Return what an evidence claims, at most 200 claims, each field of a subject once (the last counts)."""
     found: dict[tuple[str, str], Claim] = {}
-    for claim in _claims(evidence):
+    for claim in _read_claims(evidence):
         found[claim.subject, claim.field_path] = claim
         if len(found) >= _MAX_CLAIMS:
             break
     return tuple(found.values())
 
 
-def _claims(evidence: Evidence) -> Iterator[Claim]:
-    subject = _text(evidence.metadata.get("subject"))
+def _read_claims(evidence: Evidence) -> Iterator[Claim]:
+    subject = _text_of(evidence.metadata.get("subject"))
     at = _time_of(evidence.metadata) or evidence.created_at
     tree = _json_of(evidence.content)
     if tree is not None:
         for item in tree if isinstance(tree, list) else [tree]:
-            if isinstance(item, Mapping) and (about := _subject(item) or subject):
+            if isinstance(item, Mapping) and (about := _subject_of(item) or subject):
                 when = _time_of(item) or at
-                for path, value in _leaves(item, (), 0):
+                for path, value in _iterate_leaves(item, (), 0):
                     yield Claim(evidence=evidence, subject=about, field_path=path, value=value, at=when)
     elif subject:
-        for name, value in _named_lines(evidence.content):
+        for name, value in _read_named_lines(evidence.content):
             if not _is_time_or_id(name):
                 yield Claim(evidence=evidence, subject=subject, field_path=name.strip(), value=value, at=at)
     noted = evidence.metadata.get("claims")
     for each in noted if isinstance(noted, Sequence) and not isinstance(noted, str) else ():
-        if isinstance(each, Mapping) and (about := _text(each.get("subject")) or subject) and each.get("field"):
+        if isinstance(each, Mapping) and (about := _text_of(each.get("subject")) or subject) and each.get("field"):
             yield Claim(
                 evidence=evidence,
                 subject=about,
@@ -135,7 +135,7 @@ def _claims(evidence: Evidence) -> Iterator[Claim]:
             )
 
 
-def _named_lines(content: str) -> Iterator[tuple[str, str]]:
+def _read_named_lines(content: str) -> Iterator[tuple[str, str]]:
     """Yield name and value of each line `name: value`, by its first colon around which both are short enough."""
     for line in content.split("\n"):
         line = line.rstrip(" \t")
@@ -154,44 +154,48 @@ def _named_lines(content: str) -> Iterator[tuple[str, str]]:
 Settled = tuple[ConflictRecord, Claim | None, Sequence[Claim]]
 
 
-def _settled(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
+def _settle_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
     """Yield what becomes of the claims on one field: a winner with those it overrules, or none with all that differ."""
-    if len({_same(claim.value) for claim in claims}) < 2:
+    if len({_comparable(claim.value) for claim in claims}) < 2:
         return
     left = list(claims)
-    winner, losers = _decide(claims, policy)
+    winner, losers = _decide_winner(claims, policy)
     if winner is not None and losers:
-        detail = f"{winner.evidence.evidence_id} says {_shown(winner.value)}; {_others(losers)}"
-        yield _record(claims=[winner, *losers], policy=policy, detail=detail, winner=winner), winner, losers
+        detail = f"{winner.evidence.evidence_id} says {_show_value(winner.value)}; {_other_claims(losers)}"
+        yield _build_record(claims=[winner, *losers], policy=policy, detail=detail, winner=winner), winner, losers
         gone = {id(claim) for claim in losers}
         left = [claim for claim in claims if id(claim) not in gone]
-    if len({_same(claim.value) for claim in left}) > 1:
+    if len({_comparable(claim.value) for claim in left}) > 1:
         policy_used = ConflictPolicy.KEEP_BOTH_AND_WARN
-        yield _record(claims=left, policy=policy_used, detail=_others(left), winner=None), None, left
+        yield _build_record(claims=left, policy=policy_used, detail=_other_claims(left), winner=None), None, left
 
 
-def _decide(claims: Sequence[Claim], policy: ConflictPolicy) -> tuple[Claim | None, list[Claim]]:
+def _decide_winner(claims: Sequence[Claim], policy: ConflictPolicy) -> tuple[Claim | None, list[Claim]]:
     if policy is ConflictPolicy.PREFER_TOOL_OVER_RAG:
         tools = [claim for claim in claims if claim.evidence.source.kind in _TOOLS]
         if not tools:
             return None, []
-        winner = max(tools, key=_moment)
+        winner = max(tools, key=_moment_of)
         retrieved = [claim for claim in claims if claim.evidence.source.kind is SourceKind.RAG]
-        said = {_same(claim.value) for claim in tools}
-        return winner, [claim for claim in retrieved if _same(claim.value) not in said]
+        said = {_comparable(claim.value) for claim in tools}
+        return winner, [claim for claim in retrieved if _comparable(claim.value) not in said]
     if policy is ConflictPolicy.PREFER_LATEST_BY_AT:
-        latest = max(claims, key=_moment)
+        latest = max(claims, key=_moment_of)
         dated = [claim for claim in claims if claim.at is not None]
-        same_time = {_same(claim.value) for claim in dated if _moment(claim) == _moment(latest)}
+        same_time = {_comparable(claim.value) for claim in dated if _moment_of(claim) == _moment_of(latest)}
         if latest.at is None or len(same_time) > 1:
             return None, []
         return latest, [
-            claim for claim in dated if _moment(claim) < _moment(latest) and _same(claim.value) != _same(latest.value)
+            claim
+            for claim in dated
+            if _moment_of(claim) < _moment_of(latest) and _comparable(claim.value) != _comparable(latest.value)
         ]
     return None, []
 
 
-def _record(*, claims: Sequence[Claim], policy: ConflictPolicy, detail: str, winner: Claim | None) -> ConflictRecord:
+def _build_record(
+    *, claims: Sequence[Claim], policy: ConflictPolicy, detail: str, winner: Claim | None
+) -> ConflictRecord:
     return ConflictRecord(
         evidence_ids=tuple(dict.fromkeys(claim.evidence.evidence_id for claim in claims)),
         field_path=claims[0].field_path,
@@ -205,41 +209,41 @@ def _record(*, claims: Sequence[Claim], policy: ConflictPolicy, detail: str, win
 
 def _warn_all(claims: Sequence[Claim], notices: dict[str, list[str]]) -> None:
     """Note beside each claim the first _MAX_NOTICES others that say otherwise."""
-    values = [_same(claim.value) for claim in claims]
+    values = [_comparable(claim.value) for claim in claims]
     lines: dict[Any, list[str]] = {}
     for value in values:
         if value not in lines:
             others = (other for other, said in zip(claims, values, strict=True) if said != value)
             lines[value] = [
-                f"conflict: {other.field_path} is {_shown(other.value)} by {other.evidence.evidence_id}"
+                f"conflict: {other.field_path} is {_show_value(other.value)} by {other.evidence.evidence_id}"
                 for other in islice(others, _MAX_NOTICES)
             ]
     for claim, value in zip(claims, values, strict=True):
         notices.setdefault(claim.evidence.evidence_id, []).extend(lines[value])
 
 
-def _others(claims: Sequence[Claim]) -> str:
-    return "; ".join(f"{claim.evidence.evidence_id} says {_shown(claim.value)}" for claim in claims)
+def _other_claims(claims: Sequence[Claim]) -> str:
+    return "; ".join(f"{claim.evidence.evidence_id} says {_show_value(claim.value)}" for claim in claims)
 
 
-def _leaves(item: Any, path: tuple[str, ...], depth: int) -> Iterator[tuple[str, Any]]:
+def _iterate_leaves(item: Any, path: tuple[str, ...], depth: int) -> Iterator[tuple[str, Any]]:
     if isinstance(item, Mapping) and depth < _MAX_DEPTH:
         for key, value in item.items():
             if not _is_time_or_id(str(key)):
-                yield from _leaves(value, (*path, str(key)), depth + 1)
+                yield from _iterate_leaves(value, (*path, str(key)), depth + 1)
     elif path and (item is None or isinstance(item, str | int | float)):
         yield ".".join(path), item
 
 
-def _subject(item: Mapping[str, Any]) -> str:
-    if own := _text(item.get("id")):
+def _subject_of(item: Mapping[str, Any]) -> str:
+    if own := _text_of(item.get("id")):
         return own
-    ids = [value for key, value in item.items() if str(key).endswith("_id") and _text(value)]
-    return _text(ids[0]) if len(ids) == 1 else ""
+    ids = [value for key, value in item.items() if str(key).endswith("_id") and _text_of(value)]
+    return _text_of(ids[0]) if len(ids) == 1 else ""
 
 
 def _is_time_or_id(key: str) -> bool:
-    plain = _plain(key)
+    plain = _plain_of(key)
     return plain in _TIMES or plain == "id" or plain.endswith(("_id", "_at"))
 
 
@@ -255,7 +259,7 @@ def _time_of(item: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def _moment(claim: Claim) -> datetime:
+def _moment_of(claim: Claim) -> datetime:
     return claim.at or datetime.min.replace(tzinfo=UTC)
 
 
@@ -268,27 +272,27 @@ def _json_of(content: str) -> Any:
         return None
 
 
-def _same(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """Return a value as it is compared."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):
         return float(value)
-    text = _plain(str(value)).rstrip(".。")
+    text = _plain_of(str(value)).rstrip(".。")
     try:
         return float(text.replace(",", ""))
     except ValueError:
         return text
 
 
-def _plain(text: str) -> str:
+def _plain_of(text: str) -> str:
     return " ".join(normal_form("NFKC", text).casefold().split())
 
 
-def _text(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,7 +1,7 @@
-"""From evidence to context blocks that point at it (seed 002 section 6.4). Pure: it counts and points, it writes no prompt.
+"""Makes context blocks that point at evidence (seed 002 section 6.4). Pure: it counts and points, it writes no prompt.
 
-A block carries refs and no text: what it says is resolved when a prompt is assembled, so that a source that changed is
-noticed and long evidence is kept once.
+A block carries refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and long
+evidence is stored once.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def derive_evidence_blocks(
         ContextBlock(
             block_id=evidence_block_id(each.evidence_id),
             block_type=BlockType.EVIDENCE,
-            priority=_priority(each, sure),
-            token_estimate=count(_shown_text(each)),
+            priority=_priority_of(each, sure),
+            token_estimate=count(_text_to_show(each)),
             refs=refs_of(each),
         )
         for each in kept
@@ -70,14 +70,14 @@ def refs_of(evidence: Evidence) -> tuple[Ref, ...]:
     return refs or (Ref(evidence_id=evidence.evidence_id, hash=whole),)
 
 
-def _priority(evidence: Evidence, sure: Sequence[str]) -> Priority:
+def _priority_of(evidence: Evidence, sure: Sequence[str]) -> Priority:
     if evidence.evidence_id in sure:
         return Priority.HIGH
     doubtful = evidence.confidence is not None and evidence.confidence < LOW_CONFIDENCE
     return Priority.LOW if doubtful else Priority.MEDIUM
 
 
-def _shown_text(evidence: Evidence) -> str:
+def _text_to_show(evidence: Evidence) -> str:
     texts = []
     for ref in refs_of(evidence):
         try:

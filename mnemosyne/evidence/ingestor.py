@@ -1,7 +1,7 @@
-"""Taking a text in as evidence: redacted, known again, labelled, bounded in time (seed 002 section 6.3; spec 3.6).
+"""Takes in a text as evidence: redacted, deduplicated, labelled, limited in time (seed 002 section 6.3; spec 3.6).
 
-The room exists so that there is one door through which text from outside becomes evidence, and nothing sensitive passes it.
-It knows store, redactor, vault and clock by protocol and must not import a concrete one.
+All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and clock by
+protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -88,20 +88,20 @@ class RedactingIngestor:
         news = _News(content=fresh.text if fresh.sources else content, source=source, metadata=dict(metadata or {}))
         if fresh.sources:
             news.metadata[RECALLED] = list(fresh.sources)
-        cleaned = await self._redacted(news, asked)
-        source = replace(cleaned.source, uri=self._identity(cleaned))
+        cleaned = await self._redact(news, asked)
+        source = replace(cleaned.source, uri=self._identify_source(cleaned))
         digest = content_hash(cleaned.content) if cleaned.content else ""
-        evidence_id = self._id(session_id, source, evidence_type, digest, asked)
-        known = await self._known(session_id, evidence_id, source, evidence_type, digest, asked)
-        record = _record(evidence_id if known is None else known.evidence_id, cleaned)
+        evidence_id = self._evidence_id(session_id, source, evidence_type, digest, asked)
+        known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, asked)
+        record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
             return Ingested(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
-        supersedes = await self._other(session_id, source, evidence_type, digest) if asked.dedup else None
+        supersedes = await self._find_contradicted(session_id, source, evidence_type, digest) if asked.dedup else None
         if supersedes is not None:
             cleaned.metadata[SUPERSEDES] = supersedes
-        evidence = await self._evidence(session_id, evidence_id, cleaned, source, evidence_type, asked, digest)
+        evidence = await self._build_evidence(session_id, evidence_id, cleaned, source, evidence_type, asked, digest)
         if asked.keep_original and cleaned.rules and self._vault is not None:
             try:
                 await self._vault.put(session_id, evidence.evidence_id, news.content)
@@ -117,7 +117,7 @@ class RedactingIngestor:
             degradations=tuple(cleaned.degradations),
         )
 
-    async def _redacted(self, news: _News, asked: IngestOptions) -> _Cleaned:
+    async def _redact(self, news: _News, asked: IngestOptions) -> _Cleaned:
         """Return what may be kept; a redactor that fails withholds everything but the kind of source."""
         cleaned = _Cleaned(content=news.content, source=news.source, metadata=news.metadata, args=asked.args)
         if not asked.redact:
@@ -127,10 +127,10 @@ class RedactingIngestor:
             result = await self._redactor.redact(news.content, asked.redaction_rules)
             metadata, in_metadata = await redact_tree(self._redactor, news.metadata, asked.redaction_rules)
             args, _ = await redact_tree(self._redactor, asked.args, asked.redaction_rules)
-            source, in_source = await self._redacted_source(news.source, asked)
+            source, in_source = await self._redact_source(news.source, asked)
         except Exception as error:
             # Whatever a redactor raises, the text was not looked through to its end.
-            return self._unredacted(cleaned, asked, error)
+            return self._withhold(cleaned, asked, error)
         rules = (*result.applied_rules, *in_metadata, *in_source)
         return _Cleaned(
             content=result.redacted_text,
@@ -141,7 +141,7 @@ class RedactingIngestor:
             fields=int(result.has_sensitive) + len(in_metadata) + len(in_source),
         )
 
-    async def _redacted_source(
+    async def _redact_source(
         self, source: EvidenceSource, asked: IngestOptions
     ) -> tuple[EvidenceSource, tuple[str, ...]]:
         name = await self._redactor.redact(source.name, asked.redaction_rules)
@@ -156,7 +156,7 @@ class RedactingIngestor:
             *applied,
         )
 
-    def _unredacted(self, cleaned: _Cleaned, asked: IngestOptions, error: Exception) -> _Cleaned:
+    def _withhold(self, cleaned: _Cleaned, asked: IngestOptions, error: Exception) -> _Cleaned:
         cleaned.degradations.append("redaction_failed")
         if asked.pass_through:
             cleaned.metadata[HAS_SENSITIVE] = True
@@ -166,7 +166,7 @@ class RedactingIngestor:
         told = {WITHHELD: "redaction_failed", "why": why}
         return replace(cleaned, content="", source=source, metadata=told, args=None)
 
-    def _identity(self, cleaned: _Cleaned) -> str:
+    def _identify_source(self, cleaned: _Cleaned) -> str:
         """Return the uri that the source is known by; arguments that cannot be written down name no source."""
         try:
             return identity_uri(cleaned.source, cleaned.args)
@@ -174,7 +174,7 @@ class RedactingIngestor:
             cleaned.degradations.append("dedup_skipped")
             return cleaned.source.uri
 
-    def _id(
+    def _evidence_id(
         self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, asked: IngestOptions
     ) -> str:
         """Return the id: of the key, or of what makes two texts one, so that two processes at once write one evidence."""
@@ -185,7 +185,7 @@ class RedactingIngestor:
         where = source.uri or source.name
         return str(uuid5(_IDS, "\0".join((session_id, kind.value, source.kind.value, where, digest))))
 
-    async def _known(
+    async def _find_known(
         self,
         session_id: str,
         evidence_id: str,
@@ -204,7 +204,9 @@ class RedactingIngestor:
         same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
         return same if same is not None and _is_alike(same, source, kind) and not is_expired(same, now) else None
 
-    async def _other(self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str) -> str | None:
+    async def _find_contradicted(
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str
+    ) -> str | None:
         """Return the newest evidence of the same source that said otherwise, among the last ones taken in."""
         if not source.uri or not digest:
             return None
@@ -216,7 +218,7 @@ class RedactingIngestor:
         ]
         return older[-1].evidence_id if older else None
 
-    async def _evidence(
+    async def _build_evidence(
         self,
         session_id: str,
         evidence_id: str,
@@ -227,7 +229,7 @@ class RedactingIngestor:
         digest: str,
     ) -> Evidence:
         now = self._clock.now()
-        trust = await self._trust(session_id, source, kind, asked)
+        trust = await self._trust_of(session_id, source, kind, asked)
         given = asked.confidence
         seconds = asked.ttl_seconds if asked.ttl_seconds is not None else self._rules.ttl_seconds.get(kind)
         evidence = Evidence(
@@ -242,12 +244,14 @@ class RedactingIngestor:
             expires_at=expiry(now, seconds),
             content_hash=digest,
         )
-        refs = await to_thread.run_sync(_shown_refs, evidence, asked, cleaned)
+        refs = await to_thread.run_sync(_build_refs, evidence, asked, cleaned)
         if refs:
             evidence = replace(evidence, metadata={**evidence.metadata, SHOWN_REFS: refs})
         return evidence if asked.store_content else replace(evidence, content="")
 
-    async def _trust(self, session_id: str, source: EvidenceSource, kind: EvidenceType, asked: IngestOptions) -> Trust:
+    async def _trust_of(
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, asked: IngestOptions
+    ) -> Trust:
         labels = [asked.trust or trust_of(source, kind)]
         for evidence_id in asked.derived_from:
             parent = await self._store.get_evidence(session_id, evidence_id)
@@ -279,7 +283,7 @@ class _Cleaned:
     degradations: list[str] = field(default_factory=list)
 
 
-def _record(evidence_id: str, cleaned: _Cleaned) -> RedactionRecord | None:
+def _build_record(evidence_id: str, cleaned: _Cleaned) -> RedactionRecord | None:
     if not cleaned.rules:
         return None
     return RedactionRecord(evidence_id=evidence_id, rules_applied=cleaned.rules, fields_redacted=cleaned.fields)
@@ -292,7 +296,7 @@ def _is_alike(known: Evidence, source: EvidenceSource, kind: EvidenceType) -> bo
     return bool(source.uri) or known.source.name == source.name
 
 
-def _shown_refs(evidence: Evidence, asked: IngestOptions, cleaned: _Cleaned) -> list[dict[str, Any]]:
+def _build_refs(evidence: Evidence, asked: IngestOptions, cleaned: _Cleaned) -> list[dict[str, Any]]:
     """Return refs to the parts that a prompt shall show, each with the hash of what it points at now."""
     refs: list[dict[str, Any]] = []
     for selector in asked.selectors:

@@ -1,7 +1,7 @@
-"""What a prompt showed is no news: text that comes back out of a prompt is recognised and left out (spec 3.6). Pure.
+"""Recognises text that was copied out of a prompt and leaves it out, since it is not new (spec 3.6). Pure.
 
-The room exists because a model repeats what it was told and a tool returns what it was given; taken in again, each echo
-would be recalled the next time as one more witness of itself. It must not import a store.
+A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would be recalled later as one
+more witness of the same text. It must not import a store.
 
 A shown text is recognised where WINDOW of its characters stand in a row (WINDOW_CJK of Chinese and the like), line breaks
 and runs of blanks counted as one blank, or where a shorter one stands whole. Words that several people use, a name, a
@@ -56,9 +56,9 @@ def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
     spans = search.spans(content)
     if not spans:
         return Fresh(text=content)
-    told = max(_told(content), 1)
+    told = max(_weigh_text(content), 1)
     echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
-    left = "" if echoed >= ALL_OF_IT * told else _cut(content, spans)
+    left = "" if echoed >= ALL_OF_IT * told else _cut_spans(content, spans)
     return Fresh(text=left, sources=search.in_order())
 
 
@@ -69,12 +69,12 @@ class _Search:
     """Looks for shown texts, and notes which were found."""
 
     def __init__(self, shown: Sequence[Shown]) -> None:
-        self.sources = [(each.source_id, text) for each in shown if is_telling(text := _flat(each.text)[0])]
+        self.sources = [(each.source_id, text) for each in shown if is_telling(text := _flatten(each.text)[0])]
         self.found: dict[str, None] = {}
         self._windows: dict[int, dict[str, str]] = {}
         self._whole: list[tuple[str, str]] = []
         for source_id, text in self.sources:
-            size = _window(text)
+            size = _window_of(text)
             if len(text) <= size:
                 self._whole.append((text, source_id))
             else:
@@ -87,7 +87,7 @@ class _Search:
 
     def spans(self, content: str) -> list[Found]:
         """Return what was shown as half-open spans of `content`, in order, apart from one another."""
-        flat, origins = _flat(content)
+        flat, origins = _flatten(content)
         hits = sorted(self._hits(flat))
         merged: list[Found] = []
         for begin, end, source_id in hits:
@@ -115,11 +115,11 @@ class _Search:
         """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
         if isinstance(tree, str):
             spans = self.spans(tree)
-            told = _told(tree)
+            told = _weigh_text(tree)
             echoed = sum(weight(tree[begin:end]) for begin, end, _ in spans)
             if spans and echoed >= ALL_OF_IT * told:
-                return _mark(spans[0][2]), told, echoed
-            return (_cut(tree, spans) if spans else tree), told, echoed
+                return _mark_span(spans[0][2]), told, echoed
+            return (_cut_spans(tree, spans) if spans else tree), told, echoed
         if isinstance(tree, Mapping):
             done: dict[str, Any] = {}
             told = echoed = 0
@@ -133,7 +133,7 @@ class _Search:
         return tree, weight(str(tree)), 0
 
 
-def _told(text: str) -> int:
+def _weigh_text(text: str) -> int:
     """Return how much a text tells beside its tags."""
     return weight(_TAG.sub(" ", text))
 
@@ -147,24 +147,24 @@ def _json_of(content: str) -> Any:
         return None
 
 
-def _cut(content: str, spans: Sequence[Found]) -> str:
+def _cut_spans(content: str, spans: Sequence[Found]) -> str:
     parts, at = [], 0
     for begin, end, source_id in spans:
-        parts += [content[at:begin], _mark(source_id)]
+        parts += [content[at:begin], _mark_span(source_id)]
         at = end
     return "".join((*parts, content[at:]))
 
 
-def _mark(source_id: str) -> str:
+def _mark_span(source_id: str) -> str:
     return f"[recalled:{source_id}]"
 
 
-def _window(text: str) -> int:
+def _window_of(text: str) -> int:
     dense = weight(text) > 1.5 * max(sum(char.isalnum() for char in text), 1)
     return WINDOW_CJK if dense else WINDOW
 
 
-def _flat(text: str) -> tuple[str, list[tuple[int, int]]]:
+def _flatten(text: str) -> tuple[str, list[tuple[int, int]]]:
     """Return a text with its XML escapes read and its blanks made one, and the span each of its characters comes from."""
     chars: list[str] = []
     origins: list[tuple[int, int]] = []

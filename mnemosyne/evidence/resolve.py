@@ -1,7 +1,8 @@
-"""From a ref to the text that it points at now, and how that stands to what it was (seed 002 sections 5, 6.6 and 18.2).
+"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at (seed 002 sections 5, 6.6
+and 18.2).
 
-The room exists so that nobody who assembles a prompt reads evidence past its hash, its time or its selector. It knows the
-store by protocol; it writes nothing. Pointers of our own scheme are followed; others need a fetcher.
+Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store by
+protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher.
 """
 
 from __future__ import annotations
@@ -70,21 +71,21 @@ class RefResolver:
         evidence = await self._store.get_evidence(session_id, ref.evidence_id)
         if evidence is None:
             where = "is kept elsewhere" if ref.remote else "is not there"
-            return _faulty(ref, RefFault.EVIDENCE_NOT_FOUND, f"evidence {ref.evidence_id} {where}")
+            return _fault_of(ref, RefFault.EVIDENCE_NOT_FOUND, f"evidence {ref.evidence_id} {where}")
         return await self.resolve_in(ref, evidence)
 
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
         """Return the text of a ref to evidence that is at hand."""
         if is_expired(evidence, self._clock.now()):
             told = f"evidence {ref.evidence_id} stopped counting at {evidence.expires_at}"
-            return _faulty(ref, RefFault.EVIDENCE_EXPIRED, told, evidence)
+            return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, told, evidence)
         content = evidence.content
         changed = ""
         if not content:
-            fetched = await self._fetch(evidence.source.uri)
+            fetched = await self._fetch_text(evidence.source.uri)
             if fetched is None:
                 told = f"evidence {ref.evidence_id} keeps a pointer alone ({evidence.source.uri or 'nowhere'})"
-                return _faulty(ref, RefFault.CONTENT_NOT_STORED, told, evidence)
+                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, told, evidence)
             content = fetched
             if evidence.content_hash not in ("", content_hash(content)):
                 changed = f"{evidence.source.uri} says otherwise now than when it was taken in"
@@ -93,7 +94,7 @@ class RefResolver:
             try:
                 text = (await to_thread.run_sync(extract, content, ref.selector)).text
             except SelectorResolveError as error:
-                return _faulty(ref, RefFault.SELECTOR_RESOLVE_FAILED, str(error), evidence)
+                return _fault_of(ref, RefFault.SELECTOR_RESOLVE_FAILED, str(error), evidence)
         if ref.hash not in (None, ref_hash(text)):
             changed = f"{ref.selector or 'the whole'} of evidence {ref.evidence_id} is not what it was"
         fault = RefFault.SOURCE_CHANGED if changed else None
@@ -108,7 +109,7 @@ class RefResolver:
         text = "\n".join(texts) if texts else block.content
         return ResolvedBlock(block=block, text=text, refs=tuple(found), details=details)
 
-    async def _fetch(self, uri: str) -> str | None:
+    async def _fetch_text(self, uri: str) -> str | None:
         if uri.startswith(OWN_SCHEME):
             try:
                 named = await resolve_uri(self._store, uri)
@@ -126,5 +127,5 @@ class RefResolver:
             return None
 
 
-def _faulty(ref: Ref, fault: RefFault, told: str, evidence: Evidence | None = None) -> ResolvedRef:
+def _fault_of(ref: Ref, fault: RefFault, told: str, evidence: Evidence | None = None) -> ResolvedRef:
     return ResolvedRef(ref=ref, fault=fault, detail=f"{fault.value}: {told}", evidence=evidence)

@@ -1,6 +1,6 @@
-"""What ingestion decides without being told: trust, confidence, how long it counts, what makes two texts one. Pure.
+"""What ingestion decides where the caller does not say: trust, confidence, expiry, and which texts are the same. Pure.
 
-The room exists so that these rules can be read, tested and argued about alone. It must not import a store or a redactor.
+The rules stand alone, so that they can be read and tested alone. It must not import a store or a redactor.
 """
 
 from __future__ import annotations

@@ -77,9 +77,9 @@ class Extract:
 
 def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
     """Return the selectors of a text, in its order; SelectorResolveError names the one at fault and what to write."""
-    parts = _split(text)
+    parts = _split_selectors(text)
     if len(parts) > MAX_SELECTORS:
-        raise SelectorResolveError(_shown(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
+        raise SelectorResolveError(_quote_text(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
     return tuple(_parse_one(part) for part in parts)
 
 
@@ -87,11 +87,11 @@ def extract(content: str, selector: str) -> Extract:
     """Return the part of `content` that a selector (or several, joined by commas) points at; SelectorResolveError."""
     parsed = parse_selector(selector)
     decoded: dict[Span, str] = {}
-    spans = _spans(content, parsed[0], decoded)
+    spans = _find_spans(content, parsed[0], decoded)
     for each in parsed[1:]:
-        spans = intersect(spans, _spans(content, each, decoded))
+        spans = intersect(spans, _find_spans(content, each, decoded))
         if not spans:
-            raise SelectorResolveError(_shown(selector), "its parts have nothing in common; drop one of them")
+            raise SelectorResolveError(_quote_text(selector), "its parts have nothing in common; drop one of them")
     pieces = [decoded[span] if span in decoded else content[span[0] : span[1]] for span in spans]
     return Extract(text="\n".join(pieces), spans=spans)
 
@@ -139,7 +139,7 @@ def check_ref(ref: Ref, evidence: Evidence | None) -> RefState:
     return RefState.FRESH if ref.hash in (None, ref_hash(pointed)) else RefState.CHANGED
 
 
-def _split(text: str) -> list[str]:
+def _split_selectors(text: str) -> list[str]:
     parts, begin = [], 0
     for separator in _SEPARATOR.finditer(text):
         parts.append(text[begin : separator.start()])
@@ -153,9 +153,9 @@ def _parse_one(source: str) -> ParsedSelector:
         kind = SelectorType(name if colon else "")
     except ValueError:
         wanted = "begin with lines:, chars:, json: or regex:, as in lines:12-18"
-        raise SelectorResolveError(_shown(source), f"it has no known kind; {wanted}") from None
+        raise SelectorResolveError(_quote_text(source), f"it has no known kind; {wanted}") from None
     if kind is SelectorType.LINES or kind is SelectorType.CHARS:
-        return ParsedSelector(type=kind, params=_range(kind, argument, source), source=source)
+        return ParsedSelector(type=kind, params=_parse_range(kind, argument, source), source=source)
     if not argument:
         raise SelectorResolveError(source, "nothing follows the colon; write what to look for")
     try:
@@ -165,28 +165,30 @@ def _parse_one(source: str) -> ParsedSelector:
         compile_pattern(argument)
         return ParsedSelector(type=kind, params={"pattern": argument}, source=source)
     except PatternError as error:
-        raise SelectorResolveError(_shown(source), error.reason) from None
+        raise SelectorResolveError(_quote_text(source), error.reason) from None
 
 
-def _range(kind: SelectorType, argument: str, source: str) -> dict[str, int]:
+def _parse_range(kind: SelectorType, argument: str, source: str) -> dict[str, int]:
     numbers = _RANGE.fullmatch(argument.strip())
     if numbers is not None:
         first, last = int(numbers[1]), int(numbers[2])
     elif kind is SelectorType.LINES and _LINE.fullmatch(argument.strip()):
         first = last = int(argument)
     else:
-        raise SelectorResolveError(_shown(source), f"two whole numbers must follow, as in {kind.value}:12-18")
+        raise SelectorResolveError(_quote_text(source), f"two whole numbers must follow, as in {kind.value}:12-18")
     if kind is SelectorType.LINES and first < 1:
-        raise SelectorResolveError(_shown(source), "lines are counted from 1")
+        raise SelectorResolveError(_quote_text(source), "lines are counted from 1")
     if last < first or (kind is SelectorType.CHARS and last == first):
         least = "at least" if kind is SelectorType.LINES else "more than"
-        raise SelectorResolveError(_shown(source), f"it selects nothing; the second number must be {least} the first")
+        raise SelectorResolveError(
+            _quote_text(source), f"it selects nothing; the second number must be {least} the first"
+        )
     return {"from": first, "to": last}
 
 
-def _spans(content: str, selector: ParsedSelector, decoded: dict[Span, str]) -> tuple[Span, ...]:
+def _find_spans(content: str, selector: ParsedSelector, decoded: dict[Span, str]) -> tuple[Span, ...]:
     """Return the spans of one selector; notes in `decoded` what a whole JSON text says."""
-    source, params = _shown(selector.source), selector.params
+    source, params = _quote_text(selector.source), selector.params
     if selector.type is SelectorType.LINES:
         return (_line_span(content, params["from"], params["to"], source),)
     if selector.type is SelectorType.CHARS:
@@ -235,5 +237,5 @@ def _json_spans(content: str, path: str, decoded: dict[Span, str]) -> tuple[Span
     return tuple(spans)
 
 
-def _shown(text: str) -> str:
+def _quote_text(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"

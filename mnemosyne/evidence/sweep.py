@@ -1,8 +1,8 @@
-"""Evidence whose time is over: not used any more, and emptied (spec 3.6).
+"""Expired evidence: no longer used, and emptied (spec 3.6).
 
-The room exists so that a time to live is kept twice: readers leave expired evidence out at once, and a sweep, whenever a
-host runs one, takes its text away. What was said of it meanwhile stays: the talk, receipts and prompts tell what was so
-then. To forget it there too, erase it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
+Expiry works twice: readers leave expired evidence out at once, and a sweep, whenever a host runs one, deletes its text.
+Messages, receipts and prompts that quote it stay, because they record what was so at the time; to forget it there too, erase
+it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where originals are kept apart from what was redacted, for those who must have them (seed 002 sections 8.4 and 13).
+"""Keeps originals apart from their redacted form, for hosts that must have them (seed 002 sections 8.4 and 13).
 
-The room exists so that an original never lies beside its redacted form: another folder, which its owner alone may read, with
-no index and no reader in this system. Nothing of it ever reaches a prompt. It must not import a store.
+Originals lie in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into a
+prompt. It must not import a store.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class FolderVault:
     ) -> int:
         """Return how many originals `drop` would forget."""
         found = await to_thread.run_sync(
-            lambda: list(self._found(tuple(session_ids), frozenset(evidence_ids), tuple(texts)))
+            lambda: list(self._find_files(tuple(session_ids), frozenset(evidence_ids), tuple(texts)))
         )
         return len(found)
 
     def _file(self, session_id: str, evidence_id: str) -> Path:
-        return self.folder / _name(session_id) / f"{_name(evidence_id)}.json"
+        return self.folder / _name_of(session_id) / f"{_name_of(evidence_id)}.json"
 
     def _put(self, session_id: str, evidence_id: str, original: str) -> None:
         file = self._file(session_id, evidence_id)
@@ -80,10 +80,10 @@ class FolderVault:
 
     def _get(self, session_id: str, evidence_id: str) -> str | None:
         file = self._file(session_id, evidence_id)
-        return str(_read(file)["original"]) if file.is_file() else None
+        return str(_read_file(file)["original"]) if file.is_file() else None
 
     def _drop(self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]) -> int:
-        found = list(self._found(session_ids, evidence_ids, texts))
+        found = list(self._find_files(session_ids, evidence_ids, texts))
         for file in found:
             # What a deleted file held may stay on the disk until it is overwritten.
             with file.open("r+b") as out:
@@ -96,14 +96,14 @@ class FolderVault:
                 folder.rmdir()
         return len(found)
 
-    def _found(
+    def _find_files(
         self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]
     ) -> Iterator[Path]:
-        folders = {_name(session_id) for session_id in session_ids}
-        wanted = {f"{_name(evidence_id)}.json" for evidence_id in evidence_ids}
+        folders = {_name_of(session_id) for session_id in session_ids}
+        wanted = {f"{_name_of(evidence_id)}.json" for evidence_id in evidence_ids}
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (texts and stands_in_tree(texts, _read(file))):
+            if named or (texts and stands_in_tree(texts, _read_file(file))):
                 yield file
         for part in sorted(self.folder.glob("*/.*.new")):
             # What a writer that was killed left half written belongs to nobody.
@@ -111,10 +111,10 @@ class FolderVault:
                 yield part
 
 
-def _name(name: str) -> str:
+def _name_of(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_file(file: Path) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return kept

@@ -1,7 +1,7 @@
-"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped into a session.
+"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped to a session.
 
-The room exists so that labelled sets and a host's own exports come in by one door. It knows nothing of stores and
-indexes, and must not import another importer.
+Labelled data sets and a host's own exports are both imported in this format. It knows nothing of stores and indexes, and must
+not import another importer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Corpus:
         """Return the documents of `session` and those that belong to all, in file order (None: only the latter)."""
         if session is not None and session not in self.sessions:
             near = difflib.get_close_matches(session, self.sessions, n=1)
-            raise CorpusError(f"{self.path}: there is no session {session!r}{_meant(near)}. {self._choices()}")
+            raise CorpusError(f"{self.path}: there is no session {session!r}{_suggest_name(near)}. {self._choices()}")
         return tuple(each for each in self.documents if each.session is None or each.session == session)
 
     def _choices(self) -> str:
@@ -119,7 +119,7 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
                 if len(raw) > MAX_LINE_BYTES:
                     _fail(file, number, "", f"is longer than {MAX_LINE_BYTES:,} bytes; split the document")
                 if raw.strip(b"\xef\xbb\xbf \t\r\n" if number == 1 else None):
-                    yield _document(file, number, raw)
+                    yield _map_document(file, number, raw)
     except OSError as error:
         raise CorpusError(
             f"{file}: cannot be read ({error.strerror or error}). Check the file and its rights."
@@ -179,7 +179,7 @@ def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collec
             near = difflib.get_close_matches(name, known, n=1)
             shown = ", ".join(repr(each) for each in known[:8]) or "nobody by name"
             raise CorpusError(
-                f"{corpus.path}: {name!r} speaks nowhere in it{_meant(near) or '.'} In it speak: {shown}."
+                f"{corpus.path}: {name!r} speaks nowhere in it{_suggest_name(near) or '.'} In it speak: {shown}."
             )
 
 
@@ -209,9 +209,9 @@ def to_session(
     users = frozenset(speakers_of(documents, user=user, assistant=assistant).users)
     for document in documents:
         if document.chain is Chain.HISTORY:
-            turns.append(ImportedTurn(turn_id=document.document_id, messages=(_message(document, users),)))
+            turns.append(ImportedTurn(turn_id=document.document_id, messages=(_map_message(document, users),)))
         else:
-            entries.append(_entry(document, session_scope(name), len(turns)))
+            entries.append(_map_entry(document, session_scope(name), len(turns)))
     return SessionStart(
         session_id=name,
         world_id=world_id,
@@ -223,7 +223,7 @@ def to_session(
     )
 
 
-def _message(document: CorpusDocument, users: Collection[str | None]) -> Message:
+def _map_message(document: CorpusDocument, users: Collection[str | None]) -> Message:
     speaks_as_user = document.role is Role.USER or (document.role is None and document.speaker in users)
     author = None
     if document.speaker is not None:
@@ -237,7 +237,7 @@ def _message(document: CorpusDocument, users: Collection[str | None]) -> Message
     )
 
 
-def _entry(document: CorpusDocument, scope: str, depth: int) -> MemoryEntry:
+def _map_entry(document: CorpusDocument, scope: str, depth: int) -> MemoryEntry:
     title = document.metadata.get("title")
     metadata = dict(document.metadata)
     if document.turn is not None:
@@ -258,26 +258,26 @@ def _entry(document: CorpusDocument, scope: str, depth: int) -> MemoryEntry:
     )
 
 
-def _document(file: Path, number: int, raw: bytes) -> CorpusDocument:
-    row = _row(file, number, raw)
+def _map_document(file: Path, number: int, raw: bytes) -> CorpusDocument:
+    row = _read_row(file, number, raw)
     known = {name: row.pop(name) for name in _FIELDS if name in row}
     for name in row:
         near = difflib.get_close_matches(name, [each for each in _FIELDS if each not in known], n=1, cutoff=0.75)
         if near:
-            _fail(file, number, name, f"is no field of a corpus line{_meant(near)}")
+            _fail(file, number, name, f"is no field of a corpus line{_suggest_name(near)}")
     meta = known.get("meta")
     if meta is not None and not isinstance(meta, dict):
-        _fail(file, number, "meta", f"is {_called(meta)}; it must be a mapping or null")
+        _fail(file, number, "meta", f"is {_kind_name(meta)}; it must be a mapping or null")
     turn = known.get("turn")
     if turn is not None and (not isinstance(turn, int) or isinstance(turn, bool)):
-        _fail(file, number, "turn", f"is {_called(turn)}; it must be a whole number or null")
+        _fail(file, number, "turn", f"is {_kind_name(turn)}; it must be a whole number or null")
     chain = _chain(file, number, known)
     if chain is not Chain.HISTORY and "role" in known:
         row["role"] = known.pop("role")
     return CorpusDocument(
-        document_id=_text(file, number, known, "id"),
+        document_id=_read_text(file, number, known, "id"),
         chain=chain,
-        text=_text(file, number, known, "text", may_be_empty=True),
+        text=_read_text(file, number, known, "text", may_be_empty=True),
         line=number,
         session=_optional_text(file, number, known, "session"),
         turn=turn,
@@ -288,7 +288,7 @@ def _document(file: Path, number: int, raw: bytes) -> CorpusDocument:
     )
 
 
-def _row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
+def _read_row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
     try:
         text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -300,18 +300,18 @@ def _row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
     except (RecursionError, ValueError) as error:
         _fail(file, number, "", f"cannot be read as JSON ({error}); flatten or shorten it")
     if not isinstance(row, dict):
-        _fail(file, number, "", f"is {_called(row)}; write one JSON object a line")
+        _fail(file, number, "", f"is {_kind_name(row)}; write one JSON object a line")
     for path, reason in plain_faults(row):
         _fail(file, number, ".".join(str(each) for each in path), reason)
     return row
 
 
-def _text(file: Path, number: int, row: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
+def _read_text(file: Path, number: int, row: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
     if name not in row:
         _fail(file, number, name, "is missing; every line needs id, chain and text")
     value = row[name]
     if not isinstance(value, str):
-        _fail(file, number, name, f"is {_called(value)}; it must be text")
+        _fail(file, number, name, f"is {_kind_name(value)}; it must be text")
     if not value.strip() and not may_be_empty:
         _fail(file, number, name, "is empty; give every document an id")
     return value
@@ -320,15 +320,15 @@ def _text(file: Path, number: int, row: Mapping[str, Any], name: str, *, may_be_
 def _optional_text(file: Path, number: int, row: Mapping[str, Any], name: str) -> str | None:
     value = row.get(name)
     if value is not None and not isinstance(value, str):
-        _fail(file, number, name, f"is {_called(value)}; it must be text or null")
+        _fail(file, number, name, f"is {_kind_name(value)}; it must be text or null")
     return value
 
 
 def _chain(file: Path, number: int, row: Mapping[str, Any]) -> Chain:
-    name = _text(file, number, row, "chain")
+    name = _read_text(file, number, row, "chain")
     if name not in _CHAINS:
         near = difflib.get_close_matches(name, _CHAINS, n=1)
-        _fail(file, number, "chain", f"is {name!r}; it must be one of {', '.join(_CHAINS)}{_meant(near)}")
+        _fail(file, number, "chain", f"is {name!r}; it must be one of {', '.join(_CHAINS)}{_suggest_name(near)}")
     return _CHAINS[name]
 
 
@@ -352,12 +352,12 @@ def _moment(file: Path, number: int, row: Mapping[str, Any]) -> datetime | None:
         _fail(file, number, "at", f"is {value!r}; write an ISO date or time, such as 2024-05-31T18:00:00, or null")
 
 
-def _called(value: Any) -> str:
+def _kind_name(value: Any) -> str:
     names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
     return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
-def _meant(near: list[str]) -> str:
+def _suggest_name(near: list[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

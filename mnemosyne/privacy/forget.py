@@ -1,8 +1,8 @@
-"""Forgetting everywhere, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
+"""Forgetting in every place, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
 
-The room exists because a store can only clean itself: an index keeps words of a message in the rows of its neighbours, a
-vault keeps what redaction took out, a retriever remembers what it embedded. It knows all of them by protocol. Order: what
-can be made again goes first and once more at the end, so that an erasure that was stopped is finished by asking again.
+A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps what
+redaction took out, and a retriever caches what it embedded. It knows all of them by protocol. What can be rebuilt is dropped
+first and once more at the end, so that calling it again finishes an erasure that was interrupted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.privacy.scrub import is_telling, spellings, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import ERASED, PACK_PLACE, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import SourceKind
@@ -34,14 +34,14 @@ _LONGEST = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """Where a memory lies. `restore` builds a scope of the index again from the store (else it is only dropped). `folders`
+class MemoryLocations:
+    """Where a memory lies. `rebuild` builds a scope of the index again from the store (else it is only dropped). `folders`
     and files in them are searched for what must be gone; `caches` are called to forget what is held in memory.
     """
 
     store: Store
     index: Index | None = None
-    restore: Callable[[str], Awaitable[object]] | None = None
+    rebuild: Callable[[str], Awaitable[object]] | None = None
     vault: OriginalVault | None = None
     folders: tuple[Path, ...] = ()
     caches: tuple[Callable[[], None], ...] = ()
@@ -105,7 +105,7 @@ class Forgotten:
         return self.proof.holds and not self.faults
 
 
-async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
+async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
     """Return what an erasure would come to; nothing is changed. ValueError unless it is about one thing."""
     kind, _ = subject_of(erasure)
     store = place.store
@@ -113,13 +113,15 @@ async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
     whole, touched, texts = list[str](), list[str](), dict[str, None]()
     messages = evidences = 0
     for session_id in sessions:
-        documents = await _documents(store, session_id)
+        documents = await _load_branches(store, session_id)
         if not documents:
             continue
-        mine = kind == "session" or (kind == "user" and _owner(documents[0]) == erasure.user_id)
-        waiting = await _waiting(store, session_id)
-        said = _said([*waiting, *(m for each in documents for m in each.session.messages)], erasure, whole=mine)
-        cited = _cited(documents, erasure, whole=mine)
+        mine = kind == "session" or (kind == "user" and _owner_of(documents[0]) == erasure.user_id)
+        waiting = await _load_pending(store, session_id)
+        said = _messages_to_erase(
+            [*waiting, *(m for each in documents for m in each.session.messages)], erasure, whole=mine
+        )
+        cited = _evidences_to_erase(documents, erasure, whole=mine)
         if not mine and not said and not cited:
             continue
         (whole if mine else touched).append(session_id)
@@ -133,14 +135,14 @@ async def plan_erasure(place: Place, erasure: Erasure) -> ErasurePlan:
         messages=messages,
         evidences=evidences,
         texts=sought,
-        places=await _places(store, [text for text in _some(sought) if is_telling(text)]),
+        places=await _find_places(store, [text for text in _sample_texts(sought) if is_telling(text)]),
     )
     if place.vault is None:
         return plan
-    return replace(plan, originals=await place.vault.count(**_in_vault(erasure, plan)))
+    return replace(plan, originals=await place.vault.count(**_vault_query(erasure, plan)))
 
 
-async def forget(place: Place, erasure: Erasure) -> Forgotten:
+async def forget(place: MemoryLocations, erasure: Erasure) -> Forgotten:
     """Forget everywhere, leave an audit record in the store, and search for what should be gone.
 
     Asked again after it was stopped half way, it finishes. StoreError from the store; an index that cannot be cleaned is
@@ -149,24 +151,24 @@ async def forget(place: Place, erasure: Erasure) -> Forgotten:
     plan = await plan_erasure(place, erasure)
     named = () if erasure.session_id is None else (erasure.session_id,)
     scopes = tuple(session_scope(name) for name in dict.fromkeys((*plan.whole, *plan.touched, *named)))
-    originals = 0 if place.vault is None else await place.vault.drop(**_in_vault(erasure, plan))
-    await _drop(place, scopes)
+    originals = 0 if place.vault is None else await place.vault.drop(**_vault_query(erasure, plan))
+    await _drop_scopes(place, scopes)
     outcome = await place.store.erase(erasure)
     for clear in place.caches:
         clear()
     scopes = tuple(dict.fromkeys((*scopes, *outcome.entry_ids, *map(session_scope, outcome.sessions))))
-    faults = await _drop(place, scopes)
-    if place.restore is not None and not faults:
+    faults = await _drop_scopes(place, scopes)
+    if place.rebuild is not None and not faults:
         for scope in scopes:
-            await place.restore(scope)
+            await place.rebuild(scope)
     proof = await prove(place, (*plan.texts, *outcome.texts), outcome.sessions, common=outcome.texts)
     if erasure.user_id is not None:
-        proof = replace(proof, mentions=await place.store.occurrences([erasure.user_id]))
+        proof = replace(proof, mentions=await place.store.find_text([erasure.user_id]))
     return Forgotten(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
 
 
 async def prove(
-    place: Place, texts: Sequence[str], sessions: Sequence[str] = (), *, common: Sequence[str] | None = None
+    place: MemoryLocations, texts: Sequence[str], sessions: Sequence[str] = (), *, common: Sequence[str] | None = None
 ) -> Proof:
     """Search store and files for texts that should be gone, and the store for sessions that should be.
 
@@ -174,14 +176,14 @@ async def prove(
     and is only counted.
     """
     store = place.store
-    sought = _some([text for text in dict.fromkeys(texts) if is_telling(text)])
+    sought = _sample_texts([text for text in dict.fromkeys(texts) if is_telling(text)])
     must = sought if common is None else [text for text in sought if text in set(common)]
-    found = list(await _places(store, [*must, *sessions]))
-    gone = await _gone(store, sought)
+    found = list(await _find_places(store, [*must, *sessions]))
+    gone = await _find_absent(store, sought)
     if len(gone) < len(sought):
-        others = await _places(store, [text for text in sought if text not in gone])
+        others = await _find_places(store, [text for text in sought if text not in gone])
         found += [each for each in others if any(f"/{name}/" in f"{each}/" for name in sessions)]
-    ends = await _gone(store, [end for text in sought if text in gone for end in _ends(text)])
+    ends = await _find_absent(store, [end for text in sought if text in gone for end in _ends_of(text)])
     needles = [form for text in sought if text in gone for form in forms_on_disk(text)]
     needles += [form for end in ends for form in forms_on_disk(end)]
     files, hits = await to_thread.run_sync(_search_files, place.folders, tuple(dict.fromkeys(needles)))
@@ -194,22 +196,22 @@ async def prove(
     )
 
 
-async def _places(store: Store, texts: Sequence[str]) -> tuple[str, ...]:
+async def _find_places(store: Store, texts: Sequence[str]) -> tuple[str, ...]:
     """Return where texts stand, but for world packs: what an author wrote there stays."""
-    return tuple(place for place in await store.occurrences(texts) if not place.startswith(PACK_PLACE))
+    return tuple(place for place in await store.find_text(texts) if not place.startswith(PACK_PLACE))
 
 
-async def _gone(store: Store, texts: Sequence[str]) -> frozenset[str]:
+async def _find_absent(store: Store, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that stand nowhere in the store."""
-    if not await store.occurrences(texts):
+    if not await store.find_text(texts):
         return frozenset(texts)
     if len(texts) < 2:
         return frozenset()
     middle = len(texts) // 2
-    return await _gone(store, texts[:middle]) | await _gone(store, texts[middle:])
+    return await _find_absent(store, texts[:middle]) | await _find_absent(store, texts[middle:])
 
 
-async def _drop(place: Place, scopes: Sequence[str]) -> tuple[str, ...]:
+async def _drop_scopes(place: MemoryLocations, scopes: Sequence[str]) -> tuple[str, ...]:
     """Remove scopes from the index, old versions of their tables too; returns what could not be done."""
     faults: list[str] = []
     for scope in scopes if place.index is not None else ():
@@ -220,7 +222,7 @@ async def _drop(place: Place, scopes: Sequence[str]) -> tuple[str, ...]:
     return tuple(faults)
 
 
-def _in_vault(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
+def _vault_query(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
     """Return whose originals go: of sessions that go whole, of the evidence, and any that hold a text that goes."""
     telling = [text for text in plan.texts if is_telling(text)]
     if plan.kind == "evidence":
@@ -229,7 +231,7 @@ def _in_vault(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
     return {"session_ids": names, "texts": telling if plan.kind == "user" else ()}
 
 
-async def _documents(store: Store, session_id: str) -> list[SessionDocument]:
+async def _load_branches(store: Store, session_id: str) -> list[SessionDocument]:
     """Return a session as each of its branches tells it, the active one first; none where it is not there."""
     first = await store.get_session(session_id)
     if first is None:
@@ -239,12 +241,12 @@ async def _documents(store: Store, session_id: str) -> list[SessionDocument]:
     return [first, *(document for document in told if document is not None)]
 
 
-def _owner(document: SessionDocument) -> str | None:
+def _owner_of(document: SessionDocument) -> str | None:
     actor = document.meta.actor if document.meta is not None else None
     return actor.user_id if actor is not None else None
 
 
-async def _waiting(store: Store, session_id: str) -> list[Message]:
+async def _load_pending(store: Store, session_id: str) -> list[Message]:
     """Return the messages of turns that wait for their reply, on every branch."""
     found: list[Message] = []
     for head in await store.branches(session_id):
@@ -253,23 +255,23 @@ async def _waiting(store: Store, session_id: str) -> list[Message]:
     return found
 
 
-def _said(messages: Sequence[Message], erasure: Erasure, *, whole: bool) -> dict[str, str]:
+def _messages_to_erase(messages: Sequence[Message], erasure: Erasure, *, whole: bool) -> dict[str, str]:
     """Return the messages that go, by id."""
     if erasure.evidence_ids:
         return {}
     return {
         message.message_id or f"{place}": message.content
         for place, message in enumerate(messages)
-        if whole or _wrote(message, erasure.user_id)
+        if whole or _is_author(message, erasure.user_id)
     }
 
 
-def _wrote(message: Message, user_id: str | None) -> bool:
+def _is_author(message: Message, user_id: str | None) -> bool:
     author = message.author
     return author is not None and author.kind is AuthorKind.USER and author.id == user_id
 
 
-def _cited(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
+def _evidences_to_erase(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
     """Return the evidences that go, by id; what was taken from memory is not the session's own text."""
     found = documents[0].evidences
     if whole:
@@ -281,7 +283,7 @@ def _cited(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: boo
     return {name: found[name].content for name in erasure.evidence_ids if name in found}
 
 
-def _some(texts: Sequence[str]) -> list[str]:
+def _sample_texts(texts: Sequence[str]) -> list[str]:
     """Return at most MOST_TEXTS of the texts: the longest, which tell most, and others spread over the rest."""
     if len(texts) <= MOST_TEXTS:
         return list(texts)
@@ -294,14 +296,14 @@ def _some(texts: Sequence[str]) -> list[str]:
 def _search_files(folders: Sequence[Path], needles: Sequence[bytes]) -> tuple[int, tuple[str, ...]]:
     """Return how many files were read, and those in which one of the needles stands."""
     read, hits = 0, list[str]()
-    for file in _files(folders):
+    for file in _list_files(folders):
         read += 1
-        if needles and _holds(file, needles):
+        if needles and _file_contains(file, needles):
             hits.append(str(file))
     return read, tuple(hits)
 
 
-def _files(folders: Sequence[Path]) -> Iterator[Path]:
+def _list_files(folders: Sequence[Path]) -> Iterator[Path]:
     for folder in folders:
         if folder.is_file():
             yield folder
@@ -309,7 +311,7 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
             yield from sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
 
 
-def _ends(text: str) -> tuple[str, ...]:
+def _ends_of(text: str) -> tuple[str, ...]:
     """Return the two ends of a long text: a preview that was cut holds one of them."""
     plain = text.strip()
     return (plain[:_END_CHARS], plain[-_END_CHARS:]) if len(plain) > 2 * _END_CHARS else ()
@@ -324,12 +326,12 @@ def forms_on_disk(text: str) -> Iterator[bytes]:
     for form in spellings(plain):
         for written in (form, json.dumps(form, ensure_ascii=False)[1:-1], json.dumps(form)[1:-1]):
             yield written.encode("utf-8", "surrogatepass")
-    words = tokens(plain)
+    words = word_tokens(plain)
     if len(words) >= _WORD_RUN:
         yield " ".join(words).encode("utf-8", "surrogatepass")
 
 
-def _holds(file: Path, needles: Sequence[bytes]) -> bool:
+def _file_contains(file: Path, needles: Sequence[bytes]) -> bool:
     try:
         if file.stat().st_size == 0:
             return False

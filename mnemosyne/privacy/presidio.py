@@ -71,7 +71,7 @@ class PresidioDetector:
         least_score: float = LEAST_SCORE,
     ) -> None:
         self._least_score = least_score
-        self._recognisers = [_made(name) for name in recognisers]
+        self._recognisers = [_load_analyzer(name) for name in recognisers]
         self._recognisers.append(predefined_recognizers.PhoneRecognizer(supported_regions=tuple(regions)))
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
@@ -82,18 +82,18 @@ class PresidioDetector:
         seams = [found.span() for found in _SEAM.finditer(text)]
         spans = {
             SensitiveSpan(rule=_rule(found.entity_type), begin=found.start, end=found.end)
-            for found in self._found(text)
+            for found in self._analyze(text)
             if found.score >= self._least_score and _stands_alone(text, found.start, found.end)
         }
         apart = [span for span in spans if not any(low < span.end and span.begin < high for low, high in seams)]
         return tuple(sorted(apart, key=lambda span: (span.begin, span.end, span.rule)))
 
-    def _found(self, text: str) -> Iterable[Any]:
+    def _analyze(self, text: str) -> Iterable[Any]:
         for recogniser in self._recognisers:
             yield from recogniser.analyze(text, recogniser.supported_entities, None) or ()
 
 
-def _made(name: str) -> Any:
+def _load_analyzer(name: str) -> Any:
     kind = getattr(predefined_recognizers, name, None)
     if kind is None or not hasattr(kind, "PATTERNS"):
         raise RedactionError(f"Presidio has no recogniser {name!r} that goes by patterns alone; leave it out.")

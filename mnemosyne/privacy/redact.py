@@ -1,7 +1,7 @@
-"""Taking personal data and secrets out of a text before it is kept (seed 002 sections 6.8 and 8.4).
+"""Removes personal data and secrets from a text before it is stored (seed 002 sections 6.8 and 8.4).
 
-The room exists so that nothing sensitive reaches a store, an index or a prompt by accident. It knows no store. What is found
-becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError; whoever keeps texts must then withhold them.
+Every match becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError, and its caller must then withhold the
+text. It must not import a store.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class RegexRedactor:
         wanted = self.rules if rules is None else rules
         redacted, applied = await to_thread.run_sync(redact_text, text, wanted)
         if self._detector is not None:
-            redacted, more = await self._detected(redacted, self._detector)
+            redacted, more = await self._redact_detected(redacted, self._detector)
             applied = (*applied, *(name for name in more if name not in applied))
         return await to_thread.run_sync(result_of, redacted, applied) if applied else result_of(redacted, applied)
 
-    async def _detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
+    async def _redact_detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
         applied: dict[str, None] = {}
         for _ in range(_PASSES):
             try:
@@ -67,17 +67,17 @@ class RegexRedactor:
             except Exception as error:
                 # Whatever a foreign detector raises, the text has not been looked through.
                 raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
-            text, rules = await to_thread.run_sync(_without, text, found)
+            text, rules = await to_thread.run_sync(_remove_spans, text, found)
             if not rules:
                 return text, tuple(applied)
             applied.update(dict.fromkeys(rules))
         raise RedactionError(f"The detector {detector.name!r} finds more after each redaction; leave it out.")
 
 
-def _without(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
+def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
     """Return a text without the spans that were found in it, and the rules of those that were not taken out before."""
-    merged = _merged(_apart(found, _placeholders(text)))
-    return _replaced(text, merged), tuple(span.rule for span in merged)
+    merged = _merge_spans(_apart(found, _placeholders(text)))
+    return _replace_spans(text, merged), tuple(span.rule for span in merged)
 
 
 def check_rules(rules: RedactionRules) -> None:
@@ -90,7 +90,7 @@ def check_rules(rules: RedactionRules) -> None:
         for pattern in rules.patterns:
             compile_pattern(pattern)
         for path in rules.field_paths:
-            compile_path(_rooted(path))
+            compile_path(_root_path(path))
     except PatternError as error:
         raise RedactionError(f"A redaction rule cannot be used. {error}") from None
 
@@ -106,12 +106,12 @@ def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]
     applied: dict[str, None] = {}
     try:
         for _ in range(_PASSES):
-            spans, literals = _found(text, rules)
+            spans, literals = _find_spans(text, rules)
             if not spans and not literals:
                 return text, tuple(applied)
             applied.update(dict.fromkeys(span.rule for span in spans))
             applied.update(dict.fromkeys(name for _, _, names in literals for name in names))
-            text = _replaced(text, spans, {span: new for span, new, _ in literals})
+            text = _replace_spans(text, spans, {span: new for span, new, _ in literals})
     except PatternError as error:
         raise RedactionError(f"The text could not be searched to its end. {error}") from None
     raise RedactionError("The rules find more after each redaction; look at the patterns of your own.")
@@ -176,7 +176,7 @@ def result_of(text: str, applied: Sequence[str]) -> RedactResult:
 Literal = tuple[tuple[int, int], str, tuple[str, ...]]
 
 
-def _found(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[Literal]]:
+def _find_spans(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[Literal]]:
     """Return what must go, merged; and JSON strings whose escapes hide something, with what to write in their place."""
     plain, origins = _plain(text)
     spans = [
@@ -184,7 +184,7 @@ def _found(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[
         for span in _matches(plain, rules)
     ]
     spans.extend(_fields(text, rules))
-    merged = _merged(_apart(spans, _placeholders(text)))
+    merged = _merge_spans(_apart(spans, _placeholders(text)))
     covered = [(span.begin, span.end) for span in merged]
     literals = [each for each in _literals(text, rules) if not _touches(each[0], covered)]
     return merged, literals
@@ -193,10 +193,10 @@ def _found(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[
 def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     lower = plain.lower()
     found: dict[str, list[SensitiveSpan]] = {}
-    for rule in _wanted(rules.dictionaries):
+    for rule in _select_rules(rules.dictionaries):
         if rule.hints and not any(hint in lower for hint in rule.hints):
             continue
-        others = [(other.begin, other.end) for other in _merged(found.get(rule.unless, ()))]
+        others = [(other.begin, other.end) for other in _merge_spans(found.get(rule.unless, ()))]
         for span in find_spans(rule.pattern, plain, group=rule.group, seconds=SECONDS_A_RULE):
             holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
             if holds and not _touches(span, others):
@@ -209,7 +209,7 @@ def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
 
 
 @lru_cache(maxsize=16)
-def _wanted(dictionaries: tuple[str, ...]) -> tuple[Rule, ...]:
+def _select_rules(dictionaries: tuple[str, ...]) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if rule.dictionary in dictionaries)
 
 
@@ -224,7 +224,7 @@ def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     except (ValueError, RecursionError):
         raise RedactionError("The text is JSON that is too deep or too big to look for fields in.") from None
     for path in rules.field_paths:
-        for node in find_nodes(text, _rooted(path)):
+        for node in find_nodes(text, _root_path(path)):
             if node.value != placeholder(FIELD):
                 quoted = isinstance(node.value, str)
                 begin, end = (node.span[0] - 1, node.span[1] + 1) if quoted else node.span
@@ -249,9 +249,9 @@ def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
             SensitiveSpan(rule=span.rule, begin=origins[span.begin], end=origins[span.end - 1] + 1) if origins else span
             for span in _matches(plain, without_fields)
         ]
-        merged = _merged(_apart(spans, _placeholders(said)))
+        merged = _merge_spans(_apart(spans, _placeholders(said)))
         if merged:
-            new = json.dumps(_replaced(said, merged), ensure_ascii=raw.isascii())
+            new = json.dumps(_replace_spans(said, merged), ensure_ascii=raw.isascii())
             yield found.span(), new, tuple(dict.fromkeys(span.rule for span in merged))
 
 
@@ -304,7 +304,7 @@ def _apart(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]])
     return apart
 
 
-def _merged(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
+def _merge_spans(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
     """Return spans in order, those that overlap as one under the name of the one that begins first (the longest of them)."""
     merged: list[SensitiveSpan] = []
     for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
@@ -327,7 +327,9 @@ def _first_behind(spans: Sequence[tuple[int, int]], begin: int) -> int:
     return bisect_right(spans, begin, key=lambda span: span[1])
 
 
-def _replaced(text: str, spans: Sequence[SensitiveSpan], literals: Mapping[tuple[int, int], str] | None = None) -> str:
+def _replace_spans(
+    text: str, spans: Sequence[SensitiveSpan], literals: Mapping[tuple[int, int], str] | None = None
+) -> str:
     changes = [(span.begin, span.end, _stand_in(span)) for span in spans]
     changes.extend((begin, end, new) for (begin, end), new in (literals or {}).items())
     parts, at = [], 0
@@ -341,5 +343,5 @@ def _stand_in(span: SensitiveSpan) -> str:
     return json.dumps(placeholder(FIELD)) if span.rule == FIELD else placeholder(span.rule)
 
 
-def _rooted(path: str) -> str:
+def _root_path(path: str) -> str:
     return path if path.startswith("$") else f"$.{path}"

@@ -1,7 +1,7 @@
-"""The shipped rules of redaction: what looks like personal data, like a secret, like an address inside a house.
+"""The shipped rules of redaction: patterns of personal data, of secrets, and of addresses inside a network.
 
-The room exists so that the patterns, and the checks that keep them from harmless numbers, can be read and tested alone.
-Pure. Words before a pattern are looked at without borders of words, because Chinese has none: `邮箱a@b.cn` is an address.
+The patterns stand alone, with the checks that keep them from harmless numbers, so that they can be read and tested alone.
+Pure. A keyword before a pattern needs no word boundary, because Chinese has none: `邮箱a@b.cn` is an address.
 """
 
 from __future__ import annotations

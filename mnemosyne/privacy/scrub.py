@@ -1,6 +1,6 @@
-"""Taking given texts and names out of what stays, so that an erasure leaves nothing behind (seed 002 section 13).
+"""Removes given texts and names from what stays, so that an erasure leaves nothing behind (seed 002 section 13).
 
-The room exists so that every store forgets alike. Pure: it knows the schema, never a store.
+All stores use it, so they forget by the same rules. Pure: it imports the schema, never a store.
 
 Three rules say what is taken out:
 - A long text goes wherever a run of RUN of its characters stands (SHORT_RUN for Chinese and the like), so that a preview

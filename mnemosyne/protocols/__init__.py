@@ -1,6 +1,7 @@
-"""The seams of mnemosyne. An implementer keeps the numbered rules; the shipped contract suites test each by its number.
+"""The protocols of mnemosyne. An implementation keeps the numbered rules; the shipped contract suites test each by its
+number.
 
-Take them from here: the rooms behind this door only keep what belongs together.
+Import them from here; the modules of this folder only group them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How text comes in as evidence: redacted, its originals apart or nowhere, each once (seed 002 sections 6.3, 6.8 and 8.4).
+"""How text becomes evidence: redacted, its original kept apart or not at all, each text once (seed 002 sections 6.3, 6.8 and
+8.4).
 
-The room exists so that whoever redacts or detects needs to know no store. It must not import another room of protocols.
+A redactor or a detector needs no store. It must not import another module of protocols.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How memory is found again: vectors, an index, and a retriever on both.
+"""How memory is searched: embedders, indexes and retrievers.
 
-The room exists so that recall reads a store through `EntrySource` alone. It must not import another room of protocols.
+Recall reads a store through `EntrySource` alone. It must not import another module of protocols.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where sessions are kept: the one protocol behind which all stores stand (seed 002 section 6.1).
+"""Where sessions are stored: the protocol that every store implements (seed 002 section 6.1).
 
-The room exists because a store is one contract, however long. It must not import another room of protocols.
+The protocol is long because a store is one contract. It must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    HiddenRecords,
     ImportedTurn,
-    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -186,7 +186,7 @@ class Store(Protocol):
         """Return full entries in the order asked; unknown ids are left out. History entries are messages."""
         ...
 
-    async def restricted(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+    async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
         ...
 
@@ -210,12 +210,12 @@ class Store(Protocol):
         """Keep a rolling summary of a committed turn's path (one a turn, the last wins). No version moves. TurnNotFoundError."""
         ...
 
-    async def leftovers(self, session_id: str) -> Leftovers:
+    async def hidden_records(self, session_id: str) -> HiddenRecords:
         """Return what no window shows: abandoned turns with all that was stored of them, and every rolling summary."""
         ...
 
-    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
-        """Write the leftovers of a session that was copied from elsewhere. No version moves.
+    async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
+        """Write the hidden records of a session that was copied from elsewhere. No version moves.
 
         Turns whose id is there already are passed over; a summary takes the place of its turn. BranchNotFoundError,
         TurnNotFoundError.
@@ -313,7 +313,7 @@ class Store(Protocol):
         """Return the audit records, oldest first."""
         ...
 
-    async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
+    async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`, `packs/…` in a world pack) where any of these texts stands, by a search through
         everything that is kept.
         """

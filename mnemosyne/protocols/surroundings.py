@@ -1,6 +1,6 @@
-"""What every part may be given from outside: time, somebody to tell, a hold on sessions, a count of tokens.
+"""What callers pass in from outside: a clock, a receiver of events, session locks, a token estimator.
 
-The room exists so that nothing in mnemosyne asks the machine by itself. It must not import another room of protocols.
+Nothing in mnemosyne reads the machine's clock or state by itself. It must not import another module of protocols.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ ERASED = "[erased]"
 """Stands in the place of a text that was erased from something that stays (a receipt, a prompt, a later summary)."""
 
 PACK_PLACE = "packs/"
-"""How `Store.occurrences` begins a place in a world pack: that is the author's, and no erasure changes it."""
+"""How `Store.find_text` begins a place in a world pack: that is the author's, and no erasure changes it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

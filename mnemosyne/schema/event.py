@@ -1,6 +1,6 @@
-"""What happens to a session, told as it happens (seed 002 section 9). Values only.
+"""Events of a session, sent while it runs (seed 002 section 9). Values only.
 
-A payload holds names, counts, codes and times; it never holds what anyone said unless its sender was told to capture content.
+A payload holds names, counts, codes and times; it never holds anybody's words unless its sender was set to capture content.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class PathSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Leftovers:
+class HiddenRecords:
     """What a store holds of a session and no window of its branches shows, for whoever copies it whole.
 
     `abandoned`: turns that never got their reply. `summaries`: all rolling summaries, replaced ones with them; a branch that is

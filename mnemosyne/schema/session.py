@@ -71,7 +71,7 @@ class Message:
 
 
 class TurnKind(StrEnum):
-    """Which road a turn took (seed 004 section 3.1, triage)."""
+    """Which way a turn was processed (seed 004 section 3.1, triage)."""
 
     NARRATIVE = "narrative"
     NUMERICAL = "numerical"

@@ -49,7 +49,7 @@ def row_of(connection: Connection, data: bytes) -> str:
                 (connection.tenant, data),
             ).fetchone()
             if row is not None:
-                return _named(kept, column, *row)
+                return _name_record(kept, column, *row)
     return _paper_of(connection, data)
 
 
@@ -63,7 +63,7 @@ def _paper_of(connection: Connection, data: bytes) -> str:
     for session_id, turn_id, *cells in rows:
         for column, cell in zip(OF_A_TURN.bodies, cells, strict=True):
             if cell is not None and (bytes(cell) == data or _packs(bytes(cell), data)):
-                return _named(OF_A_TURN, column, session_id, turn_id)
+                return _name_record(OF_A_TURN, column, session_id, turn_id)
     return ""
 
 
@@ -74,6 +74,6 @@ def _packs(cell: bytes, data: bytes) -> bool:
         return False
 
 
-def _named(kept: Kept, column: str, session_id: str, key: str) -> str:
+def _name_record(kept: Kept, column: str, session_id: str, key: str) -> str:
     of = f" of session {session_id!r}" if session_id else ""
     return f"The {column} of {kept.table}/{key}{of}" if key else f"The {column} of {kept.table}{of}"

@@ -1,8 +1,7 @@
-"""Where a store lies: an address, taken apart.
+"""Parses the address of a store.
 
-The room exists so that every entry point (command line, configuration, library) reads a store's address alike, and so that
-no password of an address is ever shown. Pure but for looking whether a path is a folder (if asked to); it opens and makes
-nothing, and imports no store.
+The command line, the configuration and the library read addresses through here, so they read them alike and never show a
+password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder.
 """
 
 from __future__ import annotations

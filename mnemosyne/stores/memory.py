@@ -1,7 +1,7 @@
 """The store in memory: for tests, for hosts that keep nothing, and for trying things out.
 
-The room exists to give the ledgers of one process the face of a Store. Nothing is written anywhere; work is calculation and
-runs where it is called, one piece after the other.
+It implements the Store protocol over the ledgers of one process. Nothing is written to a file; work runs on the event loop,
+one operation after the other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio.lowlevel
 
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.stores.ledger.erase import Rewriting, Shelf
+from mnemosyne.stores.ledger.erase import Dataset, Rewriting
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
@@ -65,15 +65,15 @@ class MemoryBackend:
             self._ledgers[scope] = ledger
         return result
 
-    async def browse(self, work: Callable[[Shelf], T]) -> T:
+    async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run work on all that is kept."""
         await anyio.lowlevel.checkpoint()
-        return work(self._shelf())
+        return work(self._dataset())
 
-    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
         """Let work replace ledgers."""
         await anyio.lowlevel.checkpoint()
-        result, rewriting = work(self._shelf())
+        result, rewriting = work(self._dataset())
         for scope, ledger in rewriting.ledgers.items():
             if ledger is None:
                 del self._ledgers[scope]
@@ -87,5 +87,5 @@ class MemoryBackend:
         """Nothing is held; what was kept stays for the other views."""
         await anyio.lowlevel.checkpoint()
 
-    def _shelf(self) -> Shelf:
-        return Shelf(ledgers=self._ledgers, audits=self._audits, floor=self._floor)
+    def _dataset(self) -> Dataset:
+        return Dataset(ledgers=self._ledgers, audits=self._audits, floor=self._floor)

@@ -1,7 +1,7 @@
-"""One door to all stores: an address picks the store.
+"""Opens any store by its address.
 
-The room exists so that a host, a configuration file and the command line open stores alike. The stores themselves never
-import one another; PostgreSQL's driver is imported when an address names it, never before.
+A host, a configuration file and the command line open stores through here. The stores never import one another; PostgreSQL's
+driver is imported only when an address names it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Locks of sessions that hold among processes (spec 4, E1): one file a session, locked by the system for as long as it is open.
+"""Session locks that hold across processes (spec 4, E1): one file a session, locked by the operating system while it is open.
 
-The room exists because a turn is longer than a transaction: who prepares a turn must not write over what another process has
-just committed. A lock of the system dies with its holder, so nothing has to expire. It must not import a store.
+A turn is longer than a transaction: a process that prepares a turn must not overwrite what another has just committed. The
+operating system releases a lock when its holder ends, so nothing has to expire. It must not import a store.
 """
 
 from __future__ import annotations

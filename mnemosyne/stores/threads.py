@@ -1,8 +1,8 @@
-"""One run_in_thread to a thread: how a store that blocks is awaited.
+"""How a store that blocks is awaited: one call in a thread.
 
-The room exists so that all SQL stores treat a cancelled caller alike. It awaits threads of the store's own (asyncio's
-bridge to concurrent.futures) instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while
-the transaction is still running. It knows no database.
+All SQL stores treat a cancelled caller alike. They await threads of their own (asyncio's bridge to concurrent.futures) instead
+of a shared pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still running. It knows
+no database.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ T = TypeVar("T")
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
     """Return what `work` returns on one of these threads.
 
-    A caller that is cancelled before it begins has done nothing. After that `finish` lets him go when the work is over, so
-    that he knows where he stands; without it he is let go at once, and the work ends by itself.
+    A caller that is cancelled before it begins has done nothing. After that, with `finish`, it is
+    released when the work is over, so that the outcome is known; without `finish` it is released at once, and the work ends
+    by itself.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=finish):

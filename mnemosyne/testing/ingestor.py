@@ -75,7 +75,7 @@ class IngestorContract:
         raise NotImplementedError("say which ingestor is tested")
 
     @asynccontextmanager
-    async def _desk(self, redactor: Redactor | None = None) -> AsyncIterator[_Desk]:
+    async def _open_setup(self, redactor: Redactor | None = None) -> AsyncIterator[_Desk]:
         store, clock = MemoryStore(), HandClock()
         await store.create_session(SessionStart(session_id=SESSION, world_id="", locale="en", state={}))
         try:
@@ -86,47 +86,47 @@ class IngestorContract:
 
     async def test_rule_1_what_is_found_is_never_stored(self) -> None:
         """Nor is it in what comes back; the rules that found it are named."""
-        async with self._desk() as desk:
-            done = await desk.take("电话 13800138000，邮箱 li@example.cn，身份证 11010519491231002X")
+        async with self._open_setup() as setup:
+            done = await setup.take("电话 13800138000，邮箱 li@example.cn，身份证 11010519491231002X")
             assert done.evidence is not None
             assert done.redaction is not None
             assert not [secret for secret in SECRETS if secret in done.evidence.content]
-            assert await desk.store.occurrences(SECRETS) == ()
+            assert await setup.store.find_text(SECRETS) == ()
 
     async def test_rule_1_a_redactor_that_fails_withholds(self) -> None:
         """The text is stored nowhere, and the failure is told; it passes only where the call says so."""
-        async with self._desk(BrokenRedactor()) as desk:
-            done = await desk.take(f"call {SECRETS[0]}", _PAGE)
+        async with self._open_setup(BrokenRedactor()) as setup:
+            done = await setup.take(f"call {SECRETS[0]}", _PAGE)
             assert "redaction_failed" in done.degradations
             assert done.evidence is None or done.evidence.content == ""
-            assert await desk.store.occurrences(SECRETS) == ()
-            passed = await desk.take(f"call {SECRETS[0]}", options=IngestOptions(pass_through=True))
+            assert await setup.store.find_text(SECRETS) == ()
+            passed = await setup.take(f"call {SECRETS[0]}", options=IngestOptions(pass_through=True))
             assert passed.evidence is not None
             assert passed.evidence.content == f"call {SECRETS[0]}"
             assert "redaction_failed" in passed.degradations
 
     async def test_rule_2_the_same_text_of_the_same_source_is_one(self) -> None:
         """By uri and content, or by a call's arguments; another source or text is another."""
-        async with self._desk() as desk:
-            first, again = await desk.take("renewal costs 3", _PAGE), await desk.take("renewal costs 3", _PAGE)
+        async with self._open_setup() as setup:
+            first, again = await setup.take("renewal costs 3", _PAGE), await setup.take("renewal costs 3", _PAGE)
             assert (first.is_new, again.is_new, again.evidence_id) == (True, False, first.evidence_id)
-            other = await desk.take("renewal costs 4", _PAGE)
-            call = await desk.take("renewal costs 3", options=IngestOptions(args={"a": 1, "b": 2}))
-            same = await desk.take("renewal costs 3", options=IngestOptions(args={"b": 2, "a": 1}))
+            other = await setup.take("renewal costs 4", _PAGE)
+            call = await setup.take("renewal costs 3", options=IngestOptions(args={"a": 1, "b": 2}))
+            same = await setup.take("renewal costs 3", options=IngestOptions(args={"b": 2, "a": 1}))
             assert same.evidence_id == call.evidence_id
             assert len({first.evidence_id, other.evidence_id, call.evidence_id}) == 3
-            assert len(await desk.store.list_evidences(SESSION)) == 3
+            assert len(await setup.store.list_evidences(SESSION)) == 3
 
     async def test_rule_3_an_echo_is_no_evidence(self) -> None:
         """English and Chinese; of a mixed text the news stay."""
-        async with self._desk() as desk:
+        async with self._open_setup() as setup:
             for told in (TOLD, TOLD_ZH):
                 shown = IngestOptions(shown=(Shown(source_id="lore", text=told),))
-                echo = await desk.take(f"\n{told} ", options=shown)
+                echo = await setup.take(f"\n{told} ", options=shown)
                 assert (echo.evidence, echo.recalled) == (None, ("lore",))
-                assert await desk.store.list_evidences(SESSION) == ()
+                assert await setup.store.list_evidences(SESSION) == ()
             news = "The innkeeper adds that nobody had touched the rope, and that it was wet."
-            mixed = await desk.take(
+            mixed = await setup.take(
                 f"{TOLD} {news}", options=IngestOptions(shown=(Shown(source_id="lore", text=TOLD),))
             )
             assert mixed.evidence is not None
@@ -135,20 +135,20 @@ class IngestorContract:
 
     async def test_rule_4_what_has_expired_is_no_duplicate(self) -> None:
         """It is taken in again, with a new time."""
-        async with self._desk() as desk:
+        async with self._open_setup() as setup:
             minute = IngestOptions(ttl_seconds=60)
-            first = await desk.take("sunny", options=minute)
-            desk.clock.at += timedelta(seconds=59)
-            assert not (await desk.take("sunny", options=minute)).is_new
-            desk.clock.at += timedelta(seconds=1)
-            again = await desk.take("sunny", options=minute)
+            first = await setup.take("sunny", options=minute)
+            setup.clock.at += timedelta(seconds=59)
+            assert not (await setup.take("sunny", options=minute)).is_new
+            setup.clock.at += timedelta(seconds=1)
+            again = await setup.take("sunny", options=minute)
             assert again.is_new
             assert first.evidence is not None
             assert again.evidence is not None
-            assert again.evidence.expires_at == desk.clock.at + timedelta(seconds=60)
+            assert again.evidence.expires_at == setup.clock.at + timedelta(seconds=60)
 
     async def test_a_session_must_be_there(self) -> None:
         """Text of nobody's session is refused."""
-        async with self._desk() as desk:
+        async with self._open_setup() as setup:
             with pytest.raises(SessionNotFoundError):
-                await desk.ingestor.ingest("nobody", "a", _TOOL, EvidenceType.TOOL_RESULT)
+                await setup.ingestor.ingest("nobody", "a", _TOOL, EvidenceType.TOOL_RESULT)

@@ -1,7 +1,7 @@
-"""World packs: the folder that an author writes, read, checked whole, and turned into values (spec 3.5).
+"""World packs: the folder that an author writes, read, checked as a whole, and turned into values (spec 3.5).
 
-The room exists so that everything behind it can trust a world. It must not import a store, an index, a template engine or
-anything above mnemosyne; of filament it reads `payload` for YAML.
+The rest of the program can rely on a pack that was read here. It must not import a store, an index, a template engine or
+anything above mnemosyne; of filament it imports `payload` for YAML.
 """
 
 from __future__ import annotations

@@ -18,11 +18,11 @@ from mnemosyne.schema.world import (
     WorldPack,
 )
 from mnemosyne.world.checking.state import StateTree, start_state
-from mnemosyne.world.reading.draft import Draft, Item
+from mnemosyne.world.reading.draft import Item, PackDraft
 from mnemosyne.world.reading.files import PackFolder
 
 
-def build_world(draft: Draft, tree: StateTree, pack: PackFolder) -> WorldPack:
+def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPack:
     """Return the world that a checked draft describes."""
     world = draft.world.value
     return WorldPack(

@@ -1,6 +1,6 @@
-"""The pack format for readers: JSON Schema and Markdown tables, both made from the tables by which packs are checked.
+"""The pack format for readers: JSON Schema and Markdown tables, both generated from the tables by which packs are checked.
 
-`python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md` anew.
+`python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md`.
 """
 
 from __future__ import annotations

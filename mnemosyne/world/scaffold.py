@@ -28,7 +28,7 @@ def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     if folder.exists() and not folder.is_dir():
         raise WorldPackError((f"{folder}: is a file; name a folder",))
     try:
-        if (held := _held(folder)) is not None:
+        if (held := _list_contents(folder)) is not None:
             raise WorldPackError((f"{folder}: holds {held}; name a folder that does not exist yet, or an empty one",))
         if folder.is_dir():
             _add_files(folder, starter)
@@ -39,7 +39,7 @@ def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     return tuple(folder / name for name in starter)
 
 
-def _held(folder: Path) -> str | None:
+def _list_contents(folder: Path) -> str | None:
     """Return the names of what lies in a folder, for a person; None where nothing does."""
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     more = len(names) - _MOST_NAMES

@@ -13,7 +13,7 @@ from benchmarks.__main__ import app
 from benchmarks.conversation import scenes
 from benchmarks.deadline.deadline import CYCLE, mood_at
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, faults_of, figures_of
-from mnemosyne import tokens
+from mnemosyne import word_tokens
 
 SETTINGS = Settings(turns=2, reset_seconds=3.0)
 LATE = Sample(
@@ -78,7 +78,7 @@ def test_players_stay_with_a_subject_for_a_while() -> None:
     said = list(scenes(200, 3))
     assert said == list(scenes(200, 3))
     assert said != list(scenes(200, 3, player=1))
-    near = [bool(set(tokens(a)) & set(tokens(b))) for a, b in pairwise(said)]
+    near = [bool(set(word_tokens(a)) & set(word_tokens(b))) for a, b in pairwise(said)]
     assert 0.4 < sum(near) / len(near) < 0.9
 
 

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from jacquard import PlanContext, SearchIntent, SelectionRequest, Triage
 from jacquard.pipeline.curation.stream import CurationRequest
-from mnemosyne import BranchSpan, Candidate, Chain, MemoryEntry, Recall, RetrievalQuery, SessionHead, Signals, tokens
+from mnemosyne import (
+    BranchSpan,
+    Candidate,
+    Chain,
+    MemoryEntry,
+    Recall,
+    RetrievalQuery,
+    SessionHead,
+    Signals,
+    word_tokens,
+)
 
 ENTRIES = (
     MemoryEntry(
@@ -68,14 +78,14 @@ class ListRetriever:
         self._entries = {entry.entry_id: entry for entry in entries}
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        wanted = set(tokens(" ".join((query.text, *query.keywords))))
+        wanted = set(word_tokens(" ".join((query.text, *query.keywords))))
         scored: list[tuple[float, MemoryEntry]] = []
         for entry in self._entries.values():
             here = entry.branch_id is None or any(
                 span.branch_id == entry.branch_id and (entry.depth or 0) <= span.upto_depth for span in query.lineage
             )
             if here and entry.entry_id not in query.exclude:
-                score = 0.01 + len(wanted & set(tokens(f"{entry.title} {entry.text}")))
+                score = 0.01 + len(wanted & set(word_tokens(f"{entry.title} {entry.text}")))
                 scored.append((score, entry))
         scored.sort(key=lambda pair: (-pair[0], pair[1].entry_id))
         found = tuple(as_candidate(entry, score) for score, entry in scored[: query.limit])

@@ -47,7 +47,7 @@ async def test_tenants_have_sessions_and_an_index_each(tmp_path):
     assert await play(str(tmp_path), "Is it woven by another?", "blue") == depth
     assert len(list(tmp_path.glob("index-*"))) == 2
     async with open_runtime(tmp_path, embedder="none", tenant="blue") as runtime:
-        assert await runtime.store.occurrences(("Is it woven?",)) == ()
+        assert await runtime.store.find_text(("Is it woven?",)) == ()
 
 
 async def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):

@@ -250,7 +250,7 @@ async def test_a_sweep_empties_what_has_expired(runtime):
     )
     assert (emptied.content_hash, other) == (short.content_hash, kept)
     assert await runtime.intake.vault.get("s1", short.evidence_id) is None
-    assert all("messages" in place or "papers" in place for place in await runtime.store.occurrences([told]))
+    assert all("messages" in place or "papers" in place for place in await runtime.store.find_text([told]))
     assert await runtime.sweep("s1") == {}
 
 

@@ -82,13 +82,13 @@ async def test_a_fault_of_it_harms_no_turn():
 async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of_the_scene(monkeypatch):
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    asked = MemoryStore.restricted
+    asked = MemoryStore.gated_entries
 
-    async def restricted(store, scopes):
+    async def gated_entries(store, scopes):
         await embedder.begun.wait()
         return await asked(store, scopes)
 
-    monkeypatch.setattr(MemoryStore, "restricted", restricted)
+    monkeypatch.setattr(MemoryStore, "gated_entries", gated_entries)
     with anyio.fail_after(60):
         async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
             await engine.prepare_turn("s", INPUT)

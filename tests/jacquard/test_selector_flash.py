@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jacquard import FlashSelector, LlmRequest, LlmResponse, ModelError, SelectionRequest, Selector, SelectorError
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
-from mnemosyne import tokens
+from mnemosyne import word_tokens
 
 pytestmark = pytest.mark.anyio
 
@@ -184,7 +184,7 @@ def test_an_excerpt_is_one_line_within_its_limit(text: str, words: frozenset[str
     ],
 )
 def test_a_long_preview_is_cut_around_the_words_of_the_input(text: str, wanted: str) -> None:
-    cut = excerpt(text, frozenset(tokens("lantern 灯笼")), 90)
+    cut = excerpt(text, frozenset(word_tokens("lantern 灯笼")), 90)
     assert wanted in cut
     assert cut.startswith("…")
     assert cut.endswith("…")

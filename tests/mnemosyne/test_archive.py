@@ -164,7 +164,7 @@ async def everything(store: Any, name: str = "s") -> dict[str, Any]:
     for chain in (Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY):
         entries = [each.entry for each in await store.entries_after(session_scope(name), chain, 0, 1000)]
         told[chain] = sorted((replace(e, scope="") for e in entries), key=lambda e: e.entry_id)
-    aside = await store.leftovers(name)
+    aside = await store.hidden_records(name)
     told["aside"] = replace(aside, abandoned=tuple(replace(turn, session_id="") for turn in aside.abandoned))
     return told
 

@@ -26,8 +26,8 @@ STATE = {
         "health": [85, "受伤状态"],
         "name": "Lin",
         "asleep": False,
-        "find_query_features": ["brave", "tired"],
-        "$meta": {"lists": ["find_query_features"], "limits": {"health": [0, 100]}},
+        "traits": ["brave", "tired"],
+        "$meta": {"lists": ["traits"], "limits": {"health": [0, 100]}},
     },
     "bag": {"_anchor": "bag_main", "items": [{"id": "key_01", "name": "铜钥匙", "count": 1}]},
     "quests": {"q_temple": {"id": "q_temple", "status": "active"}},
@@ -84,8 +84,8 @@ def test_action_ops_clamp_to_limits():
         ("hero.asleep", Comparison.EQ, False, True),
         ("hero.asleep", Comparison.EQ, 0, False),
         ("hero.asleep", Comparison.LT, 1, False),
-        ("hero.find_query_features", Comparison.CONTAINS, "brave", True),
-        ("hero.find_query_features", Comparison.CONTAINS, "br", False),
+        ("hero.traits", Comparison.CONTAINS, "brave", True),
+        ("hero.traits", Comparison.CONTAINS, "br", False),
         ("hero.name", Comparison.CONTAINS, "in", True),
         ("hero.name", Comparison.IN, ["Wu", "Lin"], True),
         ("hero.health", Comparison.IN, [1, 2], False),
@@ -111,7 +111,7 @@ def test_conditions(path, op, value, expected):
 
 def test_values_and_anchors_are_found():
     assert read_value(STATE, "hero.health") == (True, 85)
-    assert read_value(STATE, "hero.find_query_features") == (True, ["brave", "tired"])
+    assert read_value(STATE, "hero.traits") == (True, ["brave", "tired"])
     assert read_value(STATE, "hero.mana") == (False, None)
     assert find_anchor(STATE, "key_01") == {"id": "key_01", "name": "铜钥匙", "count": 1}
     assert find_anchor(STATE, "bag_main") == STATE["bag"]

@@ -43,7 +43,7 @@ from mnemosyne import (
     open_store,
     session_scope,
 )
-from mnemosyne.privacy.forget import Place, forget, forms_on_disk, plan_erasure, prove
+from mnemosyne.privacy.forget import MemoryLocations, forget, forms_on_disk, plan_erasure, prove
 from mnemosyne.privacy.scrub import is_telling
 
 pytestmark = pytest.mark.anyio
@@ -73,10 +73,12 @@ class Memory:
 
     @property
     def place(self):
-        async def restore(scope):
-            return await self.retriever.restore(scope, anew=True)
+        async def rebuild(scope):
+            return await self.retriever.rebuild(scope, force=True)
 
-        return Place(store=self.store, index=self.index, restore=restore, vault=self.vault, folders=(self.folder,))
+        return MemoryLocations(
+            store=self.store, index=self.index, rebuild=rebuild, vault=self.vault, folders=(self.folder,)
+        )
 
     async def found(self, text, session_id="s1"):
         query = RetrievalQuery(
@@ -342,7 +344,7 @@ async def test_whatever_was_said_is_proved_gone(kind, talk, tmp_path_factory):
         for place, (who, text) in enumerate(talk)
     )
     await store.create_session(SessionStart(session_id="s1", world_id="w1", locale="en", state={}, turns=turns))
-    done = await forget(Place(store=store, folders=(folder,)), Erasure(at=AT, user_id="lin"))
+    done = await forget(MemoryLocations(store=store, folders=(folder,)), Erasure(at=AT, user_id="lin"))
     kept = await store.get_session("s1")
     await store.close()
     assert done.proof.holds, done.proof

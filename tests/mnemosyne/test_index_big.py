@@ -34,7 +34,7 @@ QUERY = unit([[1.0, 0.3, 0.2, 0.1]])[0]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """New graphs are due after a few rows."""
-    monkeypatch.setattr(big, "_LEAST_YOUNG", 3)
+    monkeypatch.setattr(big, "_LEAST_DELTA", 3)
 
 
 def story(first: int, count: int, chain: Chain = Chain.HISTORY, branch: str = "main") -> list[MemoryEntry]:
@@ -49,9 +49,9 @@ def drawn(seed: int, count: int) -> Any:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, young_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[LargeScope]:
+async def opened(folder: Path, *, delta_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[LargeScope]:
     store = LanceIndex(str(folder))
-    index = LargeScope(SESSION, store, young_rows=young_rows, held_rows=held_rows)
+    index = LargeScope(SESSION, store, delta_rows=delta_rows, held_rows=held_rows)
     await index.open()
     yield index
     await index.close()
@@ -103,13 +103,13 @@ async def test_what_is_written_again_counts_where_it_was_written_last(tmp_path: 
 
 async def test_a_chain_of_few_entries_is_found_however_many_others_there_are(tmp_path: Path) -> None:
     await filled(tmp_path, rows=40, rare=2)
-    async with opened(tmp_path, young_rows=5) as index:
+    async with opened(tmp_path, delta_rows=5) as index:
         assert set(ids(await index.search_vector(QUERY, FILTERS[3], 5, model="m"))) == {"e40", "e41"}
 
 
 async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
     await filled(tmp_path)
-    crashed = LargeScope(SESSION, LanceIndex(str(tmp_path)), young_rows=100, held_rows=4)
+    crashed = LargeScope(SESSION, LanceIndex(str(tmp_path)), delta_rows=100, held_rows=4)
     await crashed.open()
     for number in range(20, 26):
         await crashed.add(SESSION, written(story(number, 1), number), drawn(number, 1), model="m")
@@ -139,7 +139,7 @@ async def test_a_new_graph_takes_in_the_young_and_what_was_removed_meanwhile_sta
         await index.settle()
         found = set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")))
         assert found == {f"e{number}" for number in (*range(12), *range(21, 26), 41)}
-        assert len(index._young) == 1
+        assert len(index._deltas) == 1
     store = LanceIndex(str(tmp_path))
     assert await store.count(SESSION) == 17
     await store.close()
@@ -221,22 +221,22 @@ STEPS = st.lists(
 
 
 @settings(max_examples=12, deadline=None)
-@given(steps=STEPS, young_rows=st.sampled_from([0, 4, 1_000]))
-def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], young_rows: int) -> None:
+@given(steps=STEPS, delta_rows=st.sampled_from([0, 4, 1_000]))
+def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], delta_rows: int) -> None:
     async def play(folder: Path) -> None:
         await filled(folder, rows=8)
         plain = MemoryIndex()
         await plain.add(SESSION, written(story(0, 8)), drawn(1, 8), model="m")
         sequence = 8
         stores = [LanceIndex(str(folder))]
-        index = LargeScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+        index = LargeScope(SESSION, stores[0], delta_rows=delta_rows, held_rows=2)
         await index.open()
         for kind, first, count, branch in steps:
             if kind == "settle":
                 await index.settle()
             elif kind == "reopen":
                 await index.close()
-                index = LargeScope(SESSION, stores[0], young_rows=young_rows, held_rows=2)
+                index = LargeScope(SESSION, stores[0], delta_rows=delta_rows, held_rows=2)
                 await index.open()
             else:
                 entries = story(first, count, Chain.NARRATIVE if kind == "tell" else Chain.HISTORY, branch)

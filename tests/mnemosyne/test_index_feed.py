@@ -18,7 +18,7 @@ from mnemosyne import (
     Hit,
     MemoryEntry,
     MemoryIndex,
-    tokens,
+    word_tokens,
 )
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
 from mnemosyne.retrieval.recall.indexer import Indexer
@@ -165,7 +165,7 @@ async def test_progress_reaches_the_end() -> None:
 
 
 def test_the_key_of_a_message_counts_itself_three_times() -> None:
-    key = tokens(neighbour_key(TALK[2], [TALK[1], TALK[3]]))
+    key = word_tokens(neighbour_key(TALK[2], [TALK[1], TALK[3]]))
     assert key.count("silver") == 3
     assert key.count("mill") == 1
 

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne import Chain, Hit, RetrievalQuery
-from mnemosyne.retrieval.recall.fusion import Arm, beside_weight, fuse, lent, score_unit, shared_tops, vector_weight
+from mnemosyne.retrieval.recall.fusion import (
+    Arm,
+    boost_neighbours,
+    fuse,
+    neighbour_share,
+    score_unit,
+    shared_tops,
+    vector_weight,
+)
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, find_query_features, lexical_terms
 
 SCORES = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0.01, 50.0), min_size=1)
@@ -76,10 +84,12 @@ def at(entry_id: str, depth: int | None, sequence: int) -> Hit:
 
 def test_neighbours_lend_by_turns_and_within_a_turn_by_the_order_of_writing() -> None:
     found = [at("a", 1, 10), at("b", 1, 11), at("c", 2, 40), at("d", 9, 41)]
-    scores = lent(dict.fromkeys("abcd", 1.0), found, 0.1)
+    scores = boost_neighbours(dict.fromkeys("abcd", 1.0), found, 0.1)
     assert scores["a"] == pytest.approx(1.0 + 0.1 * (0.7 + 0.7))
     assert scores["d"] == pytest.approx(1.0)
-    lore = lent({"a": 1.0, "b": 0.5, "z": 1.0}, [at("a", None, 1), at("b", None, 2), at("z", None, 90)], 0.1)
+    lore = boost_neighbours(
+        {"a": 1.0, "b": 0.5, "z": 1.0}, [at("a", None, 1), at("b", None, 2), at("z", None, 90)], 0.1
+    )
     assert lore == {"a": pytest.approx(1.035), "b": pytest.approx(0.57), "z": pytest.approx(1.0)}
 
 
@@ -87,7 +97,7 @@ def test_neighbours_lend_by_turns_and_within_a_turn_by_the_order_of_writing() ->
 def test_lending_takes_nothing_away(places: list[tuple[int, int]], share: float) -> None:
     found = [at(str(number), depth, sequence) for number, (depth, sequence) in enumerate(places)]
     own = {hit.entry_id: 1.0 / (1 + number) for number, hit in enumerate(found)}
-    more = lent(own, found, share)
+    more = boost_neighbours(own, found, share)
     assert set(more) == set(own)
     assert all(more[name] >= own[name] for name in own)
 
@@ -132,4 +142,4 @@ def test_vectors_weigh_by_what_they_are_worth() -> None:
 
 def test_long_queries_make_neighbours_lend_more_but_never_all() -> None:
     long = of(" ".join(f"word{number}" for number in range(400)))
-    assert beside_weight(of("silver key"), Chain.HISTORY) < beside_weight(long, Chain.HISTORY) == 0.8
+    assert neighbour_share(of("silver key"), Chain.HISTORY) < neighbour_share(long, Chain.HISTORY) == 0.8

@@ -39,17 +39,17 @@ async def test_a_whole_index_is_kept_and_what_is_new_is_added(tmp_path: Path) ->
     source = EntryList(TALK[:40])
     index = TieredIndex(tmp_path)
     one = retriever(source, index)
-    assert (await one.restore(SESSION)).added == 40
+    assert (await one.rebuild(SESSION)).added == 40
     source.append(TALK[40:])
     source.remove(TALK[:2])
     seen: list[tuple[int, int]] = []
-    done = await one.restore(SESSION, progress=lambda *step: seen.append(step))
+    done = await one.rebuild(SESSION, progress=lambda *step: seen.append(step))
     assert (done.kept, done.added, done.rebuilt, done.fault) == (40, 22, False, "")
     assert seen[-1] == (22, 22)
     assert await index.count(SESSION) == 58
-    again = await one.restore(SESSION)
+    again = await one.rebuild(SESSION)
     assert (again.kept, again.added, again.rebuilt) == (58, 0, False)
-    assert (await one.restore(SESSION, anew=True)).added == 62
+    assert (await one.rebuild(SESSION, force=True)).added == 62
     assert await index.count(SESSION) == 58
     await one.close()
 
@@ -70,7 +70,7 @@ async def test_what_is_lost_or_damaged_is_built_again(tmp_path: Path, harm: str)
         recall = await one.recall(question("house3 钥匙", world_id=""))
         assert "index_damaged" in recall.degradations
         assert recall.candidates, "recall goes on with what the store has"
-    done = await one.restore(SESSION)
+    done = await one.rebuild(SESSION)
     assert (done.kept, done.added, done.fault) == (0, 60, "")
     assert done.rebuilt is (harm not in ("folder", "table"))
     assert index.faults() == ()
@@ -102,7 +102,7 @@ async def test_an_index_of_another_store_is_found_out(tmp_path: Path) -> None:
     await first.close()
     for others in (TALK[5:50], [*TALK[:20], said("x", "", "else", 21), *TALK[20:]]):
         index = TieredIndex(tmp_path)
-        done = await retriever(EntryList(others), index).restore(SESSION)
+        done = await retriever(EntryList(others), index).rebuild(SESSION)
         assert (done.rebuilt, done.kept, done.added) == (True, 0, len(others))
         assert await index.count(SESSION) == len(others)
         await index.close()
@@ -115,7 +115,7 @@ async def test_an_entry_that_should_be_gone_is_found_out() -> None:
     source.remove(TALK[1:2])
     source.append(TALK[5:6])
     await index.add(SESSION, await source.entries_after(SESSION, TALK[0].chain, 6, 9), None)
-    done = await feeder.restore(SESSION)
+    done = await feeder.rebuild(SESSION)
     assert done.rebuilt
     assert await index.newest(SESSION, TALK[0].chain, 99) == ("m1", "m3", "m4", "m5", "m6")
 
@@ -138,4 +138,4 @@ async def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> No
     (tmp_path / "index").write_text("in the way")
     one = retriever(EntryList(TALK), TieredIndex(tmp_path / "index"))
     with pytest.raises(IndexUnavailableError, match="index"):
-        await one.restore(SESSION)
+        await one.rebuild(SESSION)

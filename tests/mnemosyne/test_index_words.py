@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import has_cjk, tokens
+from mnemosyne import has_cjk, word_tokens
 
 
 @pytest.mark.parametrize(
@@ -27,27 +27,27 @@ from mnemosyne import has_cjk, tokens
     ],
 )
 def test_tokens_of_both_languages(text: str, found: list[str]) -> None:
-    assert tokens(text) == found
+    assert word_tokens(text) == found
 
 
 def test_one_word_in_many_forms_is_one_token() -> None:
-    assert tokens("guard guards guarding guarded") == ["guard"] * 4
+    assert word_tokens("guard guards guarding guarded") == ["guard"] * 4
 
 
 @given(st.text())
 def test_tokens_hold_no_white_space_and_are_never_empty(text: str) -> None:
-    assert all(token and not any(character.isspace() for character in token) for token in tokens(text))
+    assert all(token and not any(character.isspace() for character in token) for token in word_tokens(text))
 
 
 @given(st.text())
 def test_case_does_not_matter(text: str) -> None:
-    assert tokens(text.lower()) == tokens(text.lower().lower())
+    assert word_tokens(text.lower()) == word_tokens(text.lower().lower())
 
 
 def test_threads_do_not_mix_their_words() -> None:
     words = [f"running{number} bakeries{number} guarding{number}" for number in range(400)]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(tokens, words)) == [tokens(word) for word in words]
+        assert list(pool.map(word_tokens, words)) == [word_tokens(word) for word in words]
 
 
 def test_has_cjk() -> None:

@@ -145,7 +145,7 @@ async def test_nothing_sensitive_is_stored_anywhere(desk):
         f"电话 {SECRET}，邮箱 li@example.cn", source, metadata={"caller": {"mobile": SECRET}, "password": "pw"}
     )
     assert done.evidence.content == "电话 [redacted:phone]，邮箱 [redacted:email]"
-    assert await desk.store.occurrences([SECRET, "li@example.cn"]) == ()
+    assert await desk.store.find_text([SECRET, "li@example.cn"]) == ()
     assert done.evidence.metadata["password"] == "[redacted:secret]"
     assert set(done.redaction.rules_applied) == {"phone", "email", "secret"}
     assert done.redaction.fields_redacted == 5
@@ -162,7 +162,7 @@ async def test_a_redactor_that_fails_withholds_the_text(desk):
     assert done.degradations == ("redaction_failed",)
     assert done.evidence.content == ""
     assert done.evidence.metadata["withheld"] == "redaction_failed"
-    assert await desk.store.occurrences([SECRET]) == ()
+    assert await desk.store.find_text([SECRET]) == ()
 
 
 async def test_passing_through_must_be_asked_for(desk):
@@ -191,7 +191,7 @@ async def test_an_original_is_kept_apart_only_when_asked(desk, tmp_path):
     assert len(files) == 1
     assert stat.S_IMODE(files[0].stat().st_mode) == 0o600
     assert stat.S_IMODE(files[0].parent.stat().st_mode) == 0o700
-    assert await desk.store.occurrences([SECRET]) == ()
+    assert await desk.store.find_text([SECRET]) == ()
     assert await desk.vault.drop(session_ids=["s1"], evidence_ids=[kept.evidence_id]) == 1
     assert list((tmp_path / "originals").rglob("*.json")) == []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mnemosyne import Erasure, SqliteStore
 from mnemosyne.core.codec import encode
-from mnemosyne.stores.sql.blobs import changed, packed, unpacked
+from mnemosyne.stores.sql.blobs import change_blob, pack_blob, unpack_blob
 from mnemosyne.testing.stores.samples import AT, SESSION, prepared, start
 
 SECRET = "十七号地窖的暗门"
@@ -23,15 +23,15 @@ TREES = st.dictionaries(
 @given(TREES)
 def test_what_is_packed_comes_out_as_it_was(tree):
     body = encode(tree)
-    assert unpacked(packed(body)) == body == unpacked(body)
-    assert len(packed(body)) <= len(body)
+    assert unpack_blob(pack_blob(body)) == body == unpack_blob(body)
+    assert len(pack_blob(body)) <= len(body)
 
 
 def test_an_unchanged_paper_is_the_very_same():
-    data = packed(encode({"text": "key " * 500}))
+    data = pack_blob(encode({"text": "key " * 500}))
     assert len(data) < 200
-    assert changed(data, lambda body: body) is data
-    assert unpacked(changed(data, lambda body: body.replace(b"key", b"lid"))) == encode({"text": "lid " * 500})
+    assert change_blob(data, lambda body: body) is data
+    assert unpack_blob(change_blob(data, lambda body: body.replace(b"key", b"lid"))) == encode({"text": "lid " * 500})
 
 
 @pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_packed_papers_are_searched_erased_and_old_ones_read(tmp_path: Pat
     prompt = {"text": f"{'a b ' * 300}{SECRET}"}
     await store.save_prepared(prepared(head, "t1", prompt=prompt, receipt={"why": "x"}), expected_version=head.version)
     assert (await store.turn(SESSION, "t1")).prompt == prompt
-    assert await store.occurrences([SECRET]) == (f"papers/{SESSION}/t1",)
+    assert await store.find_text([SECRET]) == (f"papers/{SESSION}/t1",)
     await store.close()
     with sqlite3.connect(file) as raw:
         ((kept,),) = raw.execute("SELECT prompt FROM papers").fetchall()
@@ -53,8 +53,8 @@ async def test_packed_papers_are_searched_erased_and_old_ones_read(tmp_path: Pat
     store = SqliteStore(file)
     try:
         assert (await store.turn(SESSION, "t1")).prompt == prompt
-        assert await store.occurrences([SECRET]) == (f"papers/{SESSION}/t1",)
+        assert await store.find_text([SECRET]) == (f"papers/{SESSION}/t1",)
         await store.erase(Erasure(at=AT, session_id=SESSION, reason="asked"))
-        assert await store.occurrences([SECRET]) == ()
+        assert await store.find_text([SECRET]) == ()
     finally:
         await store.close()

@@ -242,7 +242,7 @@ async def test_an_erasure_that_is_cut_off_is_whole_or_not_at_all(
     other = FileStore(tmp_path)
     gone = await other.get_session(SESSION) is None
     assert gone is (len(await other.audits()) == 1)
-    assert gone is (await other.occurrences(("the word is sesame",)) == ())
+    assert gone is (await other.find_text(("the word is sesame",)) == ())
     assert (await everything(other, "s2"))[:-2] == before[:-2]
     await other.append_messages("s2", (says("go on"),))
     await other.erase(Erasure(at=AT, session_id=SESSION))

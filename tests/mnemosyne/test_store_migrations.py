@@ -67,7 +67,7 @@ async def test_a_file_of_version_1_keeps_all_it_holds(old_file):
     for turn_id, amount in (("t1", 1), ("t49", 49), ("t50", 50), ("t55", 55), ("b1", 100)):
         assert await store.state_at(SESSION, turn_id) == gold(amount)
     assert await store.state_at(SESSION, None) == STATE
-    assert [entry.entry_id for entry in await store.restricted((SCOPE,))] == ["e1"]
+    assert [entry.entry_id for entry in await store.gated_entries((SCOPE,))] == ["e1"]
     (summary,) = await store.entries_after(SCOPE, Chain.NARRATIVE, 0, 9)
     assert summary.entry.text == "They ask for the key."
     lore = await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 9)

@@ -196,7 +196,7 @@ async def test_nul_comes_back_wherever_it_was_said(store):
     assert [entry.text for entry in await store.entries(SCOPE, ("e\0",))] == ["t\0xt"]
     await store.put_evidence(SESSION, evidence("ev\0", "c\0ntent"))
     assert (await store.get_evidence(SESSION, "ev\0")).content == "c\0ntent"
-    assert await store.occurrences(("c\0ntent",)) == ("evidences/s1/ev\0",)
+    assert await store.find_text(("c\0ntent",)) == ("evidences/s1/ev\0",)
     await store.fork(SESSION, "p001", "b\0")
     assert (await store.head(SESSION)).branch_id == "b\0"
     outcome = await store.erase(Erasure(session_id="a\0b", at=AT, reason="asked\0"))
@@ -323,7 +323,7 @@ def check_plans(url: str) -> int:
     sql_turns.read_turn(db, SESSION, "t1")
     sql_turns.read_state(db, SESSION, "t1")
     sql_recall.read_entries(db, SCOPE, ("a", "b"))
-    sql_recall.read_restricted(db, (SCOPE, "world:w1"))
+    sql_recall.read_gated_entries(db, (SCOPE, "world:w1"))
     sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5)
     sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5)
     sql_recall.read_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0})

@@ -136,7 +136,7 @@ async def test_what_the_first_release_held_is_all_there(postgres_url, old_file):
         assert await everything(new, session_id) == await everything(old, session_id)
     for turn_id in (None, "t1", "t49", "t50", "t55", "b1"):
         assert await new.state_at(SESSION, turn_id) == await old.state_at(SESSION, turn_id)
-    assert await new.restricted((SCOPE,)) == await old.restricted((SCOPE,))
+    assert await new.gated_entries((SCOPE,)) == await old.gated_entries((SCOPE,))
     for store in (old, new):
         await store.switch(SESSION, "main")
         await play(store, "t56", 56)

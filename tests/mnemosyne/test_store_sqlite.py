@@ -371,7 +371,7 @@ async def test_every_read_of_a_turn_uses_an_index(store):
         lambda db: sql_turns.read_turn(db, SESSION, "t1"),
         lambda db: sql_turns.read_state(db, SESSION, "t1"),
         lambda db: sql_recall.read_entries(db, SCOPE, ("a", "b")),
-        lambda db: sql_recall.read_restricted(db, (SCOPE, "world:w1")),
+        lambda db: sql_recall.read_gated_entries(db, (SCOPE, "world:w1")),
         lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5),
         lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5),
         lambda db: sql_recall.read_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0}),

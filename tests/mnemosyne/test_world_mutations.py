@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from filament import dump_yaml, load_yaml
 from mnemosyne import WorldPack, WorldPackError, load_world
 from mnemosyne.world.format.check import check
-from mnemosyne.world.format.faults import FaultList, Place
+from mnemosyne.world.format.faults import FaultList, SourceLocation
 from mnemosyne.world.publish import FILES, schema_of
 from mnemosyne.world.scaffold import starter_files
 
@@ -151,7 +151,7 @@ def test_check_and_schema_agree_on_shapes(data: st.DataObject) -> None:
     tree = changed(tree, path, lambda _old: new)
     shape = FILES[name.partition("/")[0].removesuffix(".yaml")]
     faults = FaultList()
-    check(shape, tree, Place(file=name), faults)
+    check(shape, tree, SourceLocation(file=name), faults)
     told = [error.message for error in Draft202012Validator(schema_of(shape)).iter_errors(tree)]
     if told:
         assert len(faults), (json.dumps(tree, ensure_ascii=False), told)

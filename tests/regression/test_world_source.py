@@ -154,8 +154,8 @@ async def test_a_secret_that_comes_while_a_turn_is_under_way_stays_one(tmp_path)
     later = mill(tmp_path / "two", LORE + SECRETS)
 
     class Edited(MemoryStore):
-        async def restricted(self, scopes):
-            found = await super().restricted(scopes)
+        async def gated_entries(self, scopes):
+            found = await super().gated_entries(scopes)
             await self.replace_world("mill", later.digest, later.lore, await to_thread.run_sync(pack_to_json, later))
             return found
 

@@ -1,1 +1,1 @@
-"""Changes."""
+"""Ops on a state: checked against the author's rules, turned into JSON Patch, and applied."""

@@ -1,7 +1,7 @@
 """The ops of a turn, judged one by one and applied all or nothing (spec 3.4; seed 004 section 5.3).
 
-Pure: a tree is never changed; the new one shares what stayed the same. Every op gets a verdict, not only the first that
-is refused, so that a host, a model or an author sees all of what was wrong at once.
+Pure: a tree is never changed; the new one shares the unchanged parts. Every op gets a verdict, not only the first that is
+refused, so that a host, a model or an author sees all faults at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def judge_ops(
     than `limits.reply_ops` ops the first so many are judged, and one verdict more (`too_many_ops`) tells of the rest.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
-    numbered, lost, beyond = _within(numbered, lost, limits)
+    numbered, lost, beyond = _limit_ops(numbered, lost, limits)
     run = _Run(tree, anchors, limits)
     judged = [run.take(number, op) for number, op in numbered]
     verdicts = sorted([*lost, *judged, *beyond], key=lambda verdict: verdict.number)
@@ -81,7 +81,7 @@ def judge_ops(
     return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
 
 
-def _within(
+def _limit_ops(
     numbered: list[tuple[int, Any]], lost: Sequence[OpVerdict], limits: OpLimits
 ) -> tuple[list[tuple[int, Any]], Sequence[OpVerdict], list[OpVerdict]]:
     """Return the ops and lost ops that are within the limit of a reply, and the verdict on those beyond it, if there are."""
@@ -149,7 +149,7 @@ class _Run:
         self.patch: list[PatchOp] = []
         self._limits = limits
         self._changing = ChangingTree(with_anchors(tree))
-        self._naming = list(_naming(tree, self.tree, ()))
+        self._id_patch = list(_patch_ids(tree, self.tree, ()))
         self._index = AnchorIndex(self.tree, anchors)
         self._chars = 0 if limits.state_chars is None else json_chars(self.tree)
 
@@ -170,7 +170,7 @@ class _Run:
             op=str(op),
             outcome=Outcome.APPLIED,
             code=APPLIED,
-            reason="; ".join(map(_told, changes)),
+            reason="; ".join(map(_describe_patch, changes)),
             notes=tuple(notes),
         )
 
@@ -183,16 +183,16 @@ class _Run:
         bench = OpPlanner(tree=self.tree, index=index)
         changes = propose(sound, tokens, bench)
         check_state_size(sound, changes, self.tree, self._chars, self._limits)
-        if self._naming:
-            self.patch, self._naming = [*self._naming], []
+        if self._id_patch:
+            self.patch, self._id_patch = [*self._id_patch], []
         left: dict[str, str] = {}
         for change in changes:
             left |= _reindex(index, self.tree, change)
-            self._play(change)
+            self._apply_patch(change)
         left = {name: label for name, label in left.items() if name not in index.places and name not in index.ambiguous}
         back = index.come_back()
         for change in departures(self.tree, left, back):
-            self._play(change)
+            self._apply_patch(change)
         index.gone.update(left)
         for name in back:
             del index.gone[name]
@@ -203,14 +203,14 @@ class _Run:
         """The state as it is by now."""
         return self._changing.tree
 
-    def _play(self, change: PatchOp) -> None:
+    def _apply_patch(self, change: PatchOp) -> None:
         if self._limits.state_chars is not None:
             self._chars += change_chars(self.tree, change)
         self._changing.play(change)
         self.patch.append(change)
 
 
-def _naming(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
+def _patch_ids(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
     """Yield the patch that gives things their ids: `named` is `bare` with ids."""
     if bare is named:
         return
@@ -219,7 +219,7 @@ def _naming(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
         return
     pairs = bare.items() if isinstance(bare, Mapping) else enumerate(bare)
     for key, value in pairs:
-        yield from _naming(value, named[key], (*at, str(key)))
+        yield from _patch_ids(value, named[key], (*at, str(key)))
 
 
 def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> dict[str, str]:
@@ -243,7 +243,7 @@ def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> dict[str, str]:
     return left
 
 
-def _told(change: PatchOp) -> str:
+def _describe_patch(change: PatchOp) -> str:
     path = change["path"]
     if change["op"] == "remove":
         return f"{path} is gone"

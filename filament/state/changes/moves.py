@@ -1,6 +1,6 @@
 """One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `settling`.
 
-Nothing is changed here. `judge` applies what this room proposes, so a patch is right by construction.
+Nothing is changed here. `judge` applies the patch that this module proposes, so the recorded patch is always the one that ran.
 """
 
 from __future__ import annotations
@@ -52,40 +52,40 @@ def propose(op: Op, tokens: Tokens, bench: OpPlanner) -> Patch:
     """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
     spot = spot_at(bench.tree, tokens)
     if op.verb is Verb.DELETE:
-        return _delete(spot)
+        return _propose_delete(spot)
     check_changeable(spot)
     if op.verb in ARITHMETIC:
-        return _calculate(op, spot, bench)
+        return _propose_calculation(op, spot, bench)
     if op.verb is Verb.SET:
-        return _set(op, spot, bench, may_create=not op.target.startswith("/"))
+        return _propose_set(op, spot, bench, may_create=not op.target.startswith("/"))
     if op.verb is Verb.INSERT:
-        return _insert(op, spot, bench)
+        return _propose_insert(op, spot, bench)
     listed = _list_spot(spot, bench.tree)
     if op.verb is Verb.PUSH:
-        return _grow(listed, len(listed.old), op.value, bench)
-    return _pop(listed, op.value, bench)
+        return _propose_entry(listed, len(listed.old), op.value, bench)
+    return _propose_pop(listed, op.value, bench)
 
 
-def _one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
+def _propose_one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
     op = {"op": verb, "path": join_pointer(tokens)}
     return op if verb == "remove" else {**op, "value": value}
 
 
-def _set(op: Op, spot: Spot, bench: OpPlanner, *, may_create: bool) -> Patch:
+def _propose_set(op: Op, spot: Spot, bench: OpPlanner, *, may_create: bool) -> Patch:
     value = op.value
     if spot.part == "1":
         return _set_description(spot, value)
     if not spot.found:
-        return [_one("add", spot.tokens, _new_field(spot, value, bench, may_create=may_create))]
+        return [_propose_one("add", spot.tokens, _new_field(spot, value, bench, may_create=may_create))]
     if spot.part == "0" and not is_scalar(value):
         raise RefusedError(Refusal.WRONG_TYPE, f"{spot.key!r} takes a value here")
     settled = settle(spot.rules, spot.field, spot.old, value, bench.notes, entry=spot.in_list)
     if spot.described:
-        return [_described_change(spot, settled)]
+        return [_propose_description(spot, settled)]
     settled = name_new(settled, bench.fresh_ids(settled), in_container=spot.rules.container and not spot.in_list)
     _check_anchors(settled, bench.index, bench.index.under(spot.tokens, spot.old))
-    declared = _declare(spot, settled) if isinstance(spot.old, list | tuple) else []
-    return [_one("replace", spot.tokens, settled), *declared]
+    declared = _declare_list(spot, settled) if isinstance(spot.old, list | tuple) else []
+    return [_propose_one("replace", spot.tokens, settled), *declared]
 
 
 def _new_field(spot: Spot, value: Any, bench: OpPlanner, *, may_create: bool) -> Any:
@@ -108,17 +108,17 @@ def _set_description(spot: Spot, text: Any) -> Patch:
     if isinstance(spot.rules.description_rule(spot.field), tuple):
         reason = f"the description of {spot.key!r} follows its value ($meta.descriptions)"
         raise RefusedError(Refusal.RULED_DESCRIPTION, reason)
-    return [_one("replace", (*spot.tokens, "1"), text)]
+    return [_propose_one("replace", (*spot.tokens, "1"), text)]
 
 
-def _described_change(spot: Spot, settled: Any) -> dict[str, Any]:
+def _propose_description(spot: Spot, settled: Any) -> dict[str, Any]:
     """Propose the new state of a VWD: its value alone where the description stays as it is."""
     if is_pair(settled) and settled[1] == spot.old[1]:
-        return _one("replace", (*spot.tokens, "0"), settled[0])
-    return _one("replace", spot.tokens, settled)
+        return _propose_one("replace", (*spot.tokens, "0"), settled[0])
+    return _propose_one("replace", spot.tokens, settled)
 
 
-def _calculate(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
+def _propose_calculation(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to calculate with; SET makes a new field")
     old = spot.old[0] if spot.described else spot.old
@@ -128,13 +128,13 @@ def _calculate(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
         raise RefusedError(Refusal.NOT_A_NUMBER, f"{op.verb} needs a number, not {type(op.value).__name__}")
     number = calculate(op.verb, old, op.value)
     if spot.in_list:
-        return [_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
+        return [_propose_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
     number = clamped(spot.rules, spot.field, number, bench.notes)
     if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
         reason = f"{spot.key!r} takes a whole number, and {number} is none ($meta.types)"
         raise RefusedError(Refusal.WRONG_TYPE, reason)
     settled = described_anew(spot.rules, spot.field, spot.old, number, bench.notes)
-    return [_described_change(spot, settled) if spot.described else _one("replace", spot.tokens, settled)]
+    return [_propose_description(spot, settled) if spot.described else _propose_one("replace", spot.tokens, settled)]
 
 
 def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
@@ -164,17 +164,17 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
         raise RefusedError(Refusal.OUT_OF_RANGE, "the result is beyond the range of numbers") from error
 
 
-def _insert(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
+def _propose_insert(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
     if spot.part is not None:
         raise RefusedError(Refusal.PROTECTED, "nothing can be inserted into a value with a description")
     if op.target.startswith("/"):
         place = open_place(spot.key, spot.owner)
         if place is not None:
-            return _grow(spot_at(bench.tree, spot.tokens[:-1]), place, op.value, bench)
+            return _propose_entry(spot_at(bench.tree, spot.tokens[:-1]), place, op.value, bench)
     elif spot.found and (spot.rules.is_list(spot.field, spot.old) or is_container(spot.old)):
         listed = _list_spot(spot, bench.tree)
-        return _grow(listed, len(listed.old), op.value, bench)
-    return _set(op, spot, bench, may_create=True)
+        return _propose_entry(listed, len(listed.old), op.value, bench)
+    return _propose_set(op, spot, bench, may_create=True)
 
 
 def _list_spot(spot: Spot, tree: Any) -> Spot:
@@ -199,7 +199,7 @@ def _list_spot(spot: Spot, tree: Any) -> Spot:
     return listed
 
 
-def _grow(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patch:
+def _propose_entry(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patch:
     """Propose a new entry at a place of a list; a mapping without `id` is given one."""
     if spot.described or not isinstance(spot.old, list | tuple):
         raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
@@ -217,25 +217,25 @@ def _grow(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patch:
     last = place == len(spot.old)
     # Of another length it cannot have the shape of a VWD.
     grown = [*spot.old[:place], value, *spot.old[place:]] if len(spot.old) == 1 else []
-    return [_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare(spot, grown)]
+    return [_propose_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare_list(spot, grown)]
 
 
-def _pop(spot: Spot, wanted: Any, bench: OpPlanner) -> Patch:
+def _propose_pop(spot: Spot, wanted: Any, bench: OpPlanner) -> Patch:
     if not spot.old:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
-    place = len(spot.old) - 1 if wanted is None else _find(spot, wanted, bench.index)
+    place = len(spot.old) - 1 if wanted is None else _find_entry(spot, wanted, bench.index)
     if place is None:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
     check_removal(spot.rules, spot.field, spot.old[place], entry=True)
-    return [_one("remove", (*spot.tokens, str(place))), *_declare(spot, _without(spot.old, place))]
+    return [_propose_one("remove", (*spot.tokens, str(place))), *_declare_list(spot, _remove_entry(spot.old, place))]
 
 
-def _without(entries: Sequence[Any], place: int) -> Sequence[Any]:
+def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:
     """Return what a list may be once an entry is gone, as far as that could have the shape of a VWD."""
     return [*entries[:place], *entries[place + 1 :]] if len(entries) == 3 else []
 
 
-def _find(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
+def _find_entry(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
     """Return the place of the entry with this id (or anchor), else of the first that equals `wanted`."""
     entries = spot.old
     name = wanted.get(ID) if isinstance(wanted, Mapping) else wanted
@@ -249,7 +249,7 @@ def _find(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
     return None
 
 
-def _delete(spot: Spot) -> Patch:
+def _propose_delete(spot: Spot) -> Patch:
     check_changeable(spot)
     if spot.part is not None:
         reason = "the parts of a value with a description are not deleted one by one; name the field"
@@ -257,28 +257,28 @@ def _delete(spot: Spot) -> Patch:
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to delete")
     check_removal(spot.rules, spot.field, spot.old, entry=spot.in_list)
-    removal = _one("remove", spot.tokens)
+    removal = _propose_one("remove", spot.tokens)
     if not spot.in_list:
         return [removal]
-    return [removal, *_declare(spot, _without(spot.owner, int(spot.key)))]
+    return [removal, *_declare_list(spot, _remove_entry(spot.owner, int(spot.key)))]
 
 
-def _declare(spot: Spot, grown: Any) -> Patch:
+def _declare_list(spot: Spot, grown: Any) -> Patch:
     """Propose to name the list in `$meta.lists`, if it now has the shape of a VWD: a list stays a list."""
     if not is_pair(grown) or not spot.rules.may_describe(spot.field):
         return []
     meta, at = meta_of(spot.holder), (*spot.holder_tokens, META)
     if META not in spot.holder:
-        return [_one("add", at, {"lists": [spot.field]})]
+        return [_propose_one("add", at, {"lists": [spot.field]})]
     if isinstance(meta.get("lists"), list | tuple):
-        return [_one("add", (*at, "lists", "-"), spot.field)]
-    return [_one("add", (*at, "lists"), [spot.field])]
+        return [_propose_one("add", (*at, "lists", "-"), spot.field)]
+    return [_propose_one("add", (*at, "lists"), [spot.field])]
 
 
 def _check_anchors(value: Any, index: AnchorIndex, free: Collection[str] = ()) -> None:
     """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
 
-    `free` are the anchors of what goes to make room for it.
+    `free` are the anchors of what is removed in its favour.
     """
     if is_scalar(value):
         return

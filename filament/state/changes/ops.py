@@ -68,23 +68,23 @@ def parse_op(raw: Any, number: int = 0) -> Op:
     is nested deeper than 32, holds a number beyond 64 bits, or writes `$meta`.
     """
     try:
-        return _parsed(raw, number)
+        return _parse_op(raw, number)
     except ValueError as error:
         raise OpError(number, raw_text(raw), str(error)) from error
 
 
-def _parsed(raw: Any, number: int) -> Op:
+def _parse_op(raw: Any, number: int) -> Op:
     if isinstance(raw, Mapping):
         word, target = raw.get("op"), raw.get("path")
         has_value, value = "value" in raw, raw.get("value")
         verb = _JSON_PATCH.get(word) if isinstance(word, str) else None
-        verb = verb or _verb(word)
+        verb = verb or _read_verb(word)
         if verb in (Verb.DELETE, Verb.POP) and value is None:
             has_value = verb is Verb.POP
     elif isinstance(raw, list | tuple):
         if len(raw) not in (2, 3):
             raise ValueError("an op is [verb, target] or [verb, target, value]")
-        verb, target = _verb(raw[0]), raw[1]
+        verb, target = _read_verb(raw[0]), raw[1]
         has_value, value = len(raw) == 3, raw[2] if len(raw) == 3 else None
     else:
         raise ValueError("an op is a list [verb, target, value] or an object {op, path, value}")
@@ -100,7 +100,7 @@ def _parsed(raw: Any, number: int) -> Op:
     return Op(verb=verb, target=target, value=checked_value(value), number=number)
 
 
-def _verb(word: Any) -> Verb:
+def _read_verb(word: Any) -> Verb:
     name = word.strip().upper() if isinstance(word, str) else ""
     if name not in Verb.__members__:
         known = ", ".join(Verb.__members__)

@@ -1,7 +1,7 @@
 """JSON Patch objects (RFC 6902: add, replace, remove) applied to a tree, unguarded.
 
-This is how a stored op log is played again: what was allowed when it was written is not asked twice. Pure: only the
-mappings and lists on the way to a change are copied, each once however many changes follow.
+A stored op log is replayed this way: an op that was allowed when it was written is not checked again. Pure: only the mappings
+and lists on the path to a change are copied, each once however many changes follow.
 """
 
 from __future__ import annotations
@@ -52,51 +52,51 @@ class ChangingTree:
         value = op.get("value")
         self._let_go(value)
         if tokens:
-            self.tree = self._along(self.tree, tokens, verb, value)
+            self.tree = self._change_along(self.tree, tokens, verb, value)
         elif verb == "remove":
             raise ValueError("the root cannot be removed")
         else:
             self.tree = value
 
-    def _along(self, node: Any, tokens: Tokens, verb: str, value: Any) -> Any:
+    def _change_along(self, node: Any, tokens: Tokens, verb: str, value: Any) -> Any:
         """Return the node in which the end of the path is changed; all the rest is shared."""
         token = tokens[0]
         if isinstance(node, Mapping):
             if len(tokens) == 1 and verb == "add":
-                return self._with(node, token, value)
+                return self._set_child(node, token, value)
             if token not in node:
-                raise _nowhere(token)
+                raise _missing_target_error(token)
             if len(tokens) > 1:
-                return self._with(node, token, self._along(node[token], tokens[1:], verb, value))
-            return self._without(node, token) if verb == "remove" else self._with(node, token, value)
+                return self._set_child(node, token, self._change_along(node[token], tokens[1:], verb, value))
+            return self._remove_child(node, token) if verb == "remove" else self._set_child(node, token, value)
         grows = len(tokens) == 1 and verb == "add"
         place = None
         if isinstance(node, list | tuple):
             place = len(node) if grows and token == "-" else list_place(token, len(node) + grows)
         if place is None:
-            raise _nowhere(token)
+            raise _missing_target_error(token)
         if len(tokens) > 1:
-            return self._with(node, place, self._along(node[place], tokens[1:], verb, value))
+            return self._set_child(node, place, self._change_along(node[place], tokens[1:], verb, value))
         if verb == "replace":
-            return self._with(node, place, value)
-        own = self._own(node)
+            return self._set_child(node, place, value)
+        own = self._own_copy(node)
         if verb == "remove":
             del own[place]
         else:
             own.insert(place, value)
         return own
 
-    def _with(self, node: Any, key: str | int, value: Any) -> Any:
-        own = self._own(node)
+    def _set_child(self, node: Any, key: str | int, value: Any) -> Any:
+        own = self._own_copy(node)
         own[key] = value
         return own
 
-    def _without(self, node: Any, key: str) -> Any:
-        own = self._own(node)
+    def _remove_child(self, node: Any, key: str) -> Any:
+        own = self._own_copy(node)
         del own[key]
         return own
 
-    def _own(self, node: Any) -> Any:
+    def _own_copy(self, node: Any) -> Any:
         """Return a node that may be changed in place: the node itself if it was made here, else a copy."""
         if id(node) in self._copies:
             return node
@@ -115,5 +115,5 @@ class ChangingTree:
                 parts.extend(part.values() if isinstance(part, Mapping) else part)
 
 
-def _nowhere(token: str) -> ValueError:
+def _missing_target_error(token: str) -> ValueError:
     return ValueError(f"there is nothing at {token!r} on this path. Look at the tree as it is now")

@@ -1,6 +1,7 @@
-"""How a new value settles: into the place of an old one, or as a new thing shaped by its template.
+"""How a new value takes its place: over an old value, or as a new entity shaped by its template.
 
-Pure. Nothing is changed here; values are returned as they will stand in the tree, or RefusedError says why they cannot.
+Pure. Nothing is changed here: values are returned as they will stand in the tree, or RefusedError says why they cannot stand
+there.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _make_mapping(
     made: dict[str, Any] = {ID: value[ID]} if ID in value else {}
     for key, default in shape.items():
         if key not in (META, *IDENTITY):
-            made[key] = _fill(inner, key, default, value.get(key, _NOTHING), notes)
+            made[key] = _fill_field(inner, key, default, value.get(key, _NOTHING), notes)
     for key, given in value.items():
         if key in made:
             continue
@@ -121,7 +122,7 @@ def _make_mapping(
     return made
 
 
-def _fill(rules: Rules, field: str, default: Any, given: Any, notes: list[Note]) -> Any:
+def _fill_field(rules: Rules, field: str, default: Any, given: Any, notes: list[Note]) -> Any:
     """Return a field of a new thing: what was given, else what its template has there."""
     if given is _NOTHING:
         return make(rules, field, default, [])

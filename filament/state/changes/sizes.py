@@ -1,7 +1,7 @@
-"""How large the ops of a reply, their values and the state may become. Pure.
+"""Limits on the size of a reply's ops, of their values and of the state. Pure.
 
-The size of a state is told once, by writing it as JSON, and then from change to change: each op costs what it adds and takes
-away, never the whole state again.
+The state is measured once, by writing it as JSON, and its size is then updated with every change: an op costs what it adds and
+removes, never the whole state again.
 """
 
 from __future__ import annotations

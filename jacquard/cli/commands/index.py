@@ -26,7 +26,7 @@ from jacquard.cli.shared import (
 )
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.codec import to_plain
-from mnemosyne.retrieval.recall.rebuild import Restored
+from mnemosyne.retrieval.recall.rebuild import RebuildResult
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _STEPS = 10
@@ -67,7 +67,7 @@ def reindex(
             done = []
             for scope in scopes:
                 with _progress(scope) as told:
-                    done.append(await runtime.retriever.restore(scope, anew=anew, progress=told))
+                    done.append(await runtime.retriever.rebuild(scope, force=anew, progress=told))
                 if not as_json:
                     show(_sentence(done[-1]))
         if as_json:
@@ -117,7 +117,7 @@ def _progress(scope: str) -> Iterator[Callable[[int, int], None]]:
     yield tell
 
 
-def _sentence(done: Restored) -> str:
+def _sentence(done: RebuildResult) -> str:
     if done.rebuilt:
         return f"{done.scope}: built again, {done.added:,} entries (what was there was damaged or not of this store)"
     return f"{done.scope}: {done.kept:,} entries were there, {done.added:,} added"

@@ -19,7 +19,7 @@ from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.stream import Curation, told_apart
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.query import Candidate, Recall, Signals
 from mnemosyne.schema.record import Prefetch
@@ -67,7 +67,7 @@ def build_prefetch(
             "template_id": plan.template_id,
             "temporal": plan.search_intent.temporal_context.value,
             "entities": list(plan.entities),
-            "words": sorted(set(tokens(user_text))),
+            "words": sorted(set(word_tokens(user_text))),
             "model": curation.selection.model,
             "queries": list(curation.recall.queries),
             "candidates": [_candidate_to_json(candidate) for candidate in curation.chosen],
@@ -201,7 +201,7 @@ def _same_subject(prefetch: Prefetch, plan: PlanContext, user_text: str) -> tupl
         if common:
             return True, f"Both turns are about {', '.join(common)}."
         return False, "The late result was made for other keywords."
-    words_then, words_now = set(prefetch.value.get("words", ())), set(tokens(user_text))
+    words_then, words_now = set(prefetch.value.get("words", ())), set(word_tokens(user_text))
     longer = max(len(words_then), len(words_now))
     if longer and len(words_then & words_now) >= WORD_OVERLAP * longer:
         return True, f"The inputs share {len(words_then & words_now)} of {longer} content words."
@@ -210,7 +210,7 @@ def _same_subject(prefetch: Prefetch, plan: PlanContext, user_text: str) -> tupl
 
 def _says_little(plan: PlanContext, user_text: str) -> bool:
     """Say whether an input names nothing, asks nothing (or nothing but "and then?") and has few words of its own."""
-    words = sum(0.5 if _HAN.match(word) else 1.0 for word in tokens(user_text))
+    words = sum(0.5 if _HAN.match(word) else 1.0 for word in word_tokens(user_text))
     return not plan.entities and words <= (0.5 if _ASKS.search(user_text) else FEW_WORDS)
 
 

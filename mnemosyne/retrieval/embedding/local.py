@@ -52,7 +52,7 @@ class LocalEmbedder:
         self._export, self._batch_size, self._device = export, batch_size, device
         self._model: Any = None
         self._words: _Vocabulary | None = None
-        # One lane: the model's tokenizer must not be used by two threads, and two forward passes only slow each other. It
+        # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other. It
         # is a lock of the worker threads, because a caller that stops waiting leaves its pass running.
         self._lane = threading.Lock()
         self._workers = anyio.CapacityLimiter(4)
@@ -112,9 +112,9 @@ class LocalEmbedder:
 
     def _load(self) -> None:
         folder = self._folder()
-        room, kind, package, extra = _TORCH if self._export is None else _ONNX
+        module, kind, package, extra = _TORCH if self._export is None else _ONNX
         try:
-            engine = getattr(import_module(room), kind)
+            engine = getattr(import_module(module), kind)
             self._model = engine(str(folder), device=self._device)
         except ImportError as error:
             raise EmbedderUnavailableError(
@@ -151,7 +151,7 @@ def model_folder(name: str) -> Path:
 
     EmbedderUnavailableError when there is neither, or no `modules.json` in it.
     """
-    folder = _named_folder(name)
+    folder = _find_named_folder(name)
     found = next((place for place in _places(folder) if (place / _MODEL_FILE).is_file()), None)
     if found is not None:
         return found
@@ -168,7 +168,7 @@ def export_folder(name: str) -> Path:
     kept = kept_export(name)
     if is_export(kept) and not Path(name).expanduser().is_dir():
         return kept
-    folder = _named_folder(name)
+    folder = _find_named_folder(name)
     found = next((place for place in _places(folder) if is_export(place)), kept if is_export(kept) else None)
     if found is not None:
         return found
@@ -178,7 +178,7 @@ def export_folder(name: str) -> Path:
     )
 
 
-def _named_folder(name: str) -> Path:
+def _find_named_folder(name: str) -> Path:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return folder

@@ -1,8 +1,8 @@
-"""An embedder that may be told of a query before it is asked: the vector of the talk so far is made behind a turn, that of the
-player's words while the next one is planned.
+"""An embedder that can be given a query before its result is needed: the vector of the conversation so far is computed after
+a turn, that of the user's message while the turn is planned.
 
-The room exists so that a retriever need not know of it: it asks as ever, and finds the work under way or done. What is kept
-is known by a hash, not by its words. It must not import a concrete embedder.
+A retriever need not know of it: it calls `embed` as always and finds the work under way or done. The cache is keyed by a hash,
+not by words. It must not import a concrete embedder.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ class PrefetchingEmbedder:
         """Return an array of shape (len(texts), dimensions), made ahead where it was expected."""
         if purpose == "document":
             return await self._inner.embed(texts, purpose)
-        known = {text: vector for text in texts if (vector := await self._fetched(text)) is not None}
+        known = {text: vector for text in texts if (vector := await self._take_prefetched(text)) is not None}
         missing = [text for text in texts if text not in known]
         if missing:
             known.update(zip(missing, await self._inner.embed(missing, purpose), strict=True))
         return np.stack([known[text] for text in texts])
 
-    async def _fetched(self, text: str) -> Vectors | None:
+    async def _take_prefetched(self, text: str) -> Vectors | None:
         key = _key(text)
         ahead = self._kept.get(key)
         if ahead is None:

@@ -34,7 +34,7 @@ Encode = Callable[[Sequence[str]], Vectors]
 def run_traced(model: Any, encode: Encode) -> bool:
     """Put a traced graph in the place of the model's transformer; return whether it is there. It never raises.
 
-    `encode` is the model's own road from texts to unit vectors. Texts of other lengths than the traced ones must give the vectors
+    `encode` is the model's own way from texts to unit vectors. Texts of other lengths than the traced ones must give the vectors
     that they gave before, else everything stays as it was.
     """
     transformer = getattr(model[0], "auto_model", None)
@@ -42,7 +42,7 @@ def run_traced(model: Any, encode: Encode) -> bool:
         return False
     try:
         before = [encode(texts) for texts in _SAMPLES]
-        given = _given_to(transformer, lambda: encode(_SAMPLES[0]))
+        given = _capture_arguments(transformer, lambda: encode(_SAMPLES[0]))
         with _quiet():
             transformer.forward = _graph_of(transformer, given)
         if all(np.allclose(encode(t), b, atol=_TOLERANCE) for t, b in zip(_SAMPLES, before, strict=True)):
@@ -54,7 +54,7 @@ def run_traced(model: Any, encode: Encode) -> bool:
     return False
 
 
-def _given_to(transformer: Any, call: Callable[[], object]) -> Mapping[str, Any]:
+def _capture_arguments(transformer: Any, call: Callable[[], object]) -> Mapping[str, Any]:
     """Return what the transformer is called with."""
     plain, seen = transformer.forward, {}
 

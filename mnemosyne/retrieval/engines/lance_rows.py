@@ -215,15 +215,15 @@ def widened(batch: Any, width: int | None) -> Any:
 def stored_scope(table: Any) -> StoredScope:
     """Return a table as a scope, in the order of writing."""
     table = table.sort_by("sequence").combine_chunks()
-    chain_names, chains = _coded(table["chain"])
-    branches, branch_codes = _coded(table["branch_id"])
-    models, model_codes = _coded(table["embedder"])
+    chain_names, chains = _encode_column(table["chain"])
+    branches, branch_codes = _encode_column(table["branch_id"])
+    models, model_codes = _encode_column(table["embedder"])
     place_of = np.array([_CHAINS[name] for name in chain_names], dtype=np.int8)
     lists = pc.split_pattern(table[WORDS], " ")
     words = pc.list_flatten(lists).combine_chunks()
     empty = pc.equal(table[WORDS], "")
     lengths = pc.if_else(empty, 0, pc.list_value_length(lists)).to_numpy().astype(np.int64)
-    vocabulary, codes = _coded(words.filter(pc.not_equal(words, "")))
+    vocabulary, codes = _encode_column(words.filter(pc.not_equal(words, "")))
     return StoredScope(
         ids=tuple(table["entry_id"].to_pylist()),
         chains=place_of[chains] if len(chains) else np.zeros(0, dtype=np.int8),
@@ -241,7 +241,7 @@ def stored_scope(table: Any) -> StoredScope:
     )
 
 
-def _coded(column: Any) -> tuple[tuple[Any, ...], npt.NDArray[np.int32]]:
+def _encode_column(column: Any) -> tuple[tuple[Any, ...], npt.NDArray[np.int32]]:
     """Return the different values of a column, null among them, and for each row the place of its own."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     coded = whole.dictionary_encode(null_encoding="encode")

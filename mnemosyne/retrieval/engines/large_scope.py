@@ -1,8 +1,9 @@
-"""A scope too big for memory: its words and what is new or rare in memory, the mass of its vectors on disk in one graph.
+"""A scope too large for memory: its words, new rows and rare chains are in memory, most of its vectors on disk in one graph.
 
-A graph that is searched with a filter, or in a table that has rows beside it, walks all rows before it begins (a million: 27 ms;
-the search itself takes 2 to 5). So its table is left as it is: filters are laid on what it finds, and what is new waits in a
-table of its own, held in memory too, until there is enough of it for a new graph. It must not import an engine.
+A graph that is searched with a filter, or in a table with rows outside the graph, reads all rows before it begins (a million:
+27 ms; the search itself takes 2 to 5). So its table is left unchanged: filters are applied to its results, and new rows wait
+in a delta, a table of their own that is held in memory too, until there are enough of them for a new graph. It must not import
+an engine.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
-_YOUNG_SHARE = 8
-_LEAST_YOUNG = 10_000
+_DELTA_SHARE = 8
+_LEAST_DELTA = 10_000
 _WIDE = 0.25
 _SPARE = 1.25
 
@@ -61,7 +62,7 @@ class GraphStore(Protocol):
 
 
 @dataclass(slots=True)
-class _Young:
+class _Delta:
     """Rows that the graph does not hold yet: in memory, and in the table `name` but for those `held` back."""
 
     name: str
@@ -70,19 +71,19 @@ class _Young:
 
 
 class LargeScope:
-    """An `Index` of one scope; `open` it first. `young_rows`: so many new rows, and so many of rare chains, are in memory with
+    """An `Index` of one scope; `open` it first. `delta_rows`: so many new rows, and so many of rare chains, are in memory with
     their vectors. `held_rows`: so many new ones are held back before they are written.
 
-    Chains of few entries are searched in memory as a whole. Once the young are an eighth of all, `settle` makes a new graph.
-    An id found in several places counts where it was written last.
+    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows, `settle` builds a new
+    graph. An id found in several places counts where it was written last.
     """
 
-    def __init__(self, scope: str, store: GraphStore, *, young_rows: int, held_rows: int) -> None:
+    def __init__(self, scope: str, store: GraphStore, *, delta_rows: int, held_rows: int) -> None:
         self._scope, self._store = scope, store
-        self._young_rows, self._held_rows = young_rows, held_rows
+        self._delta_rows, self._held_rows = delta_rows, held_rows
         self._places, self._rare = ScopeTable(), ScopeTable()
         self._far: frozenset[Chain] = frozenset()
-        self._young = [_Young(young_names(scope)[0])]
+        self._deltas = [_Delta(delta_names(scope)[0])]
         self._removed: list[str] | None = None
         self._writing, self._settling = anyio.Lock(), anyio.Lock()
 
@@ -90,18 +91,18 @@ class LargeScope:
         """Read what is searched in memory."""
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
             await to_thread.run_sync(self._places.fill, stored)
-        await self._sort_out()
-        found: list[tuple[int, _Young, RowBatch]] = []
-        for name in young_names(self._scope):
+        await self._split_chains()
+        found: list[tuple[int, _Delta, RowBatch]] = []
+        for name in delta_names(self._scope):
             if (stored := await self._store.load(name)) is not None and stored.ids:
                 batch = await to_thread.run_sync(batch_of, stored)
-                found.append((int(stored.sequences.max()), _Young(name), batch))
+                found.append((int(stored.sequences.max()), _Delta(name), batch))
         # The names are used in turn, so that either may be the older one.
         found.sort(key=lambda each: each[0])
-        for _, young, batch in found:
-            await to_thread.run_sync(young.rows.put, batch)
-            await to_thread.run_sync(self._places.put, _bare(batch))
-        self._young = [young for _, young, _ in found] or self._young
+        for _, delta, batch in found:
+            await to_thread.run_sync(delta.rows.put, batch)
+            await to_thread.run_sync(self._places.put, _without_vectors(batch))
+        self._deltas = [delta for _, delta, _ in found] or self._deltas
 
     async def add(
         self,
@@ -118,22 +119,22 @@ class LargeScope:
     async def write(self, scope: str, batch: RowBatch) -> None:
         """Add, replace and remove rows."""
         async with self._writing:
-            young = self._young[-1]
+            delta = self._deltas[-1]
             if batch.removed:
                 await self._remove(batch.removed)
             rows = replace(batch, removed=())
-            if young.rows.count() + len(rows.rows) > self._young_rows and self._removed is None:
+            if delta.rows.count() + len(rows.rows) > self._delta_rows and self._removed is None:
                 # An import: more than memory is for. What is not in the graph is scanned on disk until there is a new one.
-                await self._remove([row.entry_id for row in rows.rows], (), self._young)
-                await self._store.write(self._scope, self._dated(rows))
+                await self._remove([row.entry_id for row in rows.rows], (), self._deltas)
+                await self._store.write(self._scope, self._with_watermarks(rows))
                 rare = tuple(row for row in rows.rows if row.chain not in self._far)
                 await to_thread.run_sync(self._rare.put, replace(rows, rows=rare))
             else:
-                await to_thread.run_sync(young.rows.put, rows)
-                young.held = joined(young.held, rows)
-                if len(young.held.rows) >= self._held_rows:
-                    await self._write_held(young)
-            await to_thread.run_sync(self._places.put, _bare(batch))
+                await to_thread.run_sync(delta.rows.put, rows)
+                delta.held = joined(delta.held, rows)
+                if len(delta.held.rows) >= self._held_rows:
+                    await self._write_held(delta)
+            await to_thread.run_sync(self._places.put, _without_vectors(batch))
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain (0 = none)."""
@@ -164,14 +165,14 @@ class LargeScope:
         """Return the best by cosine, of what is in memory as `MemoryIndex` does, of the others by the graph."""
         found: list[Hit] = []
         newer: list[ScopeTable] = []
-        for rows in (*(young.rows for young in reversed(self._young)), self._rare):
+        for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
             if not rows.never_held(where.chains):
                 hits = await to_thread.run_sync(rows.search_vector, vector, model, where, limit)
-                found.extend(_not_in(newer, hits))
+                found.extend(_exclude_held(newer, hits))
             newer.append(rows)
         if chains := self._far & where.chains:
-            far = await self._among_far(vector, replace(where, chains=chains), limit, model)
-            found.extend(_not_in(newer, far))
+            far = await self._search_graph(vector, replace(where, chains=chains), limit, model)
+            found.extend(_exclude_held(newer, far))
         return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
 
     def faults(self) -> tuple[str, ...]:
@@ -180,27 +181,27 @@ class LargeScope:
 
     async def drop(self, scope: str) -> None:
         """Remove the tables; what is in memory goes with this."""
-        for name in (self._scope, *young_names(self._scope)):
+        for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
     async def settle(self) -> None:
         """Write what is held back; make a new graph when it is due."""
         async with self._settling:
             await self.flush()
-            young = sum(each.rows.count() for each in self._young)
-            if young > max(self._places.count() // _YOUNG_SHARE, _LEAST_YOUNG):
-                await self._absorb()
+            waiting = sum(each.rows.count() for each in self._deltas)
+            if waiting > max(self._places.count() // _DELTA_SHARE, _LEAST_DELTA):
+                await self._merge_oldest_delta()
 
     async def flush(self) -> None:
         """Write what is held back."""
         async with self._writing:
-            await self._write_held(self._young[-1])
+            await self._write_held(self._deltas[-1])
 
     async def close(self) -> None:
         """Write what is held back; the store is its owner's to close."""
         await self.flush()
 
-    async def _among_far(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
+    async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
         share = await to_thread.run_sync(self._places.share, where)
         if share >= _WIDE:
             wanted = int(_SPARE * limit / share) + min(len(where.exclude), limit)
@@ -210,14 +211,14 @@ class LargeScope:
                 return hits
         return await self._store.search_vector(vector, where, limit, model=model)
 
-    async def _absorb(self) -> None:
-        """Bring the older young into the graph's table and make the graph anew; searches and writes go on meanwhile."""
+    async def _merge_oldest_delta(self) -> None:
+        """Merge the older delta into the graph's table and build the graph again; searches and writes go on meanwhile."""
         async with self._writing:
-            old = self._young[0]
+            old = self._deltas[0]
             await self._write_held(old)
-            if len(self._young) == 1:
-                other = next(name for name in young_names(self._scope) if name != old.name)
-                self._young = [old, _Young(other)]
+            if len(self._deltas) == 1:
+                other = next(name for name in delta_names(self._scope) if name != old.name)
+                self._deltas = [old, _Delta(other)]
             self._removed = []
         try:
             await self._store.absorb(self._scope, old.name)
@@ -225,18 +226,18 @@ class LargeScope:
                 # What was removed meanwhile may have been copied before.
                 removed, self._removed = self._removed, None
                 await self._remove(removed, (self._scope,), ())
-                await self._sort_out()
-                self._young = self._young[1:]
+                await self._split_chains()
+                self._deltas = self._deltas[1:]
         finally:
             self._removed = None
         await self._store.drop(old.name)
 
-    async def _sort_out(self) -> None:
+    async def _split_chains(self) -> None:
         """Decide which chains are searched in memory, and read their vectors."""
         rare, rows = set[Chain](), 0
         for chain, count in sorted(self._places.chain_counts().items(), key=lambda item: item[1]):
             rows += count
-            if rows > self._young_rows:
+            if rows > self._delta_rows:
                 break
             rare.add(chain)
         table = ScopeTable()
@@ -245,49 +246,49 @@ class LargeScope:
         self._rare, self._far = table, frozenset(Chain) - rare
 
     async def _remove(
-        self, ids: Sequence[str], tables: Sequence[str] | None = None, young: Sequence[_Young] | None = None
+        self, ids: Sequence[str], tables: Sequence[str] | None = None, deltas: Sequence[_Delta] | None = None
     ) -> None:
-        """Remove entries from tables on disk (the graph's and those of the young) and from memory."""
+        """Remove entries from tables on disk (the graph's and the deltas') and from memory."""
         if not ids:
             return
         gone = RowBatch(rows=(), removed=tuple(ids), watermarks={})
         if self._removed is not None:
             self._removed.extend(ids)
-        among = self._young if young is None else young
+        among = self._deltas if deltas is None else deltas
         for each in among:
             each.held = joined(each.held, gone)
             await self._write_held(each)
             await to_thread.run_sync(each.rows.put, gone)
         await to_thread.run_sync(self._rare.put, gone)
-        # Another process may have written them to a table that is none of these young.
-        others = [name for name in young_names(self._scope) if all(name != each.name for each in among)]
+        # Another process may have written them to a table that is none of these deltas.
+        others = [name for name in delta_names(self._scope) if all(name != each.name for each in among)]
         for name in (self._scope, *others) if tables is None else tables:
-            await self._store.write(name, self._dated(gone))
+            await self._store.write(name, self._with_watermarks(gone))
 
-    async def _write_held(self, young: _Young) -> None:
-        held, young.held = young.held, NO_ROWS
+    async def _write_held(self, delta: _Delta) -> None:
+        held, delta.held = delta.held, NO_ROWS
         if held.rows or held.removed:
-            await self._store.write(young.name, self._dated(held))
+            await self._store.write(delta.name, self._with_watermarks(held))
 
-    def _dated(self, batch: RowBatch) -> RowBatch:
+    def _with_watermarks(self, batch: RowBatch) -> RowBatch:
         """Return a batch that says how far each chain has been read by now."""
         read = {chain: self._places.watermark(chain) for chain in Chain}
         return replace(batch, watermarks=highest(read, batch.watermarks))
 
 
-def young_names(scope: str) -> tuple[str, str]:
-    """Return the two tables that the young rows of a scope are written to in turn; no scope of a store is called so."""
+def delta_names(scope: str) -> tuple[str, str]:
+    """Return the two tables that the delta rows of a scope are written to in turn; no scope of a store is called so."""
     return f"young-1:{scope}", f"young-2:{scope}"
 
 
 def owner_of(name: str) -> str:
-    """Return the scope that a table belongs to, which may be one of its young rows."""
+    """Return the scope that a table belongs to, which may be one of its delta rows."""
     return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
 
 
-def _bare(batch: RowBatch) -> RowBatch:
+def _without_vectors(batch: RowBatch) -> RowBatch:
     return replace(batch, rows=tuple(replace(row, vector=None) for row in batch.rows))
 
 
-def _not_in(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
+def _exclude_held(tables: Sequence[ScopeTable], hits: Sequence[Hit]) -> list[Hit]:
     return [hit for hit in hits if not any(table.holds(hit.entry_id) for table in tables)]

@@ -42,11 +42,11 @@ class VectorRows:
         """Take over an array, one row a slot from 0 on."""
         self._rows, self._signs, self._signed = rows, None, 0
 
-    def put(self, slots: Sequence[int], vectors: Sequence[Vectors], room: int) -> None:
-        """Write vectors of slots that had none; `room` slots will be used in all."""
-        if self._rows is None or len(self._rows) < room:
+    def put(self, slots: Sequence[int], vectors: Sequence[Vectors], capacity: int) -> None:
+        """Write vectors of slots that had none; `capacity` slots will be used in all."""
+        if self._rows is None or len(self._rows) < capacity:
             held = 0 if self._rows is None else len(self._rows)
-            wider = np.zeros((max(room, 2 * held, 16), len(vectors[0])), dtype=np.float32)
+            wider = np.zeros((max(capacity, 2 * held, 16), len(vectors[0])), dtype=np.float32)
             if self._rows is not None:
                 wider[:held] = self._rows
             self._rows = wider
@@ -101,7 +101,7 @@ class VectorRows:
         least, most = float(vector.min()), float(vector.max())
         steps = np.round((vector - least) * ((_LEVELS - 1) / max(most - least, 1e-9))).astype(np.uint8)
         planes = _sign_codes((steps >> np.arange(_PLANES, dtype=np.uint8)[:, None] & 1).astype(np.float32))
-        signs = self._coded(int(slots[-1]) + 1)
+        signs = self._sign_rows(int(slots[-1]) + 1)
         held = np.zeros(len(slots), dtype=np.uint16)
         common = np.zeros((_PLANES, len(slots)), dtype=np.uint16)
         word, both = np.empty((2, len(slots)), dtype=np.uint64)
@@ -121,7 +121,7 @@ class VectorRows:
 
         Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
         """
-        signs, code = self._coded(rows), _sign_codes(vector[None, :])[0]
+        signs, code = self._sign_rows(rows), _sign_codes(vector[None, :])[0]
         apart = np.zeros(rows, dtype=np.uint16)
         differing, counted = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint8)
         for word, own in zip(signs, code, strict=True):
@@ -129,7 +129,7 @@ class VectorRows:
             apart += np.bitwise_count(differing, out=counted)
         return apart
 
-    def _coded(self, rows: int) -> npt.NDArray[np.uint64]:
+    def _sign_rows(self, rows: int) -> npt.NDArray[np.uint64]:
         """Return the signs of the first rows, those of new ones made now."""
         vectors = self._rows if self._rows is not None else np.zeros((0, 0), dtype=np.float32)
         if self._signs is None or self._signs.shape[1] < rows:
@@ -146,16 +146,16 @@ class VectorRows:
 def _cosines(rows: Vectors, slots: RowNumbers, vector: Vectors) -> Vectors:
     """Return the product of some rows with a vector.
 
-    Rows are gathered a block at a time into one small room: a copy of all of them costs twice as much, most of it for fresh
+    Rows are gathered a block at a time into one small buffer: a copy of all of them costs twice as much, most of it for fresh
     memory. Gathering half of the rows costs as much as multiplying all.
     """
     if len(slots) * 2 > len(rows):
         return np.asarray((rows @ vector)[slots], dtype=np.float32)
     found = np.empty(len(slots), dtype=np.float32)
-    room = np.empty((min(_GATHERED, len(slots)), rows.shape[1]), dtype=np.float32)
+    buffer = np.empty((min(_GATHERED, len(slots)), rows.shape[1]), dtype=np.float32)
     for first in range(0, len(slots), _GATHERED):
         block = slots[first : first + _GATHERED]
-        gathered = np.take(rows, block, axis=0, out=room[: len(block)], mode="clip")
+        gathered = np.take(rows, block, axis=0, out=buffer[: len(block)], mode="clip")
         np.dot(gathered, vector, out=found[first : first + len(block)])
     return found
 

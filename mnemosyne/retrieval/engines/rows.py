@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.text.words import has_cjk, tokens_of_line
+from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
@@ -192,7 +192,7 @@ def row_batch(
 
 def _tokens(key: str) -> Iterator[str]:
     # A message's lines stand in the keys of its neighbours too; no token crosses a line's end.
-    return (token for line in key.split("\n") for token in tokens_of_line(line))
+    return (token for line in key.split("\n") for token in word_tokens_of_line(line))
 
 
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:

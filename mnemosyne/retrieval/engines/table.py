@@ -120,7 +120,7 @@ class ScopeTable:
         with self._vector_lock:
             slots = np.arange(0, len(self._ids), max(len(self._ids) // _SAMPLE, 1))
             alive = int(np.count_nonzero(self._columns.alive[slots]))
-            return int(np.count_nonzero(self._admitted_at(slots, where))) / max(alive, 1)
+            return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
     def admitted_of(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> tuple[Hit, ...]:
         """Return those of `found` (ids and scores) that the filter admits and `model` has looked at, best first."""
@@ -130,7 +130,7 @@ class ScopeTable:
             known = [(self._places[name], score) for name, score in found if name in self._places]
             slots = np.array([slot for slot, _ in known], dtype=np.int64)
             scores = np.array([score for _, score in known], dtype=np.float64)
-            keep = self._admitted_at(slots, where) & self._columns.seen[slots]
+            keep = self._admit_slots(slots, where) & self._columns.seen[slots]
             keep &= np.array([self._ids[slot] not in where.exclude for slot in slots.tolist()], dtype=np.bool_)
             return self._best(slots[keep], scores[keep], len(slots))
 
@@ -158,7 +158,7 @@ class ScopeTable:
         """Return the best by BM25 among the admitted rows; only rows that hold a term."""
         with self._lock:
             # Entries without a word take no part in counts, as in LanceDB.
-            admitted = self._admitted(where) & (self._postings.lengths > 0)
+            admitted = self._admit(where) & (self._postings.lengths > 0)
             scores = self._postings.scores(terms, admitted)
             slots = np.flatnonzero(scores >= max(_least(scores, limit), np.finfo(np.float64).tiny))
             return self._best(slots, scores[slots], limit)
@@ -168,11 +168,11 @@ class ScopeTable:
         with self._vector_lock:
             if model != self._model or len(vector) != self._vectors.width:
                 return ()
-            admitted = self._admitted(where) & self._columns.has_vector[: len(self._ids)]
+            admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
             slots, cosines = self._vectors.nearest(vector, admitted, limit)
             return self._best(slots, cosines.astype(np.float64), limit)
 
-    def _admitted(self, where: IndexFilter) -> Mask:
+    def _admit(self, where: IndexFilter) -> Mask:
         """Return which rows a filter admits, not to be written to: words and vectors ask for the same at one moment."""
         with self._mask_lock:
             last = self._last_admitted
@@ -184,7 +184,7 @@ class ScopeTable:
             self._last_admitted = (where, admitted)
             return admitted
 
-    def _admitted_at(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
+    def _admit_slots(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
         """Return which of some slots a filter admits but for its exclusions."""
         return self._admits(self._columns.at(slots), where)
 
@@ -308,7 +308,7 @@ class _View:
 
 
 class _Columns:
-    """Parallel arrays with room to grow. A row without a depth stands at depth 0 and is not `placed`."""
+    """Parallel arrays with spare capacity. A row without a depth stands at depth 0 and is not `placed`."""
 
     def __init__(self) -> None:
         self.alive: Mask = np.zeros(16, dtype=np.bool_)

@@ -22,7 +22,7 @@ from anyio import to_thread
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
-from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, owner_of, young_names
+from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, delta_names, owner_of
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, highest, joined, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
@@ -57,7 +57,7 @@ class TieredIndex:
     """An `Index` over a folder.
 
     `memory_rows`: the biggest scope that is searched in memory. `word_rows`: the biggest whose words are, and the most that
-    all such scopes have there after a `settle`. `young_rows`: so many new rows of such a scope, and so many of its rare chains,
+    all such scopes have there after a `settle`. `delta_rows`: so many new rows of such a scope, and so many of its rare chains,
     are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`settle`
     and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
     A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`. Where LanceDB is not
@@ -73,14 +73,14 @@ class TieredIndex:
         *,
         memory_rows: int = 200_000,
         word_rows: int = 2_000_000,
-        young_rows: int = 200_000,
+        delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 64,
         durable: DurableIndex | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
-        self._durable, self._word_rows, self._young_rows = durable, word_rows, young_rows
+        self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._memory = MemoryIndex()
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -106,7 +106,7 @@ class TieredIndex:
         batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._guarded(scope, lambda: direct.write(scope, batch), None)
+            await self._run_guarded(scope, lambda: direct.write(scope, batch), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
@@ -162,7 +162,7 @@ class TieredIndex:
         """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
         async with self._opening, self._writing:
             durable = await self._engine(scope)
-            names = (scope, *young_names(scope))
+            names = (scope, *delta_names(scope))
             if durable is None:
                 await self._remove_files(scope, names)
             else:
@@ -183,7 +183,7 @@ class TieredIndex:
         for scope in list(self._held):
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.flush, None)
+            await self._run_guarded(scope, big.flush, None)
         if self._settling.locked():
             return
         async with self._settling:
@@ -196,19 +196,19 @@ class TieredIndex:
         for scope in list(self._held):
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.close, None)
+            await self._run_guarded(scope, big.close, None)
         self._big.clear()
         if self._durable is not None:
             await self._durable.close()
 
     async def _tidy(self, durable: DurableIndex) -> None:
         for scope in [scope for scope in self._memory.scopes() if self._has_grown(scope)]:
-            await self._guarded(scope, partial(self._move_out, scope, durable), None)
+            await self._run_guarded(scope, partial(self._move_out, scope, durable), None)
         for scope in list(self._direct):
-            await self._guarded(scope, partial(durable.prepare, scope), None)
+            await self._run_guarded(scope, partial(durable.prepare, scope), None)
         for scope, big in list(self._big.items()):
-            await self._guarded(scope, big.settle, None)
-        await self._guarded("", durable.settle, None)
+            await self._run_guarded(scope, big.settle, None)
+        await self._run_guarded("", durable.settle, None)
 
     async def _let_go(self) -> None:
         async with self._opening:
@@ -219,14 +219,14 @@ class TieredIndex:
             for scope in list(rows)[:-1]:
                 if sum(rows.values()) > self._word_rows:
                     del rows[scope]
-                    await self._guarded(scope, self._big.pop(scope).close, None)
+                    await self._run_guarded(scope, self._big.pop(scope).close, None)
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are made it is still searched in memory."""
         is_big = self._memory.table(scope).count() <= self._word_rows
         await durable.prepare(scope, words=not is_big)
         async with self._opening:
-            big = await self._opened(scope, durable) if is_big else None
+            big = await self._open_large_scope(scope, durable) if is_big else None
             if not self._has_grown(scope):
                 return
             self._memory.forget(scope)
@@ -235,8 +235,8 @@ class TieredIndex:
             else:
                 self._big[scope] = big
 
-    async def _opened(self, scope: str, durable: DurableIndex) -> LargeScope:
-        big = LargeScope(scope, durable, young_rows=self._young_rows, held_rows=self._held_rows)
+    async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
+        big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
         return big
 
@@ -262,7 +262,7 @@ class TieredIndex:
                 break
         return nothing
 
-    async def _guarded(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
+    async def _run_guarded(self, scope: str, work: Callable[[], Awaitable[T]], nothing: T) -> T:
         try:
             return await work()
         except ScopeDroppedError as error:
@@ -307,13 +307,13 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
-        for name in (scope, *young_names(scope)):
+        for name in (scope, *delta_names(scope)):
             durable.release(name)
         if (rows := await durable.count(scope)) > self._memory_rows:
             if rows > self._word_rows:
                 self._direct.add(scope)
                 return durable
-            self._big[scope] = await self._opened(scope, durable)
+            self._big[scope] = await self._open_large_scope(scope, durable)
             return self._big[scope]
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:
@@ -328,7 +328,7 @@ class TieredIndex:
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._direct.discard(scope)
-        for name in (scope, *young_names(scope)):
+        for name in (scope, *delta_names(scope)):
             if self._durable is not None:
                 self._durable.release(name)
 

@@ -79,24 +79,22 @@ class Arm:
         return max(self.hits[0].score, 0.0) if self.hits else 0.0
 
 
-def vector_weight(
-    find_query_features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS
-) -> float:
+def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
     """Return what the best of the vector arm counts where the best of the words counts 1.
 
     `fitness` is the share of the query that the model knows.
     """
-    power = weights.vector + weights.vector_terms * (math.log(max(find_query_features.terms, 1)) - _USUAL_TERMS)
+    power = weights.vector + weights.vector_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
         power += weights.vector_history
-    if find_query_features.question:
+    if features.question:
         power += weights.vector_question
-    elif find_query_features.talk_share > 0.0:
+    elif features.talk_share > 0.0:
         power += weights.vector_talk
     return fitness * math.exp(power)
 
 
-def beside_weight(find_query_features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
+def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
     """Return the share of its score that an entry lends to the one right beside it, at most 0.8."""
     by_chain = {
         Chain.HISTORY: weights.beside_history,
@@ -104,8 +102,8 @@ def beside_weight(find_query_features: QueryFeatures, chain: Chain, weights: Fus
         Chain.LORE: weights.beside_lore,
     }
     power = weights.beside + by_chain.get(chain, 0.0)
-    power += weights.beside_terms * (math.log(max(find_query_features.terms, 1)) - _USUAL_TERMS)
-    if find_query_features.question:
+    power += weights.beside_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
+    if features.question:
         power += weights.beside_question
     return min(math.exp(power), _MOST)
 
@@ -136,7 +134,7 @@ def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
     return scale / max(whole, 1.0)
 
 
-def lent(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
+def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
     """Return the scores with what neighbours lend: `share` times 0.7 for each step to them, up to four steps.
 
     Neighbours are entries of few turns before and after; those of one turn, and those that belong to none, are as far

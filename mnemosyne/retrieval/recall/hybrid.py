@@ -27,7 +27,7 @@ from mnemosyne.retrieval.recall.fusion import (
 from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
 from mnemosyne.retrieval.recall.multi_query import joined, separate
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
-from mnemosyne.retrieval.recall.rebuild import Restored
+from mnemosyne.retrieval.recall.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.recall_state import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
 from mnemosyne.retrieval.recall.rerank_features import read_texts
 from mnemosyne.retrieval.text.preview import preview, preview_window
@@ -92,16 +92,16 @@ class HybridRetriever:
 
         `progress` is called with (done, known so far). Belongs outside a turn: embedding takes its time.
         """
-        fed = await self._feeder.feed(scope, progress=progress)
-        if not fed.fault:
+        result = await self._feeder.feed(scope, progress=progress)
+        if not result.fault:
             await self._feeder.fill_vectors(scope, progress)
         await self._index.settle()
-        return fed.entries
+        return result.entries
 
-    async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
-        """Bring the index of a scope to what the store holds, whatever state it is in; see `Indexer.restore`."""
+    async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
+        """Bring the index of a scope to what the store holds, whatever state it is in; see `Indexer.rebuild`."""
         self._preview.cache_clear()
-        return await self._feeder.restore(scope, anew=anew, progress=progress)
+        return await self._feeder.rebuild(scope, force=force, progress=progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals.
@@ -124,7 +124,7 @@ class HybridRetriever:
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
         size = size_of(query.text, query.recent)
-        state = await calculate(partial(_begun, whole=self._arms == BOTH_ARMS), query, size=size)
+        state = await calculate(partial(_begin_recall, whole=self._arms == BOTH_ARMS), query, size=size)
         ready = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._search_words, state, ready)
@@ -177,12 +177,12 @@ class HybridRetriever:
         started = perf_counter()
         behind = await self._feeder.behind(dict.fromkeys(pool.scope for pool in state.pools))
         for scope, chains in behind.items():
-            fed = await self._feeder.feed(
+            result = await self._feeder.feed(
                 scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries
             )
-            if fed.fault:
+            if result.fault:
                 state.lacks("embedder_unavailable")
-            if fed.behind:
+            if result.behind:
                 state.lacks("index_behind")
         # A search costs a task even where there is nothing to find.
         state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
@@ -230,11 +230,7 @@ class HybridRetriever:
         if state.vector is not None:
             hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
             if hits:
-                worth = (
-                    vector_weight(state.find_query_features, pool.chain, state.fitness, self._weights)
-                    if state.whole
-                    else 1.0
-                )
+                worth = vector_weight(state.features, pool.chain, state.fitness, self._weights) if state.whole else 1.0
                 pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
 
     async def _candidates(self, state: Recalling) -> tuple[Candidate, ...]:
@@ -283,7 +279,7 @@ class HybridRetriever:
         )
 
 
-def _begun(query: RetrievalQuery, *, whole: bool) -> Recalling:
+def _begin_recall(query: RetrievalQuery, *, whole: bool) -> Recalling:
     return Recalling(query=query, terms=lexical_terms(query), whole=whole)
 
 

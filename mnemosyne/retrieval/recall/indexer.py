@@ -1,7 +1,8 @@
-"""Keeps an index in step with the store: new entries in, deleted ones out, vectors where a model knows the text.
+"""Keeps an index in step with the store: adds new entries, removes deleted ones, and adds vectors where a model knows the
+text.
 
-The room exists because what an entry is found by depends on its neighbours, which neither store nor index knows. It must
-not import a concrete store, index or embedder.
+The text by which an entry is found depends on its neighbours, which neither store nor index knows. It must not import a
+concrete store, index or embedder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
 from mnemosyne.retrieval.recall.adjacency import Linked, Talk
 from mnemosyne.retrieval.recall.query_features import RECALLED
-from mnemosyne.retrieval.recall.rebuild import Restored, compared
+from mnemosyne.retrieval.recall.rebuild import RebuildResult, compare_index
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
@@ -32,7 +33,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fed:
+class FeedResult:
     """What one feeding did: entries that were new, and why vectors were not made (empty when they were).
 
     `behind`: there is more to feed, which was left for another time.
@@ -82,7 +83,7 @@ class Indexer:
         vector_limit: int | None = None,
         entry_limit: int | None = None,
         progress: Progress | None = None,
-    ) -> Fed:
+    ) -> FeedResult:
         """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries (None: all).
 
         `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
@@ -96,7 +97,7 @@ class Indexer:
                 size = _PAGE if vector_limit is not None else _VECTOR_PAGE
                 while page := await self._source.entries_after(scope, chain, after, size):
                     if entry_limit is not None and done >= entry_limit:
-                        return Fed(entries=done, fault=fault, behind=True)
+                        return FeedResult(entries=done, fault=fault, behind=True)
                     wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
                     fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
                     done, last = done + len(page), page[-1].sequence
@@ -106,33 +107,33 @@ class Indexer:
                     after = min(last, await self._index.watermark(scope, chain))
                     falls += after < last
                     if falls > _FALLS:
-                        return Fed(entries=done, fault=fault, behind=True)
+                        return FeedResult(entries=done, fault=fault, behind=True)
                     if after == last and len(page) < size:
                         break
-            return Fed(entries=done, fault=fault)
+            return FeedResult(entries=done, fault=fault)
 
-    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> Fed:
+    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> FeedResult:
         """Make the vectors that entries lack because no model, or another one, looked at them; resumable."""
         if self._embedder is None:
-            return Fed(entries=0)
+            return FeedResult(entries=0)
         async with self._lock(scope):
             unseen = set(await self._index.unseen(scope, self._embedder.name, 2**31 - 1))
             total = len(unseen)
             for chain in _chains(scope):
                 talk, after, mark = Talk(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
-                    linked = _linked(chain, page, talk)
+                    linked = _link_page(chain, page, talk)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
                     if fault or await self._index.watermark(scope, chain) < mark:
                         # Another process has dropped the scope meanwhile: what is there must be fed first.
-                        return Fed(entries=total - len(unseen), fault=fault, behind=not fault)
+                        return FeedResult(entries=total - len(unseen), fault=fault, behind=not fault)
                     unseen.difference_update(each.item.entry.entry_id for each in lacking)
                     after = page[-1].sequence
                     if progress and lacking:
                         progress(total - len(unseen), total)
             self._lacking.pop(scope, None)
-            return Fed(entries=total - len(unseen))
+            return FeedResult(entries=total - len(unseen))
 
     async def lacks_vectors(self, scope: str) -> bool:
         """Say whether there are entries in the index that the embedder has not looked at; asked once, then known."""
@@ -142,27 +143,27 @@ class Indexer:
             self._lacking[scope] = bool(await self._index.unseen(scope, self._embedder.name, 1))
         return self._lacking[scope]
 
-    async def restore(self, scope: str, *, anew: bool = False, progress: Progress | None = None) -> Restored:
+    async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
         """Bring a scope's index to what the source holds, whatever state it is in; a stopped run is gone on with.
 
         What is damaged, holds other entries than the source, or lacks one that lies before its watermark is dropped and
-        built again; so is all of it with `anew`. IndexUnavailableError when the folder cannot be written.
+        built again; so is all of it with `force`. IndexUnavailableError when the folder cannot be written.
         """
         async with self._lock(scope):
-            known = None if anew else await compared(self._source, self._index, scope, _chains(scope))
+            known = None if force else await compare_index(self._source, self._index, scope, _chains(scope))
             rebuilt = known is None or bool(self._index.faults())
             if rebuilt:
                 await self._index.drop(scope)
                 self.forget(scope)
-        fed = await self.feed(scope, progress=progress)
-        filled = fed if fed.fault else await self.fill_vectors(scope, progress)
+        result = await self.feed(scope, progress=progress)
+        filled = result if result.fault else await self.fill_vectors(scope, progress)
         await self._index.settle()
-        return Restored(
+        return RebuildResult(
             scope=scope,
             kept=0 if rebuilt or known is None else known,
-            added=fed.entries,
-            rebuilt=rebuilt and not anew,
-            fault=fed.fault or filled.fault or "; ".join(self._index.faults()),
+            added=result.entries,
+            rebuilt=rebuilt and not force,
+            fault=result.fault or filled.fault or "; ".join(self._index.faults()),
         )
 
     def forget(self, scope: str) -> None:
@@ -184,12 +185,12 @@ class Indexer:
 
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
         if chain is not Chain.HISTORY:
-            return await self._write(scope, _linked(chain, page, Talk()), with_vectors=with_vectors)
+            return await self._write(scope, _link_page(chain, page, Talk()), with_vectors=with_vectors)
         # A talk belongs to the index that it was followed in; one that was read anew from its folder holds another part of it.
         mark, talk = self._talks.get(scope, (-1, Talk()))
         if mark != await self._index.watermark(scope, chain):
             talk = await self._resume(scope)
-        fault = await self._write(scope, _linked(chain, page, talk), with_vectors=with_vectors)
+        fault = await self._write(scope, _link_page(chain, page, talk), with_vectors=with_vectors)
         self._talks[scope] = (await self._index.watermark(scope, chain), talk)
         return fault
 
@@ -273,7 +274,7 @@ def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
 
 
-def _linked(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
+def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
     if chain is Chain.HISTORY:
         return talk.follow(page)
     return [Linked(item=item) for item in page]

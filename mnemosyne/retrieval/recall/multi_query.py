@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from mnemosyne.retrieval.recall.query_features import stands_alone
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")
@@ -33,7 +33,7 @@ def separate(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     asked = tuple(
         replace(query, text=part, keywords=tuple(word for word in query.keywords if word in part)) for part in parts
     )
-    whole = all(stands_alone(each) and len(set(tokens(each.text))) >= _ENOUGH_TERMS for each in asked)
+    whole = all(stands_alone(each) and len(set(word_tokens(each.text))) >= _ENOUGH_TERMS for each in asked)
     return asked if whole else (query,)
 
 

@@ -68,7 +68,7 @@ class QueryFeatures:
 
 
 def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> QueryFeatures:
-    """Return the find_query_features of a query whose `lexical_terms` are known."""
+    """Return the features of a query whose `lexical_terms` are known."""
     own = term_weights(query.text)
     whole = sum(terms.values())
     asked = sum(own.values()) + KEYWORD_WEIGHT * sum(len(term_weights(keyword)) for keyword in query.keywords)

@@ -1,7 +1,7 @@
-"""Whether an index holds what its source does.
+"""Compares an index with its source.
 
-The room exists so that a damaged or foreign index is found out by looking, not by trust: ids are compared page by page, and
-nothing is written. It knows indexes and sources by protocol and must not import a concrete one.
+A damaged or foreign index is detected by comparing ids page by page; nothing is written. It knows indexes and sources by
+protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALL = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
+class RebuildResult:
     """What became of one scope: entries that were good and `kept`, and those that were `added`.
 
     `rebuilt`: the index was damaged or held something else, and was built again. `fault`: what could not be done (no
@@ -31,7 +31,7 @@ class Restored:
     fault: str = ""
 
 
-async def compared(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
+async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
     """Return how many entries the index holds, or None when they are not those of the source up to its watermarks."""
     kept = 0
     for chain in chains:

@@ -12,7 +12,15 @@ from time import perf_counter
 from typing import NamedTuple
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.recall.fusion import Arm, FusionWeights, beside_weight, fuse, lent, score_unit, shared_tops
+from mnemosyne.retrieval.recall.fusion import (
+    Arm,
+    FusionWeights,
+    boost_neighbours,
+    fuse,
+    neighbour_share,
+    score_unit,
+    shared_tops,
+)
 from mnemosyne.retrieval.recall.graph import context_factor, facet_terms, nearness, recency
 from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, find_query_features
 from mnemosyne.retrieval.recall.rerank_features import add_rerank_features
@@ -55,7 +63,7 @@ class Pooled:
         fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
         best = max(fused.values(), default=0.0)
         if beside > 0.0 and best > 0.0:
-            fused = lent(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
+            fused = boost_neighbours(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
             # What a chain lends within itself must not lift it above the others.
             shrunk = best / max(fused.values())
             fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
@@ -117,7 +125,7 @@ class Recalling:
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
-        self.find_query_features = find_query_features(query, terms)
+        self.features = find_query_features(query, terms)
         self.facets = facet_terms(query)
         self.weights = chain_weights(query)
         self.pools = _pools(query, self.weights)
@@ -154,7 +162,7 @@ class Recalling:
         scored: list[tuple[float, str, Pooled]] = []
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
-            beside = beside_weight(self.find_query_features, pool.chain, weights) if self.whole else 0.0
+            beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
             pooled = Pooled.of(pool, tops, beside)
             fused, weight = pooled.fused, pool.weight
             scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
@@ -166,18 +174,14 @@ class Recalling:
 
     def looks(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
         """Return what a second look at fetched entries adds to each."""
-        return (
-            add_rerank_features(self.query, self.find_query_features, entries, weights)
-            if self.whole
-            else [0.0] * len(entries)
-        )
+        return add_rerank_features(self.query, self.features, entries, weights) if self.whole else [0.0] * len(entries)
 
     def ranked(self, entry: MemoryEntry, each: Scored, look: float) -> Ranked:
         """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
         fused = each.fused or 0.0
         if not self.whole:
             return Ranked(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
-        return self._weighed(entry, each, fused + look * each.unit, each.weight)
+        return self._weigh(entry, each, fused + look * each.unit, each.weight)
 
     def ranked_extra(self) -> list[Ranked]:
         """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
@@ -187,12 +191,12 @@ class Recalling:
         for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
             fused, weight = words / max(best, words) if words > 0.0 else 0.0, self.weights.get(entry.chain, 0.0)
             scored = Scored(entry.scope, entry.entry_id, fused or None, weight, 0.0, words or None, None)
-            each = self._weighed(entry, scored, fused, weight)
+            each = self._weigh(entry, scored, fused, weight)
             if each.score > 0.0:
                 found.append(each)
         return found
 
-    def _weighed(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
+    def _weigh(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
         query = self.query
         near = nearness(entry, query.quest_distances, query.entities)
         recent = recency(entry.depth, query.depth)

@@ -1,7 +1,7 @@
-"""A second look at the few entries that recall has fetched: signs in the text itself that no index keeps.
+"""Features for reranking the few entries that recall has fetched: signs in the text itself that no index keeps.
 
-Who spoke, whether a time is told where one is asked for, whether the turn only asks, word pairs and runs of characters that
-query and text share. It costs the same however many entries there are. Calculation only.
+Who spoke, whether the entry gives a time when the query asks for one, whether the turn is only a question, and the word pairs
+and runs of characters that query and text share. The cost does not depend on the number of entries. Calculation only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_talk
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
-from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, tokens, tokens_of_line
+from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import RetrievalQuery
 
@@ -49,33 +49,33 @@ Runs = Counter[str]
 
 
 def add_rerank_features(
-    query: RetrievalQuery, find_query_features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
+    query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
     """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
     if not entries:
         return []
     readings = [reading_of(entry.text[:_LOOK_CHARS]) for entry in entries]
-    names = frozenset(tokens(query.text))
+    names = frozenset(word_tokens(query.text))
     pairs = _pairs(query.text)
     signs = []
     for entry, read in zip(entries, readings, strict=True):
         sign = 0.0
         if entry.chain is Chain.HISTORY:
-            spoke = bool(entry.speaker) and not names.isdisjoint(tokens_of_line(entry.speaker or ""))
+            spoke = bool(entry.speaker) and not names.isdisjoint(word_tokens_of_line(entry.speaker or ""))
             sign += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
-        if find_query_features.time:
+        if features.time:
             sign += weights.time * read.times / _ENOUGH
         if pairs:
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
         signs.append(sign)
     found = np.array(signs)
-    asked = _asked(query, 1)
+    asked = _weigh_runs(query, 1)
     if asked:
         written = [read.han for read in readings]
-        single = max(weights.character + weights.character_talk * find_query_features.talk_share, 0.0)
+        single = max(weights.character + weights.character_talk * features.talk_share, 0.0)
         found += single * _scores(asked, written, 1)
-        longer = max(weights.longer_talk * find_query_features.talk_share, 0.0)
-        found += longer * _scores(_asked(query, 3), written, 3) if longer else 0.0
+        longer = max(weights.longer_talk * features.talk_share, 0.0)
+        found += longer * _scores(_weigh_runs(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 
 
@@ -133,11 +133,11 @@ def _times(words: Sequence[str]) -> int:
 
 def _pairs(text: str) -> tuple[str, ...]:
     """Return the pairs of words that follow one another in a query, stop words left out."""
-    words = _telling(text)
+    words = _narrative_words(text)
     return tuple(dict.fromkeys(f"{one} {two}" for one, two in pairwise(words)))[:_PAIRS]
 
 
-def _telling(text: str) -> list[str]:
+def _narrative_words(text: str) -> list[str]:
     return [word for word in _words(text) if word not in STOP_WORDS]
 
 
@@ -157,7 +157,7 @@ def _runs(text: str, size: int) -> Runs:
     return Counter(run[at : at + size] for run in CJK_RUN.findall(plain) for at in range(len(run) - size + 1))
 
 
-def _asked(query: RetrievalQuery, size: int) -> dict[str, float]:
+def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
     """Return the runs of `size` characters that are asked for, recent talk's weighed as its words are."""
     asked: dict[str, float] = {run: float(count) for run, count in _runs(query.text, size).items()}
     add_talk(asked, query.recent, lambda message: _runs(message, size))

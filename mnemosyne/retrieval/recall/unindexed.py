@@ -8,12 +8,12 @@ import numpy as np
 
 from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.text.lexical import Postings
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MemoryEntry
 
 
 def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
     """Return a BM25 score (>= 0) for each of a few entries, in order, among themselves."""
     postings = Postings()
-    postings.append([tokens(own_words(entry)) for entry in entries])
+    postings.append([word_tokens(own_words(entry)) for entry in entries])
     return [float(score) for score in postings.scores(terms, np.ones(len(entries), dtype=np.bool_))]

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 
-__all__ = ["K1", "B", "Postings", "inverse_frequency", "term_weights", "tokens"]
+__all__ = ["K1", "B", "Postings", "inverse_frequency", "term_weights", "word_tokens"]
 
 K1 = 1.2
 B = 0.75
@@ -37,7 +37,7 @@ def inverse_frequency(documents: int, holding: int) -> float:
 
 def term_weights(text: str) -> dict[str, float]:
     """Return the terms of `text` with their counts as weights, in order of first appearance."""
-    return {term: float(count) for term, count in Counter(tokens(text)).items()}
+    return {term: float(count) for term, count in Counter(word_tokens(text)).items()}
 
 
 @dataclass(slots=True)
@@ -111,12 +111,12 @@ class Postings:
             return found
         total = int(self.lengths.sum()) - int(self.lengths[hidden].sum())
         flat, slope = np.float32(k1 * (1.0 - b)), np.float32(k1 * b * documents / total if total else 0.0)
-        room = np.empty(self.documents, dtype=np.float32)
+        buffer = np.empty(self.documents, dtype=np.float32)
         for term, weight in terms.items():
             slots, counts, sizes = self._find(term)
             holding = len(slots) - _count_hidden(slots, hidden, admitted)
             if holding:
-                part = np.multiply(sizes, slope, out=room[: len(slots)])
+                part = np.multiply(sizes, slope, out=buffer[: len(slots)])
                 part += flat
                 part += counts
                 np.divide(counts, part, out=part)

@@ -1,6 +1,6 @@
-"""The one token function of recall: what a text is found by, the same for query and index and for both engines.
+"""Splits a text into the word tokens by which it is found: the same for query and index, and for both engines.
 
-This room knows text only. It must not import an engine, an embedder or numpy.
+It must not import an engine, an embedder or numpy.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def _stem(word: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def tokens_of_line(line: str) -> tuple[str, ...]:
+def word_tokens_of_line(line: str) -> tuple[str, ...]:
     """Return the tokens of a line that is likely to be asked for again, such as a message that is its neighbours' key."""
-    return tuple(tokens(line))
+    return tuple(word_tokens(line))
 
 
-def tokens(text: str) -> list[str]:
+def word_tokens(text: str) -> list[str]:
     """Return the lexical tokens of `text`, in order, repeats kept.
 
     NFKC and lower case; words stemmed by Snowball English, English stop words dropped; runs of CJK characters as

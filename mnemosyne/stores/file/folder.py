@@ -1,8 +1,8 @@
-"""The folder of a file store: what it is, which files are in it, and how several take their places at once.
+"""The folder of a file store: its format, its files, and how several files are replaced at once.
 
-The room exists so that names, formats and the one step that spans files (an erasure) are read in one place. An erasure
-writes all new files beside the old ones, then a plan that names them; from then on it is decided, and whoever comes next
-finishes it. Everything here blocks.
+Names, formats and the one operation that spans files (an erasure) are defined here. An erasure writes all new files beside the
+old ones, then a plan that names them; from then on it is decided, and the next process that opens the folder finishes it.
+Everything here blocks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A journal: one ledger in one file of JSON lines, for several processes.
 
-The room exists so that what is in a file, how it grows and how damage is told are read in one place. The first line is a
-header; every other line is one write, numbered, with the rows that it changed. A line is on the disk before its write is
-acknowledged. A last line without its end was never acknowledged: it is ignored, and cut off by the next write. A journal
-that has doubled is compacted: all present rows are written into a new file, which takes the old one's place at once.
+It defines what a file holds, how it grows and how damage is reported. The first line is a header; every other line is one
+write, numbered, with the rows that it changed. A line is on the disk before its write is acknowledged. A last line without its
+end was never acknowledged: it is ignored, and cut off by the next write. A journal that has doubled is compacted: all present
+rows are written into a new file, which replaces the old one.
 
 Everything here blocks, and everything that writes is called with the tenant's lock held. It knows ledgers and files,
 nothing of async or of what rows mean.
@@ -198,7 +198,7 @@ class Journal:
         try:
             return read_header(line)
         except CodecError as error:
-            raise self._damaged(1, str(error), fresh=True) from None
+            raise self._damage_error(1, str(error), fresh=True) from None
         except ValueError as error:
             raise StoreUnavailableError(str(self.path), str(error)) from None
 
@@ -211,14 +211,14 @@ class Journal:
                 told = decode(line, Line)
                 changes = [_change(*row) for row in told.rows]
             except CodecError as error:
-                raise self._damaged(self._number + 2, str(error), fresh) from None
+                raise self._damage_error(self._number + 2, str(error), fresh) from None
             if told.n != self._number + 1:
                 reason = f"write {self._number + 1} should stand there, not {told.n}"
-                raise self._damaged(self._number + 2, reason, fresh)
+                raise self._damage_error(self._number + 2, reason, fresh)
             try:
                 self.ledger.apply(changes)
             except (LookupError, ValueError) as error:
-                raise self._damaged(
+                raise self._damage_error(
                     self._number + 2, f"it does not follow from the lines before it: {error}", fresh
                 ) from None
             self._number += 1
@@ -226,7 +226,7 @@ class Journal:
             if self._number == kept:
                 self._base = self._offset
 
-    def _damaged(self, number: int, reason: str, fresh: bool) -> _DamagedError:
+    def _damage_error(self, number: int, reason: str, fresh: bool) -> _DamagedError:
         self.forget()
         return _DamagedError(
             f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a copy, or take the lines from there on "

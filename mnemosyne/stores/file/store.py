@@ -1,8 +1,8 @@
 """The store in files: local JSON that can be read by eye, safe for several processes.
 
-The room exists to give journals the face of a Store: one folder a tenant, one file a session or a world, one lock a tenant.
-Reading takes no lock: it follows what others have written since. Writing takes the lock, catches up, decides, and appends
-one line. An operation is one run_in_thread to a thread; nothing blocks the event loop.
+It implements the Store protocol over journals: one folder a tenant, one file a session or a world, one lock a tenant. Reading
+takes no lock: it first reads what others have appended. Writing takes the lock, reads what others have appended, decides, and
+appends one line. Each operation runs as one call in a thread, so nothing blocks the event loop.
 
     FOLDER/store.json                    what this folder is
     FOLDER/TENANT/sessions/NAME.jsonl    a journal a session
@@ -27,7 +27,7 @@ from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnava
 from mnemosyne.stores.damage import DAMAGED, damaged_record
 from mnemosyne.stores.file.folder import Folder
 from mnemosyne.stores.file.journal import Journal, line_of
-from mnemosyne.stores.ledger.erase import Rewriting, Shelf
+from mnemosyne.stores.ledger.erase import Dataset, Rewriting
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
@@ -83,7 +83,7 @@ class FileBackend:
         """Run work on a ledger and write down what it changed before this returns."""
 
         def run() -> T:
-            with self._locked():
+            with self._hold_lock():
                 ledger = self._ledger(scope)
                 result, changes = ledger.run(work)
                 if changes:
@@ -92,16 +92,16 @@ class FileBackend:
 
         return await self._hop(run, (scope,))
 
-    async def browse(self, work: Callable[[Shelf], T]) -> T:
+    async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run work on all that is kept; ledgers are read when they are asked for."""
-        return await self._hop(lambda: work(self._shelf()))
+        return await self._hop(lambda: work(self._dataset()))
 
-    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
         """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
 
         def run() -> T:
-            with self._locked():
-                result, rewriting = work(self._shelf())
+            with self._hold_lock():
+                result, rewriting = work(self._dataset())
                 self._folder.replace(rewriting.ledgers, rewriting.audit, rewriting.floor)
                 for scope in rewriting.ledgers:
                     self._journals.pop(scope, None)
@@ -125,7 +125,7 @@ class FileBackend:
             try:
                 self._folder.check()
                 if self._folder.is_unfinished():
-                    with self._locked():
+                    with self._hold_lock():
                         pass
                 return work()
             except DAMAGED as error:
@@ -149,7 +149,7 @@ class FileBackend:
         return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold the tenant's lock; an erasure that was cut off is finished first."""
         self._folder.make()
         path = self._folder.lock
@@ -174,9 +174,9 @@ class FileBackend:
         self._journals[scope] = journal
         return journal.catch_up()
 
-    def _shelf(self) -> Shelf:
+    def _dataset(self) -> Dataset:
         audits, floor = self._folder.audits()
-        return Shelf(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
+        return Dataset(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
 
 
 class _Ledgers(Mapping[str, Ledger]):

@@ -1,7 +1,7 @@
 """The document view of a ledger: the session as one document, and its evidences, blocks, calls and tasks.
 
-The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents.views`. Each writing function runs inside `Ledger.run`.
+A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
+Each writing function runs inside `Ledger.run`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from mnemosyne.documents.views import (
     bare_frame,
     check_document,
     compose,
+    diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
     patched,
-    tell,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -110,11 +110,11 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
     head = read_head(ledger, session_id)
     check_version(head.session_id, head.version, expected_version)
     abandon_pending(ledger, head.branch_id)
-    telling = tell(_path(ledger, head), document.session.messages)
-    if telling.fork:
+    diff = diff_messages(_path(ledger, head), document.session.messages)
+    if diff.fork:
         name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
-        open_branch(ledger, session_id, telling.after, name)
-    _append_turn(ledger, session_id, telling.messages)
+        open_branch(ledger, session_id, diff.after, name)
+    _append_turn(ledger, session_id, diff.messages)
     _replace_parts(ledger, document)
     return PutResult(version=moved(ledger, read_head(ledger, session_id)).version)
 

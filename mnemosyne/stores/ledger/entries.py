@@ -1,8 +1,8 @@
-"""Writing entries into a ledger: what a session adds to memory, and a world's lore with its pack.
+"""Writes entries into a ledger: what a session adds to memory, and a world's lore with its pack.
 
-The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
-tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
-follow. Each function runs inside `Ledger.run`.
+It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
+changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside
+`Ledger.run`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) 
     if stored is not None and entry.turn_id is None and entry.depth is None:
         placed = replace(entry, branch_id=stored.branch_id, depth=stored.depth, turn_id=stored.turn_id)
     else:
-        placed = _placed(ledger, head, entry)
+        placed = _place_entry(ledger, head, entry)
     if stored is not None:
         if placed == stored:
             return False
@@ -62,7 +62,7 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
     return added
 
 
-def _placed(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+def _place_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
     if entry.turn_id is None:
         return on_path(entry, head)
     place = committed_turn(ledger, head.session_id, entry.turn_id)

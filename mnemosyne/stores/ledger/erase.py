@@ -1,8 +1,8 @@
-"""Forgetting: what of all ledgers goes, and a search that proves it gone (seed 002 section 13; spec 3.6).
+"""Forgetting: what is removed from all ledgers, and a search that proves it (seed 002 section 13; spec 3.6).
 
-The room exists so that an erasure is one pure step from a shelf of ledgers to another. Which words must go from a text is
-decided in `mnemosyne.privacy.scrub`, what becomes of the rows of a session that stays in `ledger_scrub`. It knows what rows mean,
-never where they are kept.
+An erasure is one pure step from one dataset of ledgers to another. `mnemosyne.privacy.scrub` decides which words must go from
+a text, `ledger.scrub` what becomes of the rows of a session that stays. It knows the meaning of rows, never where they are
+stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COUNTED = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shelf:
+class Dataset:
     """All ledgers of a tenant by scope, and its audit records, oldest first.
 
     `floor` is the highest number in the order of writing that an erased row may have had.
@@ -61,7 +61,7 @@ class Shelf:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rewriting:
-    """What an erasure makes of a shelf: ledgers that take the place of others (None: gone), and the record of it."""
+    """What an erasure makes of a dataset: ledgers that take the place of others (None: gone), and the record of it."""
 
     ledgers: Mapping[str, Ledger | None]
     audit: AuditRecord
@@ -80,19 +80,19 @@ class _Tally:
     floor: int = 0
 
 
-def erase(shelf: Shelf, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
-    """Return what is to be forgotten as a rewriting of the shelf; ValueError unless it is one user, session or evidence."""
+def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
+    """Return what is to be forgotten as a rewriting of the dataset; ValueError unless it is one user, session or evidence."""
     kind, subject_hash = subject_of(erasure)
     time_text(erasure.at)
-    tally = _Tally(floor=shelf.floor)
+    tally = _Tally(floor=dataset.floor)
     if kind == "session":
         scope = session_scope(str(erasure.session_id))
-        if scope in shelf.ledgers:
-            _drop(shelf, scope, tally)
+        if scope in dataset.ledgers:
+            _drop(dataset, scope, tally)
     elif kind == "user":
-        _erase_user(shelf, str(erasure.user_id), tally)
+        _erase_user(dataset, str(erasure.user_id), tally)
     else:
-        _erase_evidence(shelf, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
+        _erase_evidence(dataset, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
     counts = {kind: number for kind, number in tally.counts.items() if number}
     audit = AuditRecord(
         audit_id=uuid4().hex,
@@ -107,36 +107,36 @@ def erase(shelf: Shelf, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
         counts=counts,
         sessions=tuple(tally.sessions),
         entry_ids={scope: ids for scope, ids in tally.entry_ids.items() if ids},
-        texts=_to_prove(shelf, tally),
+        texts=_texts_to_prove(dataset, tally),
     )
     return outcome, Rewriting(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
 
 
-def _to_prove(shelf: Shelf, tally: _Tally) -> tuple[str, ...]:
+def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
     """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
     what a world pack says.
     """
     doubtful = [text for text in tally.texts if not is_telling(text)]
-    common = set(_in_packs(shelf, tally.texts))
+    common = set(_find_in_packs(dataset, tally.texts))
     if doubtful:
-        left = {scope: tally.ledgers.get(scope, shelf.ledgers[scope]) for scope in shelf.ledgers}
-        present = Shelf(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
-        common |= {text for _, text in _standing(present, doubtful)}
+        left = {scope: tally.ledgers.get(scope, dataset.ledgers[scope]) for scope in dataset.ledgers}
+        present = Dataset(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
+        common |= {text for _, text in _find_occurrences(present, doubtful)}
     return tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common)
 
 
-def _in_packs(shelf: Shelf, texts: Iterable[str]) -> Iterator[str]:
+def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
     """Yield those of the texts that a world pack says."""
     sought = [text for text in texts if text.strip()]
-    for scope in shelf.ledgers if sought else ():
+    for scope in dataset.ledgers if sought else ():
         if session_of(scope) is None:
-            trees = [unwritten(body, object) for body in shelf.ledgers[scope].bodies(PACK).values()]
+            trees = [unwritten(body, object) for body in dataset.ledgers[scope].bodies(PACK).values()]
             yield from (text for text in sought if stands_in_tree((text,), trees))
 
 
-def _drop(shelf: Shelf, scope: str, tally: _Tally) -> None:
+def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
     """Let a session go whole."""
-    ledger = shelf.ledgers[scope]
+    ledger = dataset.ledgers[scope]
     tally.counts.update(_COUNTED[change.table] for change in ledger.rows() if change.table in _COUNTED)
     tally.counts["sessions"] += 1
     tally.sessions.append(str(session_of(scope)))
@@ -144,20 +144,20 @@ def _drop(shelf: Shelf, scope: str, tally: _Tally) -> None:
     tally.floor = max(tally.floor, ledger.sequence)
 
 
-def _erase_user(shelf: Shelf, user_id: str, tally: _Tally) -> None:
+def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
     """Drop the sessions that are held for a user, and forget in all others what the user wrote."""
-    for session_id in shelf.session_ids():
+    for session_id in dataset.session_ids():
         scope = session_scope(session_id)
-        ledger = shelf.ledgers[scope]
+        ledger = dataset.ledgers[scope]
         if _owner(ledger) == user_id:
-            _drop(shelf, scope, tally)
+            _drop(dataset, scope, tally)
             continue
         said = [message for message in _messages(ledger) if wrote(message, user_id)]
         if said:
             texts = tuple(dict.fromkeys(message.content for message in said if message.content.strip()))
             tally.texts.update(dict.fromkeys(texts))
             _scrub(
-                shelf,
+                dataset,
                 scope,
                 tally,
                 Scrubbing(
@@ -183,17 +183,17 @@ def _messages(ledger: Ledger) -> Iterator[Message]:
         yield from unwritten(draft, tuple[Message, ...])
 
 
-def _erase_evidence(shelf: Shelf, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
+def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
     """Forget evidence of a session, blocks that rest on it alone, refs to it, and its text wherever it stands."""
     scope = session_scope(session_id)
-    if scope not in shelf.ledgers:
+    if scope not in dataset.ledgers:
         return
-    rows = [shelf.ledgers[scope].evidences.get(evidence_id) for evidence_id in sorted(evidence_ids)]
+    rows = [dataset.ledgers[scope].evidences.get(evidence_id) for evidence_id in sorted(evidence_ids)]
     contents = [unwritten(row.body, Evidence).content for row in rows if row is not None]
     texts = tuple(dict.fromkeys(content for content in contents if content.strip()))
     tally.texts.update(dict.fromkeys(texts))
     _scrub(
-        shelf,
+        dataset,
         scope,
         tally,
         Scrubbing(
@@ -205,30 +205,30 @@ def _erase_evidence(shelf: Shelf, session_id: str, evidence_ids: frozenset[str],
     )
 
 
-def _scrub(shelf: Shelf, scope: str, tally: _Tally, scrubbing: Scrubbing) -> None:
-    done = scrubbed(shelf.ledgers[scope], scrubbing)
+def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: Scrubbing) -> None:
+    done = scrubbed(dataset.ledgers[scope], scrubbing)
     tally.ledgers[scope] = done.ledger
     tally.counts.update(done.counts)
     tally.entry_ids[scope] = tuple(done.entry_ids)
     tally.floor = max(tally.floor, done.ledger.sequence)
 
 
-def occurrences(shelf: Shelf, texts: Sequence[str]) -> tuple[str, ...]:
+def find_text(dataset: Dataset, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) where any of the texts stands."""
-    return tuple(sorted({place for place, _ in _standing(shelf, texts)}))
+    return tuple(sorted({place for place, _ in _find_occurrences(dataset, texts)}))
 
 
-def _standing(shelf: Shelf, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_occurrences(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
-    for scope in shelf.ledgers:
+    for scope in dataset.ledgers:
         name = session_of(scope) or scope
-        for change in shelf.ledgers[scope].rows():
+        for change in dataset.ledgers[scope].rows():
             tree = [name, change.key, *_trees(change)]
             place = "/".join(part for part in (change.table, name, change.key) if part)
             if change.table == PACK:
                 place = f"{PACK_PLACE}{name}"
             yield from ((place, text) for text in sought if stands_in_tree((text,), tree))
-    for record in shelf.audits:
+    for record in dataset.audits:
         yield from ((f"audit/{record.audit_id}", text) for text in sought if stands_in_tree((text,), to_plain(record)))
 
 

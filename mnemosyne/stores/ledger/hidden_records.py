@@ -1,6 +1,6 @@
-"""What no window of a ledger shows: abandoned turns and replaced summaries, read and written for copies of a session.
+"""Records of a ledger that no window shows: abandoned turns and replaced summaries, read and written for copies of a session.
 
-The room exists so that an export can lose nothing (Store, `leftovers`). What writes runs inside `Ledger.run`.
+With them an export loses nothing (`Store.hidden_records`). Writing functions run inside `Ledger.run`.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from dataclasses import replace
 
 from mnemosyne.chains.message_ids import named
 from mnemosyne.core.codec import unwritten
-from mnemosyne.schema.record import Leftovers, PathSummary
+from mnemosyne.schema.record import HiddenRecords, PathSummary
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import NO_SUMMARY, branch_row, committed_turn, read_turn, session_row
 from mnemosyne.stores.ledger.writes import insert_waiting, save_summary
 
 
-def read_leftovers(ledger: Ledger, session_id: str) -> Leftovers:
+def read_hidden_records(ledger: Ledger, session_id: str) -> HiddenRecords:
     """Return abandoned turns and all summaries; SessionNotFoundError."""
     session_row(ledger, session_id)
     names = sorted(name for name, row in ledger.turns.items() if row.status is TurnStatus.ABANDONED)
     bodies = sorted(ledger.bodies("summary").items())
-    return Leftovers(
+    return HiddenRecords(
         abandoned=tuple(read_turn(ledger, session_id, name) for name in names),
         summaries=tuple(unwritten(body, PathSummary) for _, body in bodies if body != NO_SUMMARY),
         unsummed=tuple(turn_id for turn_id, body in bodies if body == NO_SUMMARY),
     )
 
 
-def keep_leftovers(ledger: Ledger, session_id: str, leftovers: Leftovers) -> None:
+def save_hidden_records(ledger: Ledger, session_id: str, hidden: HiddenRecords) -> None:
     """Write abandoned turns that are not there yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
     session_row(ledger, session_id)
-    for turn in leftovers.abandoned:
+    for turn in hidden.abandoned:
         branch_row(ledger, session_id, turn.branch_id)
         if turn.turn_id not in ledger.turns:
             messages = named(turn.turn_id, turn.messages)
             insert_waiting(ledger, replace(turn, messages=messages, status=TurnStatus.ABANDONED))
-    for turn_id in leftovers.unsummed:
+    for turn_id in hidden.unsummed:
         committed_turn(ledger, session_id, turn_id)
         ledger.put("summary", turn_id, NO_SUMMARY)
-    for each in leftovers.summaries:
+    for each in hidden.summaries:
         save_summary(ledger, session_id, each)

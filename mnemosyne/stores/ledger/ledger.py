@@ -1,8 +1,8 @@
 """The ledger of one session or one world: rows in plain dicts, with what is needed to walk them fast.
 
-The room exists so that a store in memory and a store in files share one turn tree. It is synchronous and pure: no file, no
-clock, no thread. A write that raises is taken back row by row; a write that succeeds says which rows it changed, so that a
-journal can keep them and another ledger can `apply` them.
+The memory store and the file store share this turn tree. It is synchronous and pure: no file, no clock, no thread. A write
+that raises is undone row by row; a write that succeeds returns the rows that it changed, so that a journal can store them and
+another ledger can `apply` them.
 
 Cost: a row is written and found in constant time; the walks (`paths`, `recalled`, `chains`, `changing`) are lists in the
 order of writing, read by bisection from their ends. Nothing grows with the length of the session but the rows themselves.

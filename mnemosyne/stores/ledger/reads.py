@@ -1,8 +1,7 @@
-"""Reading a ledger: what its rows say, as values of the schema.
+"""Reads a ledger: its rows as values of the schema.
 
-The room exists so that everything a turn reads stands beside the walk that it uses. None of these functions changes
-anything. Cost: along the spans of a lineage, newest first, until there is enough; so it grows with what is asked for and
-with the number of forks on the path, never with the length of the session.
+None of these functions changes anything. They walk the spans of a lineage, newest first, and stop when they have enough. So
+the cost grows with what is asked for and with the number of forks on the path, never with the length of the session.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ def read_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRecord:
     row = ledger.turns.get(turn_id)
     if row is None:
         raise TurnNotFoundError(session_id, turn_id)
-    return _record(ledger, session_id, turn_id, row, with_papers=True)
+    return _record(ledger, session_id, turn_id, row, with_blobs=True)
 
 
 def read_turns(
@@ -170,12 +169,12 @@ def read_turns(
     for turn_id in path_back(ledger, lineage):
         if len(newest) >= limit:
             break
-        newest.append(_record(ledger, session_id, turn_id, ledger.turns[turn_id], with_papers=False))
+        newest.append(_record(ledger, session_id, turn_id, ledger.turns[turn_id], with_blobs=False))
     return tuple(reversed(newest))
 
 
-def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with_papers: bool) -> TurnRecord:
-    def paper(table: str) -> dict[str, Any] | None:
+def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with_blobs: bool) -> TurnRecord:
+    def blob(table: str) -> dict[str, Any] | None:
         body = ledger.bodies(table).get(turn_id)
         return None if body is None else unwritten(body, dict)
 
@@ -193,11 +192,11 @@ def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with
         status=row.status,
         messages=messages,
         fingerprint=row.fingerprint,
-        plan=paper("plan"),
-        receipt=paper("receipt") if with_papers else None,
-        prompt=paper("prompt") if with_papers else None,
-        report=paper("report") if with_papers else None,
-        anchors=paper("anchors") or EMPTY,
+        plan=blob("plan"),
+        receipt=blob("receipt") if with_blobs else None,
+        prompt=blob("prompt") if with_blobs else None,
+        report=blob("report") if with_blobs else None,
+        anchors=blob("anchors") or EMPTY,
         ops=unwritten(row.ops, Ops),
         created_at=row.created_at,
     )
@@ -299,7 +298,7 @@ def read_written_after(
     )
 
 
-def read_restricted(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
+def read_gated_entries(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
     """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
     found = [
         unwritten(row.body, MemoryEntry)

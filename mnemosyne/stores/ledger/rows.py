@@ -1,8 +1,8 @@
-"""What a ledger is made of: the rows of one session or one world.
+"""The rows of a ledger, that is of one session or one world.
 
-The room exists so that the memory store and the file store keep the same rows, and a journal can tell what changed row by
-row. Bodies are JSON that is written once and read when asked for, so nothing that a caller holds is ever shared with the
-ledger. It knows the schema and the codec, nothing of files or threads.
+The memory store and the file store keep the same rows, and a journal records changes row by row. Bodies are JSON, written once
+and parsed when read, so a ledger shares no object with its callers. It imports the schema and the codec, nothing of files or
+threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What becomes of a session that stays when something in it must be forgotten.
+"""What an erasure changes in a session that stays.
 
-The room exists so that every table of a ledger is named once with what an erasure does to it. The ledger is made anew, row
-by row, so nothing of the old one is left in it. Messages and entries that change get a new number, so that every index that
-follows the order of writing learns of it. It knows rows and the scrubber, never where a ledger is kept.
+Every table of a ledger is listed here once with what an erasure does to it. The ledger is rebuilt row by row, so nothing of
+the old one is left in it. Changed messages and entries get a new number, so that every index that follows the order of writing
+notices. It knows rows and the scrubber, never where a ledger is stored.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ def _clean(change: Change, scrubbing: Scrubbing, done: Scrubbed) -> Change | Non
     if isinstance(row, MessageRow):
         return _clean_message(change, row, scrubbing, done)
     if isinstance(row, EntryRow):
-        return _changed(change, row, "body", _value(scrubbing.derived, row.body, MemoryEntry), "entries", done)
+        return _change_row(change, row, "body", _value(scrubbing.derived, row.body, MemoryEntry), "entries", done)
     if isinstance(row, SnapshotRow):
-        return _changed(change, row, "state", _tree(scrubbing.others, row.state), "states", done)
+        return _change_row(change, row, "state", _tree(scrubbing.others, row.state), "states", done)
     if isinstance(row, TurnRow):
-        return _changed(change, row, "ops", _tree(scrubbing.others, row.ops), "states", done)
+        return _change_row(change, row, "ops", _tree(scrubbing.others, row.ops), "states", done)
     if isinstance(row, EvidenceRow):
         return _clean_evidence(change, row, scrubbing, done)
     if not isinstance(row, JsonText) or row == NO_SUMMARY:
@@ -142,7 +142,7 @@ def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: Scru
     return replace(change, row=new)
 
 
-def _changed(change: Change, row: Any, name: str, new: JsonText, counted: str, done: Scrubbed) -> Change:
+def _change_row(change: Change, row: Any, name: str, new: JsonText, counted: str, done: Scrubbed) -> Change:
     if new is getattr(row, name):
         return change
     done.counts[counted] += 1
@@ -163,7 +163,7 @@ def _value(scrubber: Scrubber, body: JsonText, kind: Any) -> JsonText:
 
 def _clean_message(change: Change, row: MessageRow, scrubbing: Scrubbing, done: Scrubbed) -> Change:
     message = unwritten(row.body, Message)
-    clean = _without(message, scrubbing)
+    clean = _scrub_message(message, scrubbing)
     if clean is message:
         return change
     done.counts["messages"] += 1
@@ -172,7 +172,7 @@ def _clean_message(change: Change, row: MessageRow, scrubbing: Scrubbing, done: 
     return replace(change, row=replace(row, recalled=recalled, body=written(clean)))
 
 
-def _without(message: Message, scrubbing: Scrubbing) -> Message:
+def _scrub_message(message: Message, scrubbing: Scrubbing) -> Message:
     if scrubbing.user_id is not None and wrote(message, scrubbing.user_id):
         return erased_message(message)
     kept = without_refs(message.refs, scrubbing.evidence_ids)
@@ -182,7 +182,7 @@ def _without(message: Message, scrubbing: Scrubbing) -> Message:
 
 def _clean_draft(body: JsonText, scrubbing: Scrubbing) -> JsonText:
     messages = unwritten(body, tuple[Message, ...])
-    clean = tuple(_without(message, scrubbing) for message in messages)
+    clean = tuple(_scrub_message(message, scrubbing) for message in messages)
     return body if all(new is old for new, old in zip(clean, messages, strict=True)) else written(clean)
 
 
@@ -195,7 +195,7 @@ def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: Scrubbing, done
     # What a turn recalled of a user's words is a copy of them, however short they are.
     of_users = of_users or evidence.trust is Trust.USER
     scrubber = scrubbing.derived if of_users and scrubbing.user_id is not None else scrubbing.others
-    return _changed(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
+    return _change_row(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
 
 
 def _rests_on_erased(block: ContextBlock, scrubbing: Scrubbing) -> bool:

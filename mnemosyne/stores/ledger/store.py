@@ -1,7 +1,7 @@
-"""The Store protocol over ledgers, wherever they are kept.
+"""The Store protocol over ledgers, wherever they are stored.
 
-The room exists so that the memory store and the file store differ only in how a ledger is fetched and how its changes are
-kept (`StorageBackend`), never in what a method means. It must not import a keeper.
+The memory store and the file store differ only in how a ledger is loaded and how its changes are saved (`StorageBackend`),
+never in what a method means. It must not import a backend.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    HiddenRecords,
     ImportedTurn,
-    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -30,10 +30,10 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores.ledger import documents as ledger_documents
 from mnemosyne.stores.ledger import entries as ledger_entries
-from mnemosyne.stores.ledger import hidden_records as ledger_leftovers
+from mnemosyne.stores.ledger import hidden_records as ledger_hidden_records
 from mnemosyne.stores.ledger import reads as ledger_reads
 from mnemosyne.stores.ledger import writes as ledger_writes
-from mnemosyne.stores.ledger.erase import Rewriting, Shelf, erase, occurrences
+from mnemosyne.stores.ledger.erase import Dataset, Rewriting, erase, find_text
 from mnemosyne.stores.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -53,11 +53,11 @@ class StorageBackend(Protocol):
         """Run `work` in `Ledger.run` and keep what it changed before this returns; `name` says in a journal what it was."""
         ...
 
-    async def browse(self, work: Callable[[Shelf], T]) -> T:
+    async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Return what `work` returns, given all ledgers and audit records to read."""
         ...
 
-    async def rewrite(self, work: Callable[[Shelf], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
         """Let `work` say what takes the place of which ledgers; all of it does at once, and nothing of before is left."""
         ...
 
@@ -67,26 +67,26 @@ class StorageBackend(Protocol):
 
 
 class LedgerStore:
-    """A Store over a keeper of ledgers. For what a method does and raises, see `mnemosyne.protocols.Store`."""
+    """A Store over a backend of ledgers. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
-    def __init__(self, keeper: StorageBackend) -> None:
-        self._keeper = keeper
+    def __init__(self, backend: StorageBackend) -> None:
+        self._backend = backend
 
     async def _read(self, session_id: str, work: Callable[..., T], *args: Any) -> T:
-        return await self._keeper.read((session_scope(session_id),), lambda found: work(found[0], session_id, *args))
+        return await self._backend.read((session_scope(session_id),), lambda found: work(found[0], session_id, *args))
 
     async def _write(self, session_id: str, work: Callable[..., T], *args: Any) -> T:
-        return await self._keeper.write(
+        return await self._backend.write(
             session_scope(session_id), work.__name__, lambda ledger: work(ledger, session_id, *args)
         )
 
     async def close(self) -> None:
         """Let the work in hand end, then release files and threads. Closing twice is fine."""
-        await self._keeper.close()
+        await self._backend.close()
 
     async def create_session(self, start: SessionStart) -> SessionHead:
         """Create a session with its first turns and entries; SessionExistsError."""
-        return await self._keeper.write(
+        return await self._backend.write(
             session_scope(start.session_id),
             "create_session",
             lambda ledger: ledger_writes.create_session(ledger, start),
@@ -112,7 +112,7 @@ class LedgerStore:
 
     async def sessions(self) -> tuple[str, ...]:
         """Return all session ids, sorted."""
-        return await self._keeper.browse(lambda shelf: shelf.session_ids())
+        return await self._backend.read_all(lambda dataset: dataset.session_ids())
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
         """Return the head of the active branch, or of `branch_id`."""
@@ -197,7 +197,7 @@ class LedgerStore:
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
         """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
-        return await self._keeper.write(
+        return await self._backend.write(
             world_scope(world_id),
             "replace_world",
             lambda ledger: ledger_entries.replace_world(ledger, world_id, digest, lore, pack),
@@ -205,36 +205,36 @@ class LedgerStore:
 
     async def worlds(self) -> Mapping[str, str]:
         """Return the digest of the present version of every world, by world id, sorted."""
-        return await self._keeper.browse(_worlds)
+        return await self._backend.read_all(_worlds)
 
     async def world_digest(self, world_id: str) -> str | None:
         """Return the digest of the present version of a world, or None."""
-        return await self._keeper.read((world_scope(world_id),), lambda found: ledger_entries.read_digest(found[0]))
+        return await self._backend.read((world_scope(world_id),), lambda found: ledger_entries.read_digest(found[0]))
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         """Return the pack that is kept of this version of a world, or None."""
-        return await self._keeper.read(
+        return await self._backend.read(
             (world_scope(world_id),), lambda found: ledger_entries.read_pack(found[0], digest)
         )
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return full entries in the order asked; unknown ids are left out."""
-        return await self._keeper.read((scope,), lambda found: ledger_reads.read_entries(found[0], scope, entry_ids))
+        return await self._backend.read((scope,), lambda found: ledger_reads.read_entries(found[0], scope, entry_ids))
 
-    async def restricted(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+    async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
-        return await self._keeper.read(tuple(dict.fromkeys(scopes)), ledger_reads.read_restricted)
+        return await self._backend.read(tuple(dict.fromkeys(scopes)), ledger_reads.read_gated_entries)
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         """Return entries written after `sequence`, in the order of writing."""
-        return await self._keeper.read(
+        return await self._backend.read(
             (scope,), lambda found: ledger_reads.read_entries_after(found[0], scope, chain, sequence, limit)
         )
 
     async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) in which something was written after the sequence given with each."""
         scopes = tuple(dict.fromkeys(scope for scope, _ in after))
-        return await self._keeper.read(
+        return await self._backend.read(
             scopes, lambda found: ledger_reads.read_written_after(dict(zip(scopes, found, strict=True)), after)
         )
 
@@ -246,13 +246,13 @@ class LedgerStore:
         """Keep a rolling summary of a committed turn's path."""
         await self._write(session_id, ledger_writes.save_summary, summary)
 
-    async def leftovers(self, session_id: str) -> Leftovers:
+    async def hidden_records(self, session_id: str) -> HiddenRecords:
         """Return abandoned turns and every rolling summary."""
-        return await self._read(session_id, ledger_leftovers.read_leftovers)
+        return await self._read(session_id, ledger_hidden_records.read_hidden_records)
 
-    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
-        """Write the leftovers of a session that was copied from elsewhere."""
-        await self._write(session_id, ledger_leftovers.keep_leftovers, leftovers)
+    async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
+        """Write the hidden records of a session that was copied from elsewhere."""
+        await self._write(session_id, ledger_hidden_records.save_hidden_records, hidden)
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document, or None."""
@@ -328,22 +328,22 @@ class LedgerStore:
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
         """Forget everywhere in the store, and leave an audit record."""
-        return await self._keeper.rewrite(partial(erase, erasure=erasure))
+        return await self._backend.rewrite(partial(erase, erasure=erasure))
 
     async def audits(self) -> tuple[AuditRecord, ...]:
         """Return the audit records, oldest first."""
-        return await self._keeper.browse(lambda shelf: shelf.audits)
+        return await self._backend.read_all(lambda dataset: dataset.audits)
 
-    async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
+    async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`) where any of these texts stands, by a search through everything that is kept."""
-        return await self._keeper.browse(lambda shelf: occurrences(shelf, texts))
+        return await self._backend.read_all(lambda dataset: find_text(dataset, texts))
 
 
-def _worlds(shelf: Shelf) -> dict[str, str]:
+def _worlds(dataset: Dataset) -> dict[str, str]:
     """Return the digests of all worlds; only their own ledgers are read."""
     found = {
-        scope: ledger_entries.read_digest(shelf.ledgers[scope])
-        for scope in shelf.ledgers
+        scope: ledger_entries.read_digest(dataset.ledgers[scope])
+        for scope in dataset.ledgers
         if scope.startswith(world_scope(""))
     }
     names = {scope.removeprefix(world_scope("")): digest for scope, digest in found.items() if digest is not None}

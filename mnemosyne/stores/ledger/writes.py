@@ -1,7 +1,7 @@
-"""Writing turns and branches into a ledger.
+"""Writes turns and branches into a ledger.
 
-The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
-in one file. Each function runs inside `Ledger.run`: when it raises, nothing has changed.
+It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
+`Ledger.run`: when it raises, nothing has changed.
 """
 
 from __future__ import annotations
@@ -329,15 +329,15 @@ def _turn_row(record: TurnRecord) -> TurnRow:
 
 def _insert(ledger: Ledger, record: TurnRecord) -> None:
     ledger.put("turn", record.turn_id, _turn_row(record))
-    papers: dict[str, Mapping[str, Any] | None] = {
+    blobs: dict[str, Mapping[str, Any] | None] = {
         "plan": record.plan,
         "anchors": record.anchors or None,
         "receipt": record.receipt,
         "prompt": record.prompt,
     }
-    for table, paper in papers.items():
-        if paper is not None:
-            ledger.put(table, record.turn_id, written(paper))
+    for table, blob in blobs.items():
+        if blob is not None:
+            ledger.put(table, record.turn_id, written(blob))
 
 
 def insert_waiting(ledger: Ledger, record: TurnRecord) -> None:

@@ -1,7 +1,7 @@
-"""Bringing a store of an older release up to date, with Alembic.
+"""Migrates a store of an older release, with Alembic.
 
-The room exists so that Alembic and SQLAlchemy are imported here alone, and only when a database is behind. The whole way is
-one transaction: it arrives or nothing has changed. Revisions are in `migrations/versions/`.
+Alembic and SQLAlchemy are imported here alone, and only when a database is behind. All revisions run in one transaction:
+either all are applied or nothing has changed. Revisions are in `migrations/versions/`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A connection to PostgreSQL inside a transaction: how statements and rows go out, and in how few rounds.
+"""A connection to PostgreSQL inside a transaction: sends statements and rows in as few round trips as possible.
 
-The room exists so that what nobody waits for travels with the next question, all in one round to the server, and so that
-thousands of rows go by COPY. It knows nothing of sessions, and is only imported when an address names PostgreSQL.
+A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. It knows nothing of
+sessions, and is only imported when an address names PostgreSQL.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class PostgresConnection:
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement, after all that was posted."""
-        return self._ask(_numbered(sql), _escaped(parameters))
+        return self._ask(_number_parameters(sql), _escape_nul(parameters))
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement with the next question or with the commit."""
-        self._posted.append((_numbered(sql), _escaped(parameters)))
+        self._posted.append((_number_parameters(sql), _escape_nul(parameters)))
         if len(self._posted) >= _MOST_POSTED:
             self._flush()
 
@@ -95,7 +95,7 @@ class PostgresConnection:
         with self.driver.cursor().copy(statement) as copy:
             copy.set_types([_type_of(column) for column in zip(*rows, strict=True)])
             for row in rows:
-                copy.write_row(_escaped(row))
+                copy.write_row(_escape_nul(row))
 
 
 def _type_of(column: Sequence[Any]) -> str:
@@ -107,13 +107,13 @@ def _type_of(column: Sequence[Any]) -> str:
 
 
 @lru_cache(maxsize=512)
-def _numbered(sql: str) -> bytes:
+def _number_parameters(sql: str) -> bytes:
     """Return a statement with `$1`, `$2` … in place of `?`."""
     numbers = count(1)
     return "".join(f"${next(numbers)}" if sign == "?" else sign for sign in sql).encode()
 
 
-def _escaped(values: Sequence[Any]) -> Sequence[Any]:
+def _escape_nul(values: Sequence[Any]) -> Sequence[Any]:
     """Write NUL, which PostgreSQL's text cannot hold, as two characters; what is compared and sorted stays in order."""
     if any(isinstance(value, str) and ("\0" in value or "\1" in value) for value in values):
         return [escape_text(value) if isinstance(value, str) else value for value in values]

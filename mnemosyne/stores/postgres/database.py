@@ -1,7 +1,7 @@
-"""A PostgreSQL database: how it is reached, made, recognised and brought up to date, and what its errors mean.
+"""A PostgreSQL database: how it is connected to, created, recognised and migrated, and the meaning of its errors.
 
-The room exists so that psycopg stands in one file. It knows nothing of the values that the rows hold, and is only imported
-when an address names PostgreSQL.
+It keeps the use of psycopg out of the stores. It knows nothing of the values that the rows hold, and is only imported when an
+address names PostgreSQL.
 
 All tables lie in one schema of their own (`mnemosyne` unless the address says otherwise), which is made when it is not
 there and refused when it holds anything else. What an advisory lock of that schema guards (making, migrating) is done by
@@ -44,7 +44,7 @@ sort it. So it is told to keep its plans and to go by the indexes.
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full; free some space there and try again"),
-    (errors.InsufficientResources, "the server has no room for it; try again later"),
+    (errors.InsufficientResources, "the server has not enough disk or memory for it; try again later"),
     (errors.ReadOnlySqlTransaction, "this server takes no writes; name the one that does"),
     (errors.InsufficientPrivilege, "this user may not do that; grant what is missing, or name another user"),
     (errors.UndefinedTable, "its tables are gone; open the store again to have them made anew"),

@@ -1,8 +1,7 @@
-"""Locks of sessions that hold among machines: advisory locks of PostgreSQL, all of one engine on one connection.
+"""Session locks that hold across machines: advisory locks of PostgreSQL, all locks of one engine on one connection.
 
-The room exists because a file's lock ends at its machine. The server lets go of a lock when its connection ends, however it
-does, so nothing has to expire; a host that fell silent is noticed by the server within half a minute. It must not import a
-store; psycopg is met here as in the other `postgres_*` rooms.
+A file lock holds on one machine only. The server releases a lock when its connection ends, for whatever reason, so nothing has
+to expire; the server notices a silent host within half a minute. It must not import a store.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class PostgresSessionLocks:
 
     def _ask(self, claim: _Claim) -> bool:
         if self._driver is None:
-            self._driver = self._connected()
+            self._driver = self._connect()
         row = self._driver.execute("SELECT pg_try_advisory_lock(%s)", (claim.key,)).fetchone()
         if row is not None and row[0]:
             claim.driver = self._driver
@@ -138,7 +137,7 @@ class PostgresSessionLocks:
             self._drop()
         return self._driver is None
 
-    def _connected(self) -> Driver:
+    def _connect(self) -> Driver:
         wanted: dict[str, Any] = _LINE | conninfo_to_dict(self._address.conninfo)
         driver: Driver = psycopg.connect(**wanted, autocommit=True)
         driver.execute(_SERVERS_SIDE)

@@ -1,7 +1,7 @@
-"""A crew: a few threads that share a few PostgreSQL connections and run whole transactions on them.
+"""A connection pool: a few threads that share a few PostgreSQL connections and run whole transactions on them.
 
-The room exists so that no statement ever runs on the event loop and no two callers share a transaction. A connection is
-opened when one is wanted, kept, and let go when anything is wrong with it. It knows nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed, kept,
+and closed after any error. It knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ConnectionPool:
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
-        return await run_in_thread(self._threads, lambda: self._guarded(work), finish=self._writing)
+        return await run_in_thread(self._threads, lambda: self._run_guarded(work), finish=self._writing)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connections and threads. Closing twice is fine."""
@@ -64,16 +64,16 @@ class ConnectionPool:
         while self._idle:
             self._idle.pop().driver.close()
 
-    def _guarded(self, work: Callable[[PostgresConnection], T]) -> T:
+    def _run_guarded(self, work: Callable[[PostgresConnection], T]) -> T:
         try:
-            while (connection := self._kept()) is not None:
+            while (connection := self._take_idle()) is not None:
                 try:
                     return self._whole(connection, work)
                 except psycopg.OperationalError:
                     # It had died while it was idle: nothing has been heard from it since.
                     if connection.answered or not connection.driver.closed:
                         raise
-            return self._whole(self._opened(), work)
+            return self._whole(self._open_connection(), work)
         except (psycopg.Error, OSError) as error:
             known = meaning_of(error, self._opening)
             if known is None:
@@ -84,13 +84,13 @@ class ConnectionPool:
                 f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
             ) from error
 
-    def _kept(self) -> PostgresConnection | None:
+    def _take_idle(self) -> PostgresConnection | None:
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
-    def _opened(self) -> PostgresConnection:
+    def _open_connection(self) -> PostgresConnection:
         return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
 
     def _whole(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
@@ -98,7 +98,7 @@ class ConnectionPool:
         connection.begin(self._begin)
         try:
             result = work(connection)
-            said = self._committed(connection)
+            said = self._commit(connection)
         except BaseException as error:
             connection.drop()
             damage = damage_in(connection, error, self._opening.address.shown) if isinstance(error, DAMAGED) else None
@@ -113,7 +113,7 @@ class ConnectionPool:
             raise RuntimeError(f"The transaction ended with {said}: a statement had failed and its error was dropped.")
         return result
 
-    def _committed(self, connection: PostgresConnection) -> str | None:
+    def _commit(self, connection: PostgresConnection) -> str | None:
         try:
             return connection.end(b"COMMIT")
         except psycopg.OperationalError as error:

@@ -1,8 +1,8 @@
 """The shared store: a PostgreSQL database, for many processes on many hosts.
 
-The room exists to bring PostgreSQL's own manners to the SQL store: whoever writes to a session locks its row first, so that
-writes to it happen one after the other, and writes to different sessions side by side. It is only imported when an address
-names PostgreSQL, and must not import other stores.
+It adds what is particular to PostgreSQL to the SQL store: a writer locks the row of its session first, so that writes to one
+session run one after the other and writes to different sessions side by side. It is only imported when an address names
+PostgreSQL, and must not import other stores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The heavy parts of a turn (receipt, prompt, report), packed for a SQL store.
+"""Compression of the large parts of a turn (receipt, prompt, report) in a SQL store.
 
-The room exists because they are most of a database: some 160 KB of JSON a turn, which says many things twice, and a sixth of
-that when packed. What an older release wrote unpacked is read as it is; JSON objects never begin like a packed one.
+They make up most of a database: about 160 KB of repetitive JSON a turn, a sixth of that when compressed. JSON that an older
+release wrote uncompressed is read as it is; it never begins like a compressed blob.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ _LEAST_BYTES = 256
 _PACKED = b"x"
 
 
-def packed(body: bytes) -> bytes:
-    """Return the JSON of a paper as it is kept: packed, unless it is short or that makes it no smaller."""
+def pack_blob(body: bytes) -> bytes:
+    """Return the JSON of a blob as it is kept: packed, unless it is short or that makes it no smaller."""
     if len(body) < _LEAST_BYTES:
         return body
     small = zlib.compress(body, _LEVEL)
     return small if len(small) < len(body) else body
 
 
-def unpacked(data: bytes) -> bytes:
-    """Return the JSON of a paper that is kept, packed or not; UnreadableError when it is neither."""
+def unpack_blob(data: bytes) -> bytes:
+    """Return the JSON of a blob that is kept, packed or not; UnreadableError when it is neither."""
     try:
         return zlib.decompress(data) if bytes(data[:1]) == _PACKED else bytes(data)
     except zlib.error as error:
-        raise UnreadableError(f"These bytes are no packed paper: {error}.", bytes(data)) from None
+        raise UnreadableError(f"These bytes are no packed blob: {error}.", bytes(data)) from None
 
 
-def changed(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a kept paper after a change of its JSON; the very same where `change` gives back what it got."""
-    body = unpacked(data)
+def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return a kept blob after a change of its JSON; the very same where `change` gives back what it got."""
+    body = unpack_blob(data)
     done = change(body)
-    return data if done is body else packed(done)
+    return data if done is body else pack_blob(done)

@@ -1,7 +1,7 @@
-"""The little that the SQL stores ask of a database: run a statement, walk its rows.
+"""What the SQL stores need of a database: run a statement, iterate over its rows.
 
-The room exists so that every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a
-connection translates them where its driver wants another sign. It knows no driver and nothing of sessions.
+Every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a connection translates the
+sign where its driver needs another. It knows no driver and nothing of sessions.
 """
 
 from __future__ import annotations

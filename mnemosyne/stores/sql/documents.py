@@ -1,7 +1,7 @@
 """The document view of a SQL store: a session as one document, read and written.
 
-The room exists so that what a document says and what the turn tree says stay one thing (Store rule 9). What of a document is
-new is decided in `mnemosyne.documents.views`. Each function runs inside a transaction that its caller has opened.
+A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
+Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from mnemosyne.documents.views import (
     bare_frame,
     check_document,
     compose,
+    diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
     patched,
-    tell,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
@@ -87,16 +87,16 @@ def put_session(
     session = enter(connection, session_id, expected_version)
     head = head_of(connection, session)
     abandon_pending(connection, session.key, head.branch_id)
-    telling = tell(read_path(connection, session.key, head.lineage), document.session.messages)
-    if telling.fork:
+    diff = diff_messages(read_path(connection, session.key, head.lineage), document.session.messages)
+    if diff.fork:
         branch_id = free_name(
             BRANCH_PREFIX, session.version + 1, lambda name: has_branch(connection, session.key, name)
         )
-        open_branch(connection, session, telling.after, branch_id)
+        open_branch(connection, session, diff.after, branch_id)
         session = replace(session, active_branch=branch_id)
         head = head_of(connection, session)
-    if telling.messages:
-        _append(connection, session, head, telling.messages, None)
+    if diff.messages:
+        _append(connection, session, head, diff.messages, None)
         head = head_of(connection, session)
     _put_rest(connection, session, head, document)
     return PutResult(version=bump(connection, session))

@@ -1,7 +1,7 @@
-"""Forgetting: what goes, what is rewritten, and the record that it was done (seed 002 section 13; spec 3.6).
+"""Forgetting: what is deleted, what is rewritten, and the record that it was done (seed 002 section 13; spec 3.6).
 
-The room exists so that one walk knows every table a session has. It runs inside one write transaction that its caller has
-opened; each session is locked before anything of it is touched, in the order of their numbers.
+One pass covers every table of a session. It runs inside one write transaction that its caller has opened; each session is
+locked before any of its rows is changed, in the order of their numbers.
 
 What goes whole is deleted. What stays is rewritten in place, except messages and entries: they get a new number, so that
 every index that follows the order of writing learns of it.
@@ -30,7 +30,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, Sour
 from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
-from mnemosyne.stores.sql.blobs import changed
+from mnemosyne.stores.sql.blobs import change_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
@@ -78,7 +78,7 @@ class _Task:
     evidence_ids: frozenset[str] = frozenset()
 
     def is_theirs(self, message: Message) -> bool:
-        return self.user_id is not None and _wrote(message, self.user_id)
+        return self.user_id is not None and _is_author(message, self.user_id)
 
 
 def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
@@ -173,7 +173,7 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
     for key, session_id, owner in rows:
         if key in wrote and owner != user_id:
             session = enter(connection, session_id)
-            texts = _written_by(connection, key, user_id)
+            texts = _texts_written_by(connection, key, user_id)
             if texts is not None:
                 tally.texts.update(dict.fromkeys(texts))
                 task = _Task(
@@ -186,16 +186,16 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
                 _rewrite(connection, task)
 
 
-def _written_by(connection: Connection, key: int, user_id: str) -> list[str] | None:
+def _texts_written_by(connection: Connection, key: int, user_id: str) -> list[str] | None:
     """Return the texts that a user wrote in a session, waiting ones too; None when there is no message of theirs."""
     said = [decode(body, Message) for (body,) in _rows(connection, "body FROM messages", key)]
     for (draft,) in _rows(connection, "draft FROM turns", key):
         said += decode(draft, tuple[Message, ...]) if draft is not None else ()
-    theirs = [message.content for message in said if _wrote(message, user_id)]
+    theirs = [message.content for message in said if _is_author(message, user_id)]
     return [text for text in dict.fromkeys(theirs) if text.strip()] if theirs else None
 
 
-def _wrote(message: Message, user_id: str) -> bool:
+def _is_author(message: Message, user_id: str) -> bool:
     author = message.author
     return author is not None and author.kind is AuthorKind.USER and author.id == user_id
 
@@ -229,7 +229,7 @@ def _rewrite(connection: Connection, task: _Task) -> None:
     _messages(connection, task)
     _entries(connection, task)
     _turns(connection, task)
-    _papers(connection, task)
+    _erase_blobs(connection, task)
     _evidences(connection, task)
     _parts(connection, task)
     key, tally = task.session.key, task.tally
@@ -290,14 +290,14 @@ def _messages(connection: Connection, task: _Task) -> None:
             continue
         task.tally.count("messages")
         if recalled:
-            _gone(task, place[-1])
+            _mark_removed(task, place[-1])
         if recalled and task.is_theirs(message):
             recalled = RECALLED_NO_MORE
         connection.execute("DELETE FROM messages WHERE seq = ?", (seq,))
         connection.insert("messages", MESSAGE_COLUMNS, [(task.session.key, *place, recalled, encode(done))])
 
 
-def _gone(task: _Task, entry_id: str) -> None:
+def _mark_removed(task: _Task, entry_id: str) -> None:
     task.tally.entry_ids.setdefault(session_scope(task.session.session_id), []).append(entry_id)
 
 
@@ -312,7 +312,7 @@ def _entries(connection: Connection, task: _Task) -> None:
         if done is not entry:
             replace_entry(connection, done, seq, deleted=bool(deleted))
             task.tally.count("entries")
-            _gone(task, entry.entry_id)
+            _mark_removed(task, entry.entry_id)
 
 
 def _turns(connection: Connection, task: _Task) -> None:
@@ -340,18 +340,18 @@ def _clean_draft(task: _Task, draft: bytes) -> bytes:
     return draft if all(new is old for new, old in zip(done, messages, strict=True)) else encode(done)
 
 
-def _papers(connection: Connection, task: _Task) -> None:
+def _erase_blobs(connection: Connection, task: _Task) -> None:
     clean = _tree(task.derived)
     rows = connection.execute(
         """SELECT p.turn, p.receipt, p.prompt, p.report FROM papers AS p JOIN turns AS t ON t.number = p.turn
             WHERE t.session = ?""",
         (task.session.key,),
     ).fetchall()
-    for turn, *papers in rows:
-        new = [None if paper is None else changed(paper, clean) for paper in papers]
-        if new != papers:
+    for turn, *blobs in rows:
+        new = [None if blob is None else change_blob(blob, clean) for blob in blobs]
+        if new != blobs:
             connection.execute("UPDATE papers SET receipt = ?, prompt = ?, report = ? WHERE turn = ?", (*new, turn))
-            for kind, before, after in zip(("receipts", "prompts", "reports"), papers, new, strict=True):
+            for kind, before, after in zip(("receipts", "prompts", "reports"), blobs, new, strict=True):
                 task.tally.count(kind, int(before != after))
 
 

@@ -1,7 +1,7 @@
-"""What no window of a SQL store shows: abandoned turns and replaced summaries, read and written for copies of a session.
+"""Records of a SQL store that no window shows: abandoned turns and replaced summaries, read and written for copies of a
+session.
 
-The room exists so that an export can lose nothing (Store, `leftovers`). Each function runs inside a transaction that its
-caller has opened.
+With them an export loses nothing (`Store.hidden_records`). Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from mnemosyne.chains.message_ids import named
 from mnemosyne.core.codec import encode, time_text
 from mnemosyne.core.errors import BranchNotFoundError
-from mnemosyne.schema.record import Leftovers
+from mnemosyne.schema.record import HiddenRecords
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, path_summary
@@ -20,7 +20,7 @@ from mnemosyne.stores.sql.writing.turn_rows import insert_turn, turn_status
 from mnemosyne.stores.sql.writing.turns import put_summary
 
 
-def read_leftovers(connection: Connection, session_id: str) -> Leftovers:
+def read_hidden_records(connection: Connection, session_id: str) -> HiddenRecords:
     """Return abandoned turns and all summaries; SessionNotFoundError."""
     session = enter(connection, session_id)
     names = connection.execute(
@@ -30,25 +30,25 @@ def read_leftovers(connection: Connection, session_id: str) -> Leftovers:
         "SELECT body, turn_id, branch_id, depth FROM summaries WHERE session = ? ORDER BY turn_id", (session.key,)
     ).fetchall()
     told = [path_summary(row) for row in rows]
-    return Leftovers(
+    return HiddenRecords(
         abandoned=tuple(find_turn(connection, session, name) for (name,) in names),
         summaries=tuple(summary for summary in told if summary is not None),
         unsummed=tuple(row[1] for row in rows if row[0] is None),
     )
 
 
-def keep_leftovers(connection: Connection, session_id: str, leftovers: Leftovers) -> None:
+def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenRecords) -> None:
     """Write abandoned turns that are not there yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
     session = enter(connection, session_id)
-    for turn in leftovers.abandoned:
+    for turn in hidden.abandoned:
         if not has_branch(connection, session.key, turn.branch_id):
             raise BranchNotFoundError(session_id, turn.branch_id)
         if turn_status(connection, session.key, turn.turn_id) is None:
             messages = named(turn.turn_id, turn.messages)
             insert_turn(connection, session.key, replace(turn, messages=messages, status=TurnStatus.ABANDONED))
-    for turn_id in leftovers.unsummed:
+    for turn_id in hidden.unsummed:
         put_summary(connection, session.key, (*committed_place(connection, session, turn_id), turn_id), None)
-    for each in leftovers.summaries:
+    for each in hidden.summaries:
         if each.summary.updated_at is not None:
             time_text(each.summary.updated_at)
         place = (*committed_place(connection, session, each.turn_id), each.turn_id)

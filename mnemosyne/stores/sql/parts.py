@@ -1,7 +1,7 @@
-"""What a session holds beside its turns: evidences, blocks, tasks, tool calls and model calls, each list in its order.
+"""The lists of a session beside its turns: evidences, blocks, tasks, tool calls and model calls, each in its order.
 
-The room exists so that a list is kept in one way: an item has an id and a place; one that is written again keeps its place.
-Each function runs inside a transaction that its caller has opened.
+All lists are stored in the same way: an item has an id and a place, and keeps its place when it is written again. Each
+function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations

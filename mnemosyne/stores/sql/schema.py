@@ -1,7 +1,7 @@
 """The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
 
-The room exists so that a new database is made in one go and the meaning of the tables is read in one place. How an older
-one gets here is told by the revisions in `migrations/`; a test holds both ways together. It knows no driver.
+A new database is created in one step from these statements. The revisions in `migrations/` bring an older one to the same
+tables; a test compares the two. It knows no driver.
 
 What stands where:
 - `sessions` gives each session of a tenant a number (`key`), never given twice; all that belongs to it names that number.
@@ -9,12 +9,12 @@ What stands where:
   while the session's row is locked), so whoever has seen everything up to a number will see the rest after it. What waits
   for a reply lies in `turns.draft`. `recalled` is 1 for what recall may find, 2 for what it may find no more.
 - `papers` keeps the heavy parts of a turn (receipt, prompt, report) off the pages that are walked each turn, packed
-  (`sql_papers`).
+  (`sql.blobs`).
 - `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the state
   before the first turn.
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in order.
 - `summaries` without a body say that the path has none from there on.
-- `packs` holds the world pack of the present version of each world, packed (`sql_papers`); `worlds.digest` says which that is.
+- `packs` holds the world pack of the present version of each world, packed (`sql.blobs`); `worlds.digest` says which that is.
 """
 
 from __future__ import annotations

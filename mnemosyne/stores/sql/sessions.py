@@ -1,8 +1,8 @@
-"""Sessions and branches: who is where, under which number.
+"""Sessions and branches: their numbers and their heads.
 
-The room exists so that every road into a session goes through one door, `enter`, which in a write transaction also locks
-it: what follows in the transaction sees everything that was committed before, and its sequence numbers come in the order of
-commits. Each function runs inside a transaction that its caller has opened; none of them writes.
+Every function that works on a session calls `enter` first, which in a write transaction also locks it: the rest of the
+transaction sees everything that was committed before, and its sequence numbers come in the order of commits. Each function
+runs inside a transaction that its caller has opened; none of them writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The Store protocol on a SQL database: each method is one transaction, handed to a runner of reads or of writes.
+"""The Store protocol on a SQL database: each method is one transaction, passed to a runner of reads or of writes.
 
-The room exists so that SQLite and PostgreSQL share every statement and every rule; what a database has of its own (files,
-locks, connections, errors) is in the runners that the two stores bring. What the rows mean is in the other `sql_*` rooms.
+SQLite and PostgreSQL share every statement and every rule; what differs between databases (files, locks, connections, errors)
+is in the runners that the two stores pass in. The other modules of `stores.sql` know what the rows mean.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    HiddenRecords,
     ImportedTurn,
-    Leftovers,
     PathSummary,
     Prefetch,
     PutResult,
@@ -29,7 +29,7 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
-from mnemosyne.stores.sql import hidden_records as sql_leftovers
+from mnemosyne.stores.sql import hidden_records as sql_hidden_records
 from mnemosyne.stores.sql import parts as sql_parts
 from mnemosyne.stores.sql import sessions as sql_sessions
 from mnemosyne.stores.sql import worlds as sql_worlds
@@ -196,9 +196,9 @@ class SqlStore:
         """Return full entries in the order asked; unknown ids are left out."""
         return await self._reads.run(lambda db: sql_recall.read_entries(db, scope, entry_ids))
 
-    async def restricted(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+    async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
-        return await self._reads.run(lambda db: sql_recall.read_restricted(db, scopes))
+        return await self._reads.run(lambda db: sql_recall.read_gated_entries(db, scopes))
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
         """Return entries written after `sequence`, in the order of writing."""
@@ -216,13 +216,13 @@ class SqlStore:
         """Keep a rolling summary of a committed turn's path."""
         await self._writes.run(lambda db: sql_writes.save_summary(db, session_id, summary))
 
-    async def leftovers(self, session_id: str) -> Leftovers:
+    async def hidden_records(self, session_id: str) -> HiddenRecords:
         """Return abandoned turns and every rolling summary."""
-        return await self._reads.run(lambda db: sql_leftovers.read_leftovers(db, session_id))
+        return await self._reads.run(lambda db: sql_hidden_records.read_hidden_records(db, session_id))
 
-    async def keep_leftovers(self, session_id: str, leftovers: Leftovers) -> None:
-        """Write the leftovers of a session that was copied from elsewhere."""
-        await self._writes.run(lambda db: sql_leftovers.keep_leftovers(db, session_id, leftovers))
+    async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
+        """Write the hidden records of a session that was copied from elsewhere."""
+        await self._writes.run(lambda db: sql_hidden_records.save_hidden_records(db, session_id, hidden))
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document, or None."""
@@ -307,6 +307,6 @@ class SqlStore:
         """Return the audit records, oldest first."""
         return await self._reads.run(sql_search.read_audits)
 
-    async def occurrences(self, texts: Sequence[str]) -> tuple[str, ...]:
+    async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`) where any of these texts stands."""
-        return await self._reads.run(lambda db: sql_search.occurrences(db, texts))
+        return await self._reads.run(lambda db: sql_search.find_text(db, texts))

@@ -1,7 +1,7 @@
 """Worlds in a SQL store: the present version of each, its lore as entries, its pack as one packed JSON value.
 
-Lore and pack are written in one transaction, so that what is hidden (the rows) and what is rendered (the pack) are always of
-one version. Each function runs inside a transaction that its caller has opened.
+Lore and pack are written in one transaction, so that the hidden entries (the rows) and the rendered ones (the pack) are always
+of one version. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mnemosyne.chains.turn_tree import lore_by_id
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.memory import MemoryEntry, world_scope
-from mnemosyne.stores.sql.blobs import packed, unpacked
+from mnemosyne.stores.sql.blobs import pack_blob, unpack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.writing.entries import replace_entry
 
@@ -28,7 +28,7 @@ def replace_world(
 ) -> int:
     """Make a version the present one and return how many entries of lore changed (0 = it is the present one already)."""
     here = (connection.tenant, world_id)
-    body = None if pack is None else packed(encode(pack))
+    body = None if pack is None else pack_blob(encode(pack))
     connection.post(
         "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
         here,
@@ -85,7 +85,7 @@ def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, A
     """Return the pack that is kept of a version, or None; CodecError when it is damaged."""
     body = _body(connection, world_id, digest)
     try:
-        return None if body is None else decode(unpacked(body), dict)
+        return None if body is None else decode(unpack_blob(body), dict)
     except zlib.error as error:
         raise CodecError(f"The pack of world {world_id!r} is damaged: {error}.") from None
 

@@ -1,7 +1,7 @@
-"""A SQLite file: how it is opened, made, recognised, brought up to date, and cleaned after an erasure.
+"""A SQLite file: how it is opened, created, recognised, migrated, and cleaned after an erasure.
 
-The room exists so that the refusals (another program's file, a newer release's) and the settings of a connection are read in
-one place. It knows nothing of the values that the rows hold.
+Files that are refused (another program's, a newer release's) and the settings of a connection are defined here. It knows
+nothing of the values that the rows hold.
 """
 
 from __future__ import annotations

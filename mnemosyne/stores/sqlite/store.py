@@ -1,7 +1,7 @@
 """The embedded store: a SQLite file in WAL mode, safe for several processes.
 
-The room exists to bring SQLite's own manners to the SQL store: writes take their turn on one lane (BEGIN IMMEDIATE), reads
-on another, so that a read never waits for a locked file.
+It adds what is particular to SQLite to the SQL store: writes run one after the other on one connection (BEGIN IMMEDIATE),
+reads on another, so that a read never waits for a locked file.
 """
 
 from __future__ import annotations

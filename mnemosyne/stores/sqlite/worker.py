@@ -1,7 +1,7 @@
-"""A lane: one thread that owns one SQLite connection and runs whole transactions on it, one after the other.
+"""A thread that owns one SQLite connection and runs whole transactions on it, one after the other.
 
-The room exists so that no statement ever runs on the event loop and no two callers share a transaction. It knows SQLite's
-error codes and nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. It knows SQLite's error codes and nothing of
+sessions.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _REASONS = {
 class SqliteWorker:
     """Runs transactions of one kind in order.
 
-    A caller that is cancelled leaves either nothing or a whole transaction. A lane of writes (`finish`) lets him go when
-    the transaction is over, so that he knows where he stands; a lane of reads lets him go at once.
+    A caller that is cancelled leaves either nothing or a whole transaction. A worker for writes (`finish`) releases it when
+    the transaction is over, so that the outcome is known; a worker for reads releases it at once.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SqliteWorker:
     async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
-        return await run_in_thread(self._thread, lambda: self._guarded(work), finish=self._finish)
+        return await run_in_thread(self._thread, lambda: self._run_guarded(work), finish=self._finish)
 
     async def close(self) -> None:
         """Let the work in hand end, then release connection and thread. Closing twice is fine."""
@@ -81,7 +81,7 @@ class SqliteWorker:
             self._thread.shutdown(wait=False)
             await asyncio.wrap_future(ending)
 
-    def _guarded(self, work: Callable[[SqliteConnection], T]) -> T:
+    def _run_guarded(self, work: Callable[[SqliteConnection], T]) -> T:
         try:
             if self._connection is None:
                 self._connection = self._connect()

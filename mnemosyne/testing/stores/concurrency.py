@@ -155,7 +155,7 @@ class StoreCrowd(StoreTests):
 async def _sees_nothing(store: Store) -> None:
     assert await store.sessions() == ()
     assert await store.get_session(SESSION) is None
-    assert await store.occurrences(("our secret", "our lore", "our evidence")) == ()
+    assert await store.find_text(("our secret", "our lore", "our evidence")) == ()
     assert await store.entries(WORLD_SCOPE, ("a",)) == ()
     assert await store.entries(SCOPE, ("p001.u",)) == ()
     assert await store.entries_after(SCOPE, Chain.HISTORY, 0, 9) == ()

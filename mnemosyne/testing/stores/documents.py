@@ -340,15 +340,15 @@ class StoreDocuments(StoreTests):
             await store.save_prepared(prepared(head, "waits"), expected_version=head.version)
             for summary in (path_summary("p1", "one"), path_summary("p2", "two")):
                 await store.save_summary(SESSION, summary)
-            aside = await store.leftovers(SESSION)
+            aside = await store.hidden_records(SESSION)
             assert aside.abandoned == (await store.turn(SESSION, "gone"),)
             assert aside.abandoned[0].status is TurnStatus.ABANDONED
             assert [each.summary.content for each in aside.summaries] == ["one", "two"]
             copy = await store.create_session(start(*turns, session_id="copy"))
             for _ in range(2):
-                await store.keep_leftovers("copy", replace(aside, unsummed=("p2",), summaries=aside.summaries[:1]))
+                await store.save_hidden_records("copy", replace(aside, unsummed=("p2",), summaries=aside.summaries[:1]))
             assert await store.head("copy") == copy
-            told = await store.leftovers("copy")
+            told = await store.hidden_records("copy")
             assert [replace(each, session_id=SESSION) for each in told.abandoned] == list(aside.abandoned)
             assert (told.summaries, told.unsummed) == (aside.summaries[:1], ("p2",))
             window = await store.window("copy", message_limit=0)
@@ -358,8 +358,8 @@ class StoreDocuments(StoreTests):
                 replace(aside, abandoned=(replace(aside.abandoned[0], turn_id="t8", branch_id="nowhere"),)),
             ):
                 with pytest.raises((TurnNotFoundError, BranchNotFoundError)):
-                    await store.keep_leftovers("copy", wrong)
-            assert await store.leftovers("copy") == told
+                    await store.save_hidden_records("copy", wrong)
+            assert await store.hidden_records("copy") == told
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
         """They are found after what was written before, once; no version moves."""

@@ -1,4 +1,4 @@
-"""What a Store promises about forgetting: what goes, what stays, what is left to show (seed 002 section 13)."""
+"""What a Store promises about erasure: what is deleted, what stays, and the record of it (seed 002 section 13)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class StoreErasure(StoreTests):
             for chain in Chain:
                 assert await store.entries_after(SCOPE, chain, 0, 99) == ()
             assert await store.entries(SCOPE, ("e1", "p001.u", "t1.a")) == ()
-            assert await store.occurrences((SECRET, CHINESE, SESSION)) == ()
+            assert await store.find_text((SECRET, CHINESE, SESSION)) == ()
             assert len(await store.entries(WORLD_SCOPE, ("a",))) == 1
             after = await everything(store, "s2")
             assert (after[:-2], len(after[-1])) == (before[:-2], 1)
@@ -137,7 +137,7 @@ class StoreErasure(StoreTests):
             done = await store.erase(Erasure(at=AT, user_id="lin"))
             assert done.sessions == ()
             assert set(done.texts) == {SECRET, CHINESE, "wait"}
-            assert await store.occurrences((*done.texts, SECRET[:30], "lin")) == ()
+            assert await store.find_text((*done.texts, SECRET[:30], "lin")) == ()
             assert (await store.head(SESSION)).version == version + 1
             first, second, *_ = (await store.window(SESSION, message_limit=99, branch_id="main")).messages
             assert first.message == Message(role=Role.USER, content=ERASED, message_id="p001.u", at=AT)
@@ -181,7 +181,7 @@ class StoreErasure(StoreTests):
             done = await store.erase(Erasure(at=AT, user_id="lin"))
             assert done.sessions == ("mine",)
             assert await store.sessions() == (SESSION, "theirs")
-            assert await store.occurrences((SECRET, "lin")) == ()
+            assert await store.find_text((SECRET, "lin")) == ()
             after = await everything(store)
             assert after[:-2] == before[:-2]
 
@@ -202,7 +202,7 @@ class StoreErasure(StoreTests):
             done = await store.erase(Erasure(at=AT, session_id=SESSION, evidence_ids=("e1", "unknown")))
             assert done.counts["evidences"] == 1
             assert done.texts == (SECRET,)
-            assert await store.occurrences((SECRET, SECRET[:30])) == ()
+            assert await store.find_text((SECRET, SECRET[:30])) == ()
             assert [each.evidence_id for each in await store.list_evidences(SESSION)] == ["e2"]
             left = {each.block_id: each for each in await store.list_context_blocks(SESSION)}
             assert set(left) == {"both", "none"}
@@ -243,18 +243,18 @@ class StoreErasure(StoreTests):
             assert await store.audits() == audits
 
     async def test_a_search_finds_every_place(self, tmp_path: Path) -> None:
-        """`occurrences` names table and key, sorted; short texts as whole words alone; nothing for no text."""
+        """`find_text` names table and key, sorted; short texts as whole words alone; nothing for no text."""
         async with self.opened(tmp_path) as store:
             await lived(store)
-            places = await store.occurrences((SECRET,))
+            places = await store.find_text((SECRET,))
             assert places == tuple(sorted(places))
             named = " ".join(places)
             for part in ("p001.u", "e1", "k1", "t1", "t2", "s1"):
                 assert part in named, part
             assert not {place for place in places if place.endswith(("e2", "k2"))}
-            assert await store.occurrences(()) == await store.occurrences(("", "  ", "never said")) == ()
-            assert await store.occurrences(("wai",)) == ()
-            assert await store.occurrences(("wait",))
+            assert await store.find_text(()) == await store.find_text(("", "  ", "never said")) == ()
+            assert await store.find_text(("wai",)) == ()
+            assert await store.find_text(("wait",))
 
     async def test_rule_1_erasures_last(self, tmp_path: Path) -> None:
         """After reopening what is gone is gone, what stays is there, and the records too."""
@@ -267,7 +267,7 @@ class StoreErasure(StoreTests):
             before = await everything(store)
         async with self.empty(tmp_path) as store:
             assert await everything(store) == before
-            assert await store.occurrences((SECRET, CHINESE)) == ()
+            assert await store.find_text((SECRET, CHINESE)) == ()
             assert await store.sessions() == (SESSION,)
             turn = replace(imported("p9"), messages=(by("kai", OTHER),))
             assert (await store.append_turns(SESSION, (turn,))).depth == 3

@@ -162,12 +162,12 @@ class StoreMemory(StoreTests):
             gate = Condition(path="hero.gold", op=Comparison.GT, value=3)
             await store.replace_world("w1", "d", (lore("b", viewers=("npc",)), lore("a"), lore("z", when=(gate,))))
             await store.append_turns(SESSION, (), (memory("m", viewers=("Lin",)), memory("n")))
-            found = await store.restricted((WORLD_SCOPE, SCOPE))
+            found = await store.gated_entries((WORLD_SCOPE, SCOPE))
             assert [entry.entry_id for entry in found] == ["b", "m", "z"]
             assert found[2].when == (gate,)
-            assert [entry.entry_id for entry in await store.restricted((SCOPE,))] == ["m"]
+            assert [entry.entry_id for entry in await store.gated_entries((SCOPE,))] == ["m"]
             await store.replace_world("w1", "d2", ())
-            assert [entry.entry_id for entry in await store.restricted((WORLD_SCOPE, SCOPE))] == ["m"]
+            assert [entry.entry_id for entry in await store.gated_entries((WORLD_SCOPE, SCOPE))] == ["m"]
 
     async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
         """The newest is kept; another branch has its own; None forgets all; the version stays."""

@@ -39,13 +39,13 @@ async def write(contract: StoreTests, folder: Path, name: str, count: int) -> No
     try:
         waiting = [f"{name} {number}" for number in range(count)][::-1]
         while waiting:
-            if await _wrote(store, waiting[-1]):
+            if await _try_write(store, waiting[-1]):
                 waiting.pop()
     finally:
         await store.close()
 
 
-async def _wrote(store: Store, text: str) -> bool:
+async def _try_write(store: Store, text: str) -> bool:
     version = (await store.head(SESSION)).version
     try:
         await store.append_messages(SESSION, (says(text),), expected_version=version)

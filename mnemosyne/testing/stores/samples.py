@@ -1,6 +1,6 @@
-"""Sessions, turns and entries for the tests of a store, and short ways to play them.
+"""Sessions, turns and entries for the tests of a store, and short functions to play them.
 
-The room exists so that the rules read as sentences. It knows the schema and the Store protocol, never a store.
+With them the tests of the rules stay short. It imports the schema and the Store protocol, never a store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A store's turn tree in the plainest form, to hold a real store against.
+"""A store's turn tree in the plainest form, a reference to compare a real store with.
 
-The room exists so that random runs can be checked: a few dicts, no storage, no cleverness. It knows the schema and the
-errors, never a store.
+Random runs are checked against it: a few dicts, no storage, no optimisation. It imports the schema and the errors, never a
+store.
 """
 
 from __future__ import annotations

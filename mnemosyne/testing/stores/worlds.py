@@ -1,4 +1,4 @@
-"""What a Store promises about worlds: lore and pack of one version, kept whole, apart by tenant, and never half written."""
+"""What a Store promises about worlds: lore and pack are of one version, complete, apart by tenant, and never half written."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class StoreWorlds(StoreTests):
         async with self.empty(tmp_path) as store:
             assert await store.worlds() == {"w1": "d2"}
             assert (await store.pack("w1", "d1"), await store.pack("w1", "d2")) == (None, PACK)
-            assert len(await store.restricted((WORLD_SCOPE,))) == 0
+            assert len(await store.gated_entries((WORLD_SCOPE,))) == 0
             assert [entry.entry_id for entry in await store.entries(WORLD_SCOPE, ("a", "b", "z"))] == ["b"]
 
     async def test_a_pack_is_searched_and_outlives_an_erasure(self, tmp_path: Path) -> None:
@@ -121,13 +121,13 @@ class StoreWorlds(StoreTests):
         said = ImportedTurn(turn_id="p001", messages=(says(LINE, author=lin), says(own, author=lin)))
         async with self.opened(tmp_path, said, imported("p002")) as store:
             await store.replace_world("w1", "d1", (), PACK)
-            places = await store.occurrences((LINE,))
+            places = await store.find_text((LINE,))
             assert any(place.startswith(PACK_PLACE) and "w1" in place for place in places)
             assert any("p001" in place for place in places)
             done = await store.erase(Erasure(at=datetime(2026, 1, 31, tzinfo=UTC), user_id="lin"))
             assert done.texts == (own,)
             assert await store.pack("w1", "d1") == PACK
-            (left,) = await store.occurrences((LINE, own))
+            (left,) = await store.find_text((LINE, own))
             assert left.startswith(PACK_PLACE)
             await store.erase(Erasure(at=datetime(2026, 1, 31, tzinfo=UTC), session_id=SESSION))
             assert await store.worlds() == {"w1": "d1"}

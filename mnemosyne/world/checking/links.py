@@ -1,4 +1,4 @@
-"""What holds between the parts of a pack: unique ids, references that lead somewhere, paths that resolve, ops that can run."""
+"""Checks the links between the parts of a pack: unique ids, references and paths that resolve, ops that can run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mnemosyne.world.checking.ops import check_ops
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree
 from mnemosyne.world.format.check import sound
-from mnemosyne.world.format.faults import FaultList, Place, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
-from mnemosyne.world.reading.draft import Draft, Item, Part
+from mnemosyne.world.reading.draft import Item, PackDraft, Part
 
 
-def check_links(draft: Draft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
+def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
     """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built).
 
     `try_patterns`: look also whether some input keeps a pattern busy, which takes a moment.
@@ -26,9 +26,11 @@ def check_links(draft: Draft, faults: FaultList, *, try_patterns: bool = False) 
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)
     _check_unique(
-        _memories(draft), "memory (lore, quests, scheduled texts, events and narratives share their ids)", faults
+        _iterate_memories(draft),
+        "memory (lore, quests, scheduled texts, events and narratives share their ids)",
+        faults,
     )
-    tree = _tree(draft, faults)
+    tree = _build_tree(draft, faults)
     _check_references(draft, tree, faults)
     _check_quest_graph(draft, faults)
     _check_narratives(draft.history, faults)
@@ -39,14 +41,14 @@ def check_links(draft: Draft, faults: FaultList, *, try_patterns: bool = False) 
             if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
                 faults.add(where, wrong)
     if tree is not None and draft.quests_known:
-        for where, condition in _conditions(draft):
+        for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
             check_ops(sound(action.get("ops"), place.at("ops")), tree, faults)
     return tree
 
 
-def _tree(draft: Draft, faults: FaultList) -> StateTree | None:
+def _build_tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
     state = draft.world.value.get("state")
     if not isinstance(state, dict):
         return None
@@ -62,7 +64,7 @@ def _tree(draft: Draft, faults: FaultList) -> StateTree | None:
             places[quest["id"]] = place
             root.setdefault(QUESTS, {})[quest["id"]] = quest_state(quest)
 
-    def where(path: KeyPath) -> Place:
+    def where(path: KeyPath) -> SourceLocation:
         if len(path) > 1 and path[0] == QUESTS and path[1] in places:
             return places[path[1]].at(*path[2:])
         return world.at("state", *path)
@@ -70,7 +72,7 @@ def _tree(draft: Draft, faults: FaultList) -> StateTree | None:
     return read_tree(root, where, faults)
 
 
-def _memories(draft: Draft) -> Iterator[Item]:
+def _iterate_memories(draft: PackDraft) -> Iterator[Item]:
     yield from draft.lore
     yield from draft.quests
     yield from draft.injections
@@ -80,7 +82,7 @@ def _memories(draft: Draft) -> Iterator[Item]:
 
 
 def _check_unique(items: Iterable[Item], what: str, faults: FaultList) -> None:
-    first: dict[str, Place] = {}
+    first: dict[str, SourceLocation] = {}
     for place, item in items:
         name = item.get("id")
         if name is None:
@@ -94,7 +96,7 @@ def _check_unique(items: Iterable[Item], what: str, faults: FaultList) -> None:
             first[name] = here
 
 
-def _check_references(draft: Draft, tree: StateTree | None, faults: FaultList) -> None:
+def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultList) -> None:
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     entities = {entity["id"] for _, entity in draft.world.items("entities") if "id" in entity}
     if draft.entities_known and tree is not None:
@@ -103,7 +105,7 @@ def _check_references(draft: Draft, tree: StateTree | None, faults: FaultList) -
             for where, name in sound(item.get("entities"), place.at("entities")):
                 _check_known(name, known, "entity", "add it to the entities of world.yaml", where, faults)
     for place, quest in draft.quests:
-        for where, name in _linked(quest, place):
+        for where, name in _linked_quests(quest, place):
             if name == quest.get("id"):
                 faults.add(where, "links the quest to itself; take it out")
             elif draft.quests_known:
@@ -114,7 +116,7 @@ def _check_references(draft: Draft, tree: StateTree | None, faults: FaultList) -
                 _check_known(event["quest"], quests, "quest", "add it to quests.yaml", where.at("quest"), faults)
 
 
-def _linked(quest: dict[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
+def _linked_quests(quest: dict[str, Any], place: SourceLocation) -> Iterator[tuple[SourceLocation, str]]:
     links = quest.get("links") or {}
     for key in ("requires", "leads_to"):
         yield from sound(links.get(key), place.at("links", key))
@@ -122,18 +124,20 @@ def _linked(quest: dict[str, Any], place: Place) -> Iterator[tuple[Place, str]]:
         yield place.at("links", "parent"), links["parent"]
 
 
-def _check_known(name: str, known: set[str], what: str, remedy: str, place: Place, faults: FaultList) -> None:
+def _check_known(name: str, known: set[str], what: str, remedy: str, place: SourceLocation, faults: FaultList) -> None:
     if name not in known:
         near = did_you_mean(name, sorted(known))
         faults.add(place, f"there is no {what} {name!r}{near or f'; {remedy}'}")
 
 
-def _check_quest_graph(draft: Draft, faults: FaultList) -> None:
+def _check_quest_graph(draft: PackDraft, faults: FaultList) -> None:
     """Refuse circles: a quest that waits for itself can never begin."""
     places = {quest["id"]: place for place, quest in draft.quests if "id" in quest}
     for key in ("requires", "parent"):
         before = {
-            quest["id"]: [name for _, name in _linked({"links": {key: (quest.get("links") or {}).get(key)}}, place)]
+            quest["id"]: [
+                name for _, name in _linked_quests({"links": {key: (quest.get("links") or {}).get(key)}}, place)
+            ]
             for place, quest in draft.quests
             if "id" in quest
         }
@@ -161,13 +165,13 @@ def _check_narratives(history: Part, faults: FaultList) -> None:
                 faults.add(place.at(key), f"is {number}, but there are {len(turns)} turns; turns count from 1")
 
 
-def _check_focus(draft: Draft, faults: FaultList) -> None:
+def _check_focus(draft: PackDraft, faults: FaultList) -> None:
     locked = draft.planner.value.get("focus_locked") is True
     if locked and draft.quests_known and not any(quest.get("status") == "active" for _, quest in draft.quests):
         faults.add(draft.planner.place.at("focus_locked"), "locks the focus, but no quest is active; make one active")
 
 
-def _check_events(draft: Draft, faults: FaultList) -> None:
+def _check_events(draft: PackDraft, faults: FaultList) -> None:
     """An event that cannot happen would never bring its text, and the author would never know."""
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
@@ -181,7 +185,7 @@ def _check_events(draft: Draft, faults: FaultList) -> None:
                 _check_known(quest, quests, "quest", "add it to quests.yaml", where, faults)
 
 
-def _conditions(draft: Draft) -> Iterator[tuple[Place, Condition]]:
+def _iterate_conditions(draft: PackDraft) -> Iterator[tuple[SourceLocation, Condition]]:
     for place, entry in draft.lore:
         yield from sound(entry.get("when"), place.at("when"))
     for place, rule in draft.planner.items("templates"):
@@ -192,7 +196,7 @@ def _conditions(draft: Draft) -> Iterator[tuple[Place, Condition]]:
         yield from sound(injection.get("when"), place.at("when"))
 
 
-def _check_condition(condition: Condition, tree: StateTree, place: Place, faults: FaultList) -> None:
+def _check_condition(condition: Condition, tree: StateTree, place: SourceLocation, faults: FaultList) -> None:
     path = tree.find(condition.path)
     if path is None:
         near = tree.nearest(condition.path) or "; add it to the state with its starting value"
@@ -208,7 +212,7 @@ def _check_condition(condition: Condition, tree: StateTree, place: Place, faults
         _check_status(condition, path, place, faults)
 
 
-def _check_status(condition: Condition, path: tuple[str, ...], place: Place, faults: FaultList) -> None:
+def _check_status(condition: Condition, path: tuple[str, ...], place: SourceLocation, faults: FaultList) -> None:
     """A status that does not exist would never be reached, and the author would never know."""
     if path[0] != QUESTS or path[-1] != "status" or len(path) not in (3, 5):
         return

@@ -1,7 +1,7 @@
-"""What a pack says in `$meta`: each key in its form, each field that it names there, templates all the way down.
+"""Checks `$meta` in a pack: the form of each key, each field that it names there, and templates at every depth.
 
-`docs/filament.md` section 6 says what the keys mean. The room exists beside `state` because rules are checked twice: as
-written (`check_meta`, also inside templates), and against the things that follow them (`check_follows`).
+`docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside templates), and
+against the entities that follow them (`check_follows`); hence a module beside `state`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from filament.state.rules import (
     rules_at_root,
 )
 from filament.state.verdicts import RefusedError
-from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
 
 MAX_DEPTH = 16
 
 
-def check_meta(node: dict[str, Any], place: Place, faults: FaultList, *, depth: int = 0) -> None:
+def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0) -> None:
     """Note every fault of the `$meta` that stands in a mapping (or in a template) itself."""
     if META not in node:
         return
@@ -47,8 +47,8 @@ def check_meta(node: dict[str, Any], place: Place, faults: FaultList, *, depth: 
     if not isinstance(meta, dict):
         faults.add(here, f"is {called(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
         return
-    known = _known_fields(node, meta)
-    checks: dict[str, Callable[[Any, Place], None]] = {
+    known = _fields_of(node, meta)
+    checks: dict[str, Callable[[Any, SourceLocation], None]] = {
         DESCRIPTION: lambda value, at: _check_kind(value, str, "text; it is a note for people", at, faults),
         EXTENSIBLE: lambda value, at: _check_kind(value, bool, "true or false; change it", at, faults),
         UPDATABLE: lambda value, at: _check_updatable(value, known, at, faults),
@@ -67,7 +67,7 @@ def check_meta(node: dict[str, Any], place: Place, faults: FaultList, *, depth: 
             faults.add(here.at(key), f"is no key of $meta{near}")
 
 
-def check_follows(node: dict[str, Any], rules: Rules, place: Place, faults: FaultList) -> None:
+def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
     """Note where the fields of a mapping break its rules as they stand at the start, own or of a template."""
     for name in rules.necessary_fields:
         if name not in node and rules.knows(name):
@@ -77,7 +77,7 @@ def check_follows(node: dict[str, Any], rules: Rules, place: Place, faults: Faul
             _check_field(rules, key, value, place.at(key), faults)
 
 
-def _check_field(rules: Rules, key: str, value: Any, place: Place, faults: FaultList) -> None:
+def _check_field(rules: Rules, key: str, value: Any, place: SourceLocation, faults: FaultList) -> None:
     try:
         word, limits, table = rules.type_of(key), rules.limits_of(key), rules.description_rule(key)
     except RefusedError:
@@ -99,19 +99,19 @@ def _check_field(rules: Rules, key: str, value: Any, place: Place, faults: Fault
             faults.add(place, f"has a table for numbers, but is {called(plain)}; change one of the two")
 
 
-def _known_fields(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that rules may name, with their values (None for one that only `types` foresees)."""
     types = meta.get(TYPES)
     foreseen = dict.fromkeys(types, None) if isinstance(types, Mapping) else {}
     return {**foreseen, **{key: value for key, value in node.items() if key != META}}
 
 
-def _check_kind(value: Any, kind: type, wanted: str, place: Place, faults: FaultList) -> None:
+def _check_kind(value: Any, kind: type, wanted: str, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(value, kind):
         faults.add(place, f"is {called(value)}, but must be {wanted}")
 
 
-def _check_updatable(value: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+def _check_updatable(value: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if isinstance(value, bool):
         return
     if not isinstance(value, dict):
@@ -124,19 +124,19 @@ def _check_updatable(value: Any, known: Mapping[str, Any], place: Place, faults:
             faults.add(place.at(name), f"is {called(word)}, but must be true or false; change it")
 
 
-def _check_necessary(value: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+def _check_necessary(value: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if isinstance(value, str):
         if value not in NECESSARY_WORDS:
             near = did_you_mean(value, NECESSARY_WORDS)
             words = ", ".join(NECESSARY_WORDS)
             faults.add(place, f"is {value[:80]!r}; write the fields in [ ], or one of {words}{near}")
         return
-    for at, name in _named(value, place, faults):
+    for at, name in _iterate_names(value, place, faults):
         if name != SELF:
             _is_field(known, name, at, faults)
 
 
-def _check_limits(limits: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+def _check_limits(limits: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(limits, dict):
         faults.add(place, f"is {called(limits)}, but must be a mapping; write 'field: [least, most]'")
         return
@@ -155,14 +155,14 @@ def _check_limits(limits: Any, known: Mapping[str, Any], place: Place, faults: F
 
 
 def _check_lists(
-    node: Mapping[str, Any], names: Any, known: Mapping[str, Any], place: Place, faults: FaultList
+    node: Mapping[str, Any], names: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList
 ) -> None:
-    for at, name in _named(names, place, faults):
+    for at, name in _iterate_names(names, place, faults):
         if _is_field(known, name, at, faults) and name in node and not isinstance(node[name], list):
             faults.add(at, f"names {name!r}, which is {called(node[name])} and no list; take it out")
 
 
-def _check_types(types: Any, place: Place, faults: FaultList) -> None:
+def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(types, dict):
         faults.add(place, f"is {called(types)}, but must be a mapping; write 'field: {TYPE_WORDS[0]}'")
         return
@@ -179,7 +179,7 @@ def _check_types(types: Any, place: Place, faults: FaultList) -> None:
             faults.add(here, f"is {word[:80]!r}, but must be one of {words}, or a list of values{near}")
 
 
-def _check_descriptions(rules: Any, known: Mapping[str, Any], place: Place, faults: FaultList) -> None:
+def _check_descriptions(rules: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(rules, dict):
         faults.add(place, f"is {called(rules)}, but must be a mapping; write 'field: [[value, text], …]'")
         return
@@ -189,7 +189,7 @@ def _check_descriptions(rules: Any, known: Mapping[str, Any], place: Place, faul
             _check_table(rule, here, faults)
 
 
-def _check_table(rule: Any, place: Place, faults: FaultList) -> None:
+def _check_table(rule: Any, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(rule, list) or not rule:
         faults.add(place, f"must be a table; write [[value, text], …], or {KEEP}, or {DROP}")
         return
@@ -209,7 +209,7 @@ def _check_table(rule: Any, place: Place, faults: FaultList) -> None:
         faults.add(place, "describes one value twice; keep one of the rows")
 
 
-def _check_template(template: Any, place: Place, faults: FaultList, depth: int) -> None:
+def _check_template(template: Any, place: SourceLocation, faults: FaultList, depth: int) -> None:
     if template is None:
         return
     if not isinstance(template, dict):
@@ -221,7 +221,7 @@ def _check_template(template: Any, place: Place, faults: FaultList, depth: int) 
     _check_shape(template, place, faults, depth + 1)
 
 
-def _check_shape(shape: dict[str, Any], place: Place, faults: FaultList, depth: int) -> None:
+def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList, depth: int) -> None:
     """Check a template, or a mapping that is a part of one; nothing in it may have an anchor, for it stands for many."""
     check_meta(shape, place, faults, depth=depth)
     rules = rules_at_root(shape)
@@ -237,14 +237,14 @@ def _check_shape(shape: dict[str, Any], place: Place, faults: FaultList, depth: 
             _check_field(rules, key, value, here, faults)
 
 
-def _named(names: Any, place: Place, faults: FaultList) -> Iterable[tuple[Place, Any]]:
+def _iterate_names(names: Any, place: SourceLocation, faults: FaultList) -> Iterable[tuple[SourceLocation, Any]]:
     if not isinstance(names, list):
         faults.add(place, f"is {called(names)}, but must be a list; write the fields in [ ]")
         return ()
     return [(place.at(index), name) for index, name in enumerate(names)]
 
 
-def _is_field(known: Mapping[str, Any], name: Any, place: Place, faults: FaultList) -> bool:
+def _is_field(known: Mapping[str, Any], name: Any, place: SourceLocation, faults: FaultList) -> bool:
     if isinstance(name, str) and name in known:
         return True
     near = did_you_mean(name, known) if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""Whether an op of an action could ever run: it is tried on the state at the start of play, by filament's own rules."""
+"""Checks that an op of an action can run at all: it is tried on the state at the start of play, by filament's own rules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 from filament import apply_ops, parse_op
 from filament.errors import OpError
 from mnemosyne.world.checking.state import StateTree
-from mnemosyne.world.format.faults import FaultList, Place
+from mnemosyne.world.format.faults import FaultList, SourceLocation
 
 
-def check_ops(ops: Iterable[tuple[Place, list[Any]]], tree: StateTree, faults: FaultList) -> None:
+def check_ops(ops: Iterable[tuple[SourceLocation, list[Any]]], tree: StateTree, faults: FaultList) -> None:
     """Note every op of an action that does not run on `tree`; each sees the work of those before it.
 
     A POP is only looked up: whether there is something to take is known in play.

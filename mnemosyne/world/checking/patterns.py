@@ -1,8 +1,8 @@
-r"""Whether an author's regular expression is one, whether it waits for something, and whether an input can keep it busy.
+r"""Checks an author's regular expression: that it is one, that something can match it, and that no input can keep it busy.
 
-At play every pattern runs under a time limit, so a slow one does no harm but to its own action. `slow_fault` is for
-`validate`: it makes inputs out of the pattern itself and looks whether one of them takes long. It finds what people write
-by mistake; it proves nothing of a pattern that it lets through.
+During play every pattern runs under a time limit, so a slow one harms only its own action. `slow_fault` is for `validate`: it
+builds inputs from the pattern itself and measures whether one of them takes long. It finds common mistakes; it proves nothing
+about a pattern that it accepts.
 """
 
 from __future__ import annotations

@@ -20,12 +20,12 @@ from filament.state.pointer import look_up
 from filament.state.rules import Rules, rules_at_root
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.world.checking.meta import check_follows, check_meta
-from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
 from mnemosyne.world.format.shapes import IDENTIFIER
 
 QUESTS = "quests"
 
-Where = Callable[[KeyPath], Place]
+Where = Callable[[KeyPath], SourceLocation]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,10 +135,10 @@ def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
 
     The rules of a mapping are its own, those of all else are the rules of the mapping above.
     """
-    yield from _within((), root, rules_at_root(root), "", described=False)
+    yield from _walk_node((), root, rules_at_root(root), "", described=False)
 
 
-def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
+def _walk_node(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bool) -> Iterator[_Node]:
     yield path, node, rules, described
     if isinstance(node, dict):
         inner = [(key, value, key) for key, value in node.items() if key != META]
@@ -149,7 +149,7 @@ def _within(path: KeyPath, node: Any, rules: Rules, field: str, *, described: bo
     entry = isinstance(node, list)
     for step, value, name in inner:
         below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
-        yield from _within((*path, step), value, below, name, described=rules.may_describe(name))
+        yield from _walk_node((*path, step), value, below, name, described=rules.may_describe(name))
 
 
 def _note_anchors(
@@ -189,7 +189,7 @@ def _check_keys(path: KeyPath, node: dict[str, Any], where: Where, faults: Fault
             faults.add(where((*path, key)), f"begins with '$', which is kept for $meta{did_you_mean(key, (META,))}")
 
 
-def _check_pair(node: Any, place: Place, faults: FaultList) -> None:
+def _check_pair(node: Any, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(node, list) or len(node) != 2 or not isinstance(node[1], str):
         return
     if isinstance(node[0], list | dict):

@@ -1,6 +1,6 @@
-"""Checks a parsed value against a shape, noting every fault and going on.
+"""Checks a parsed value against a shape, and goes on after a fault to report all of them.
 
-A value that has a fault comes back as BROKEN, so that what depends on it can be left unsaid instead of said twice.
+A value with a fault comes back as BROKEN, so that checks which depend on it are skipped and nothing is reported twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from mnemosyne.core.plain_values import plain_faults, text_fault
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.format.conditions import parse_condition
-from mnemosyne.world.format.faults import FaultList, Place, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
 from mnemosyne.world.format.shapes import (
     Anything,
     Choice,
@@ -40,7 +40,7 @@ class Broken:
 BROKEN: Final = Broken()
 
 
-def check(shape: Shape, value: Any, place: Place, faults: FaultList) -> Any:
+def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     """Return `value` with fallbacks filled in and conditions read, or BROKEN after noting why.
 
     A record with a broken part comes back without that part and a list with BROKEN in its place (see `sound`); only a
@@ -48,41 +48,41 @@ def check(shape: Shape, value: Any, place: Place, faults: FaultList) -> Any:
     """
     match shape:
         case Text():
-            return _text(shape, value, place, faults)
+            return _check_text(shape, value, place, faults)
         case Number():
-            return _number(shape, value, place, faults)
+            return _check_number(shape, value, place, faults)
         case Flag():
-            return value if isinstance(value, bool) else _broken(place, faults, value, "true or false")
+            return value if isinstance(value, bool) else _add_fault(place, faults, value, "true or false")
         case Choice():
-            return _choice(shape, value, place, faults)
+            return _check_choice(shape, value, place, faults)
         case Anything():
-            return _plain(value, place, faults)
+            return _check_plain(value, place, faults)
         case Described():
             pair = isinstance(value, list) and len(value) == 2 and isinstance(value[1], str)
             if isinstance(value[0] if pair else value, list | dict):
-                return _broken(place, faults, value, "a single value, or [value, description]")
-            return _plain(value, place, faults)
+                return _add_fault(place, faults, value, "a single value, or [value, description]")
+            return _check_plain(value, place, faults)
         case Tree():
             if not isinstance(value, dict):
-                return _broken(place, faults, value, "a mapping")
-            return _plain(value, place, faults)
+                return _add_fault(place, faults, value, "a mapping")
+            return _check_plain(value, place, faults)
         case Many():
-            return _many(shape, value, place, faults)
+            return _check_many(shape, value, place, faults)
         case Record():
-            return _record(shape, value, place, faults)
+            return _check_record(shape, value, place, faults)
         case ShortCondition():
-            return _condition(shape, value, place, faults)
+            return _check_condition(shape, value, place, faults)
         case OpList():
-            return _op(shape, value, place, faults)
+            return _check_op(shape, value, place, faults)
 
 
-def sound(items: Any, place: Place) -> Iterator[tuple[Place, Any]]:
+def sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
     """Yield the unbroken members of a checked list, each with its place; nothing if the list itself is broken."""
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
 
 
-def _broken(place: Place, faults: FaultList, value: Any, wanted: str) -> Broken:
+def _add_fault(place: SourceLocation, faults: FaultList, value: Any, wanted: str) -> Broken:
     hint = ""
     if wanted == "text" and isinstance(value, bool | int | float):
         hint = "; write it in quotes"
@@ -96,9 +96,9 @@ def _broken(place: Place, faults: FaultList, value: Any, wanted: str) -> Broken:
     return BROKEN
 
 
-def _text(shape: Text, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_text(shape: Text, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, str):
-        return _broken(place, faults, value, "text")
+        return _add_fault(place, faults, value, "text")
     if not value.strip() and not shape.blank:
         faults.add(place, "is empty; write something or take it out")
         return BROKEN
@@ -114,13 +114,13 @@ def _text(shape: Text, value: Any, place: Place, faults: FaultList) -> Any:
     return value
 
 
-def _number(shape: Number, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_number(shape: Number, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     wanted = "a whole number" if shape.whole else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float) or (shape.whole and not isinstance(value, int)):
-        return _broken(place, faults, value, wanted)
+        return _add_fault(place, faults, value, wanted)
     # NaN compares false with everything, so the range is asked positively.
     fits = (shape.low is None or value >= shape.low) and (shape.high is None or value <= shape.high)
-    if not fits or _plain(value, place, faults) is BROKEN:
+    if not fits or _check_plain(value, place, faults) is BROKEN:
         if not fits:
             limits = f"{shape.low:g} or more" if shape.high is None else f"between {shape.low:g} and {shape.high:g}"
             faults.add(place, f"is {value}; it must be {limits}")
@@ -128,17 +128,17 @@ def _number(shape: Number, value: Any, place: Place, faults: FaultList) -> Any:
     return value
 
 
-def _choice(shape: Choice, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_choice(shape: Choice, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, str) and value in shape.words:
         return value
     if not isinstance(value, str):
-        return _broken(place, faults, value, f"one of {', '.join(shape.words)}")
+        return _add_fault(place, faults, value, f"one of {', '.join(shape.words)}")
     near = did_you_mean(value, shape.words) or "; choose one of these"
     faults.add(place, f"is {value[:80]!r}, but must be one of {', '.join(shape.words)}{near}")
     return BROKEN
 
 
-def _plain(value: Any, place: Place, faults: FaultList) -> Any:
+def _check_plain(value: Any, place: SourceLocation, faults: FaultList) -> Any:
     found = False
     for path, reason in plain_faults(value):
         faults.add(place.at(*path), reason)
@@ -146,18 +146,18 @@ def _plain(value: Any, place: Place, faults: FaultList) -> Any:
     return BROKEN if found else value
 
 
-def _many(shape: Many, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_many(shape: Many, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, list):
-        return _broken(place, faults, value, "a list")
+        return _add_fault(place, faults, value, "a list")
     if len(value) < shape.least:
         faults.add(place, f"has {len(value)} items; write at least {shape.least}")
         return BROKEN
     return [check(shape.item, item, place.at(index), faults) for index, item in enumerate(value)]
 
 
-def _record(shape: Record, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_record(shape: Record, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if not isinstance(value, dict):
-        return _broken(place, faults, value, "a mapping")
+        return _add_fault(place, faults, value, "a mapping")
     known = {field.name: field for field in shape.fields}
     unwritten = [name for name in known if name not in value]
     for key in value:
@@ -166,11 +166,11 @@ def _record(shape: Record, value: Any, place: Place, faults: FaultList) -> Any:
         elif key not in known:
             near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
             faults.add(place.at(key), f"is no key of {shape.label}{near}")
-    checked = {name: _field(field, value, place, faults) for name, field in known.items()}
+    checked = {name: _check_field(field, value, place, faults) for name, field in known.items()}
     return {name: item for name, item in checked.items() if item is not BROKEN}
 
 
-def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList) -> Any:
+def _check_field(field: Field, record: dict[Any, Any], place: SourceLocation, faults: FaultList) -> Any:
     if field.name not in record:
         if field.required:
             faults.add(place.at(field.name), f"is missing; {_sentence(field.doc)}")
@@ -182,7 +182,7 @@ def _field(field: Field, record: dict[Any, Any], place: Place, faults: FaultList
     return check(field.shape, value, place.at(field.name), faults)
 
 
-def _condition(shape: ShortCondition, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_condition(shape: ShortCondition, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, str) and not shape.short:
         faults.add(place, "is short text, which has no message; write {path, op, value, message}")
         return BROKEN
@@ -216,12 +216,12 @@ def _condition_fault(condition: Condition) -> str | None:
     return None
 
 
-def _op(shape: OpList, value: Any, place: Place, faults: FaultList) -> Any:
+def _check_op(shape: OpList, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     if isinstance(value, dict):
         faults.add(place, "is a mapping; a pack writes ops as lists, such as [SET, hero.health, 5]")
         return BROKEN
     if not isinstance(value, list) or not value:
-        return _broken(place, faults, value, "a list [VERB, path, value]")
+        return _add_fault(place, faults, value, "a list [VERB, path, value]")
     verb = value[0]
     if not isinstance(verb, str) or verb not in shape.verbs:
         near = did_you_mean(verb.upper(), shape.verbs) if isinstance(verb, str) else ""
@@ -235,7 +235,7 @@ def _op(shape: OpList, value: Any, place: Place, faults: FaultList) -> Any:
     if not isinstance(value[1], str) or not value[1].strip():
         faults.add(place, f"has {value[1]!r} as its path; write a flat path such as hero.health")
         return BROKEN
-    return BROKEN if len(value) == 3 and _plain(value[2], place.at(2), faults) is BROKEN else value
+    return BROKEN if len(value) == 3 and _check_plain(value[2], place.at(2), faults) is BROKEN else value
 
 
 def _sentence(doc: str) -> str:

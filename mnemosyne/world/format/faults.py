@@ -1,4 +1,4 @@
-"""Where a fault of a pack is, and the list that gathers all of them before anything is raised."""
+"""Where a fault of a pack is, and the list that collects all of them before anything is raised."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_FAULTS = 200
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class SourceLocation:
     """A key of one file: `file` relative to the pack, `path` from the file's root, `prefix` the name of that root.
 
     `lines` maps key paths to 1-based lines; a path that it does not hold stands on the line of its nearest parent.
@@ -24,9 +24,9 @@ class Place:
     prefix: str = ""
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
-    def at(self, *steps: str | int) -> Place:
+    def at(self, *steps: str | int) -> SourceLocation:
         """Return the place of a child."""
-        return Place(file=self.file, path=(*self.path, *steps), prefix=self.prefix, lines=self.lines)
+        return SourceLocation(file=self.file, path=(*self.path, *steps), prefix=self.prefix, lines=self.lines)
 
     @property
     def line(self) -> int:
@@ -57,7 +57,7 @@ class FaultList:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, place: Place, what: str) -> None:
+    def add(self, place: SourceLocation, what: str) -> None:
         """Note that at `place` there is `what`: what is wrong and, after a semicolon, what to do."""
         self._found[place.file, place.line, place.key, what] = None
 

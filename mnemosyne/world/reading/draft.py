@@ -9,7 +9,7 @@ from typing import Any
 from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
 from mnemosyne.world.format.check import BROKEN, check, sound
-from mnemosyne.world.format.faults import FaultList, Place
+from mnemosyne.world.format.faults import FaultList, SourceLocation
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,
     HISTORY,
@@ -24,24 +24,24 @@ from mnemosyne.world.format.shapes import Shape
 from mnemosyne.world.reading.files import LORE_FOLDER, WORLD_FILE, PackFolder, decode
 from mnemosyne.world.reading.markdown import split_markdown
 
-Item = tuple[Place, dict[str, Any]]
+Item = tuple[SourceLocation, dict[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
     """A file of one mapping: where it begins and what is sound of it; `broken` when it is no mapping at all."""
 
-    place: Place
+    place: SourceLocation
     value: dict[str, Any] = field(default_factory=dict)
     broken: bool = False
 
-    def items(self, key: str) -> Iterator[tuple[Place, Any]]:
+    def items(self, key: str) -> Iterator[tuple[SourceLocation, Any]]:
         """Yield the sound items of a list, each with its place."""
         return sound(self.value.get(key), self.place.at(key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Draft:
+class PackDraft:
     """All parts of a pack. Items that have no sound part are left out; an absent file is an empty part.
 
     `quests_known` and `entities_known` say whether all their ids could be read: if not, a reference that leads nowhere
@@ -59,13 +59,13 @@ class Draft:
     entities_known: bool
 
 
-def read_draft(pack: PackFolder, faults: FaultList) -> Draft:
+def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
     """Parse and check every file of a pack by its shape."""
     world = _part(pack, WORLD_FILE, WORLD, faults)
-    quests_place, quests = _items(pack, "quests.yaml", QUESTS_FILE, faults)
-    actions_place, actions = _items(pack, "actions.yaml", ACTIONS_FILE, faults)
-    injections_place, injections = _items(pack, "injections.yaml", INJECTIONS_FILE, faults)
-    return Draft(
+    quests_place, quests = _read_items(pack, "quests.yaml", QUESTS_FILE, faults)
+    actions_place, actions = _read_items(pack, "actions.yaml", ACTIONS_FILE, faults)
+    injections_place, injections = _read_items(pack, "injections.yaml", INJECTIONS_FILE, faults)
+    return PackDraft(
         world=world,
         planner=_part(pack, "planner.yaml", PLANNER, faults),
         history=_part(pack, "history.yaml", HISTORY, faults),
@@ -83,7 +83,7 @@ def _all_named(items: Any) -> bool:
 
 
 def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
-    place, value = _parse(pack, name, "", faults)
+    place, value = _parse_yaml(pack, name, "", faults)
     if value is BROKEN:
         return Part(place=place, broken=True)
     if name == WORLD_FILE and name not in pack.files:
@@ -94,9 +94,9 @@ def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
     return Part(place=place, broken=True) if checked is BROKEN else Part(place=place, value=checked)
 
 
-def _items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[Place, Any]:
+def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[SourceLocation, Any]:
     """Return the root of a list file and the checked list, BROKEN if it is none."""
-    place, value = _parse(pack, name, name.removesuffix(".yaml"), faults)
+    place, value = _parse_yaml(pack, name, name.removesuffix(".yaml"), faults)
     if name not in pack.files:
         return place, []
     return place, BROKEN if value is BROKEN else check(shape, value, place, faults)
@@ -107,9 +107,9 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
         if not name.startswith(f"{LORE_FOLDER}/"):
             continue
         if name.endswith(".md"):
-            place, value = _markdown(pack, name, faults)
+            place, value = _read_markdown(pack, name, faults)
         else:
-            place, value = _parse(pack, name, LORE_FOLDER, faults)
+            place, value = _parse_yaml(pack, name, LORE_FOLDER, faults)
         if value is BROKEN:
             continue
         if isinstance(value, dict):
@@ -120,25 +120,25 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
             yield from sound(check(LORE_FILE, value, place, faults), place)
 
 
-def _parse(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[Place, Any]:
+def _parse_yaml(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:
     """Return the root of a YAML file and its value: None when the file is absent, BROKEN when it cannot be read."""
-    place = Place(file=name, prefix=prefix)
+    place = SourceLocation(file=name, prefix=prefix)
     if name not in pack.files:
         return place, None
     text = decode(pack.files[name], place, faults)
     if text is None:
         return place, BROKEN
-    return _load(text, place, 0, faults)
+    return _load_yaml(text, place, 0, faults)
 
 
-def _load(text: str, place: Place, lines_before: int, faults: FaultList) -> tuple[Place, Any]:
+def _load_yaml(text: str, place: SourceLocation, lines_before: int, faults: FaultList) -> tuple[SourceLocation, Any]:
     try:
         value, lines = load_yaml_marked(text)
     except PayloadError as error:
-        here = Place(file=place.file, lines={(): (error.line or 1) + lines_before})
+        here = SourceLocation(file=place.file, lines={(): (error.line or 1) + lines_before})
         faults.add(here, error.reason)
         return place, BROKEN
-    marked = Place(
+    marked = SourceLocation(
         file=place.file, prefix=place.prefix, lines={path: line + lines_before for path, line in lines.items()}
     )
     if value is None:
@@ -147,8 +147,8 @@ def _load(text: str, place: Place, lines_before: int, faults: FaultList) -> tupl
     return marked, value
 
 
-def _markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[Place, Any]:
-    place = Place(file=name)
+def _read_markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[SourceLocation, Any]:
+    place = SourceLocation(file=name)
     text = decode(pack.files[name], place, faults)
     if text is None:
         return place, BROKEN
@@ -157,7 +157,7 @@ def _markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[Place, An
     except ValueError as error:
         faults.add(place, str(error))
         return place, BROKEN
-    place, front = _load(halves.front, place, halves.front_line - 1, faults)
+    place, front = _load_yaml(halves.front, place, halves.front_line - 1, faults)
     if not isinstance(front, dict):
         if front is not BROKEN:
             faults.add(place, "has front matter that is no mapping; write 'key: value' lines between the '---' lines")
@@ -165,4 +165,4 @@ def _markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[Place, An
     if "content" in front:
         faults.add(place.at("content"), "stands in the front matter; the text of a Markdown entry is below it")
     lines = {**place.lines, ("content",): halves.body_line}
-    return Place(file=name, lines=lines), {**front, "content": halves.body}
+    return SourceLocation(file=name, lines=lines), {**front, "content": halves.body}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from mnemosyne.world.format.faults import FaultList, Place, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 
 WORLD_FILE = "world.yaml"
 TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "injections.yaml", "history.yaml")
@@ -42,7 +42,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     Hidden files, pictures, a README and other folders at the top belong to nobody and are passed over; YAML files that
     the format does not know are faults, for they would be silently ignored.
     """
-    here = Place(file=_shown(str(folder)))
+    here = SourceLocation(file=_printable(str(folder)))
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "does not exist"
         faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
@@ -60,11 +60,12 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
             faults.add(here, f"holds more than {MAX_PACK_BYTES:,} bytes; shorten or split the pack")
             break
         if data is not None:
-            files[_shown(name)] = data
+            files[_printable(name)] = data
     if WORLD_FILE not in files and not (root / WORLD_FILE).exists():
         start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
         faults.add(
-            Place(file=WORLD_FILE), f"is missing ({_shown(str(folder))} {start}); write it with id, title and locale"
+            SourceLocation(file=WORLD_FILE),
+            f"is missing ({_printable(str(folder))} {start}); write it with id, title and locale",
         )
     templates = root / TEMPLATE_FOLDER
     return PackFolder(
@@ -75,13 +76,13 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     )
 
 
-def decode(data: bytes, place: Place, faults: FaultList) -> str | None:
+def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
     """Return the text of a UTF-8 file (a byte order mark is dropped), or None after noting what it is instead."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        where = Place(file=place.file, lines={(): line})
+        where = SourceLocation(file=place.file, lines={(): line})
         faults.add(where, f"is not UTF-8 (byte 0x{data[error.start]:02x}{_guess(data)}); save the file as UTF-8")
         return None
 
@@ -89,62 +90,65 @@ def decode(data: bytes, place: Place, faults: FaultList) -> str | None:
 def _names(root: Path, faults: FaultList) -> Iterator[str]:
     """Yield the relative names of all pack files, sorted, so that the digest does not depend on the file system."""
     found: list[str] = []
-    for entry in _listing(root, root, faults):
+    for entry in _list_folder(root, root, faults):
         if entry.name in TOP_FILES:
             found.append(entry.name)
         elif entry.name in (LORE_FOLDER, TEMPLATE_FOLDER) and _is_own_folder(entry, root, faults):
-            found.extend(_below(entry, root, faults))
+            found.extend(_list_below(entry, root, faults))
         elif entry.suffix.lower() in (".yaml", ".yml"):
             near = did_you_mean(entry.name, TOP_FILES)
             what = f"is no file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
-            faults.add(Place(file=_shown(entry.name)), what)
-        elif near := _near_folder(entry):
-            faults.add(Place(file=_shown(entry.name)), f"is no folder of a pack{near}")
+            faults.add(SourceLocation(file=_printable(entry.name)), what)
+        elif near := _suggest_folder(entry):
+            faults.add(SourceLocation(file=_printable(entry.name)), f"is no folder of a pack{near}")
     yield from sorted(found)
 
 
-def _below(folder: Path, root: Path, faults: FaultList) -> Iterator[str]:
-    for entry in _listing(folder, root, faults):
+def _list_below(folder: Path, root: Path, faults: FaultList) -> Iterator[str]:
+    for entry in _list_folder(folder, root, faults):
         name = entry.relative_to(root).as_posix()
         if entry.is_dir():
             if _is_own_folder(entry, root, faults):
-                yield from _below(entry, root, faults)
+                yield from _list_below(entry, root, faults)
         elif name.startswith(LORE_FOLDER) and entry.suffix not in (".yaml", ".md"):
-            faults.add(Place(file=_shown(name)), "is no lore file; name it .yaml or .md, or move it out of lore/")
+            faults.add(
+                SourceLocation(file=_printable(name)), "is no lore file; name it .yaml or .md, or move it out of lore/"
+            )
         else:
             yield name
 
 
-def _listing(folder: Path, root: Path, faults: FaultList) -> list[Path]:
+def _list_folder(folder: Path, root: Path, faults: FaultList) -> list[Path]:
     try:
         return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:
         name = folder.relative_to(root).as_posix()
-        faults.add(Place(file=_shown(name)), f"cannot be listed ({error.strerror}); check its rights")
+        faults.add(SourceLocation(file=_printable(name)), f"cannot be listed ({error.strerror}); check its rights")
         return []
 
 
 def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
     if entry.is_symlink():
         name = entry.relative_to(root).as_posix()
-        faults.add(Place(file=_shown(name)), "is a link; put the folder itself into the pack")
+        faults.add(SourceLocation(file=_printable(name)), "is a link; put the folder itself into the pack")
         return False
     if not entry.is_dir():
         faults.add(
-            Place(file=_shown(entry.relative_to(root).as_posix())), "is no folder; put a folder of this name here"
+            SourceLocation(file=_printable(entry.relative_to(root).as_posix())),
+            "is no folder; put a folder of this name here",
         )
         return False
     return True
 
 
-def _near_folder(entry: Path) -> str:
+def _suggest_folder(entry: Path) -> str:
     known = (LORE_FOLDER, TEMPLATE_FOLDER)
     return did_you_mean(entry.name, known) if entry.is_dir() and not entry.is_symlink() else ""
 
 
 def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
     path = root / name
-    place = Place(file=_shown(name))
+    place = SourceLocation(file=_printable(name))
     try:
         target = path.resolve(strict=True)
         if not target.is_relative_to(root):
@@ -173,7 +177,7 @@ def _templates(files: dict[str, bytes], faults: FaultList) -> dict[str, str]:
         folder, _, below = name.partition("/")
         if folder != TEMPLATE_FOLDER or not below.endswith(TEMPLATE_SUFFIXES) or below.startswith(f"{TESTS_FOLDER}/"):
             continue
-        text = decode(data, Place(file=name), faults)
+        text = decode(data, SourceLocation(file=name), faults)
         if text is not None:
             texts[below] = text.replace("\r\n", "\n")
     return texts
@@ -197,6 +201,6 @@ def _guess(data: bytes) -> str:
     return ", perhaps GBK" if any("\u4e00" <= each <= "\u9fff" for each in text) else ""
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """Return a file name that can be printed on one line, whatever bytes it is made of."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jacquard.core.names import is_unspaced
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 
 CUT = "…"
 _PIECE = re.compile(r"[^。！？；.!?;,，\n]+[。！？；.!?;,，\n]*\s*")
@@ -23,7 +23,7 @@ def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
     if _width(line) <= limit_chars:
         return line
     pieces = _PIECE.findall(line) or [line]
-    worth = [len(words & frozenset(tokens(piece))) for piece in pieces]
+    worth = [len(words & frozenset(word_tokens(piece))) for piece in pieces]
     start = end = max(range(len(pieces)), key=lambda place: worth[place])
     used = _width(pieces[start])
     while True:

@@ -21,7 +21,7 @@ from jacquard.core.model_calls import Call, CallBook
 from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import Candidate
 
 RECENT_MESSAGES = 4
@@ -124,7 +124,9 @@ def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None 
     """
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""
-    words = frozenset(chain(tokens(request.user_text), *map(tokens, request.plan.search_intent.focus_keywords)))
+    words = frozenset(
+        chain(word_tokens(request.user_text), *map(word_tokens, request.plan.search_intent.focus_keywords))
+    )
     shown = request.candidates if pool is None else pool
     items = "\n".join(_item(candidate, words) for candidate in shown)
     context = (

@@ -22,7 +22,7 @@ from anyio import to_thread
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionRequest
-from mnemosyne.retrieval.text.words import tokens
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
 
@@ -131,9 +131,9 @@ def print_of(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
 
     It is kept, since recall brings the same texts turn after turn.
     """
-    words = tokens(text)
+    words = word_tokens(text)
     facts = [*_FIGURES.findall(text.lower()), *(each.lower() for each in _NOT.findall(text))]
-    facts += [name for name in _NAMED.findall(text) if tokens(name)]
+    facts += [name for name in _NAMED.findall(text) if word_tokens(name)]
     return frozenset([*((word,) for word in words), *pairwise(words)]), frozenset(facts)
 
 

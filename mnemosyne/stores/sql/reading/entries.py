@@ -1,7 +1,7 @@
-"""Reading entries: what recall and its indexes ask of a SQL store.
+"""Reads entries of a SQL store for recall and its indexes.
 
-The room exists so that the messages of a session and its entries are read as one kind of thing. Each function runs inside a
-transaction that its caller has opened; none of them writes.
+The messages of a session and its other entries are read as one kind of row. Each function runs inside a transaction that its
+caller has opened; none of them writes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def read_written_after(connection: Connection, after: Mapping[tuple[str, Chain],
     return frozenset(place for place, there in zip(after, row, strict=True) if there)
 
 
-def read_restricted(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
     """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
     if not scopes:
         return ()

@@ -1,8 +1,8 @@
-"""Searching everything that is kept, and the records of what was erased.
+"""Searches everything that is stored, and reads the records of erasures.
 
-The room exists so that an erasure can be proved: the search goes through every column of every table that can hold text, as
-`sql_schema` lists them, in the form in which JSON writes it; packed ones are unpacked on the way. Each function runs inside
-a transaction; none of them writes.
+The search proves an erasure. It covers every column of every table that can hold text (`sql.schema` lists them), in the form
+in which JSON writes it; compressed columns are decompressed on the way. Each function runs inside a transaction; none of them
+writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.core.plain_values import text_fault
 from mnemosyne.privacy.scrub import spellings, stands_in, stands_in_tree
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
-from mnemosyne.stores.sql.blobs import unpacked
+from mnemosyne.stores.sql.blobs import unpack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept
 
@@ -42,14 +42,14 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
     )
 
 
-def occurrences(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
+def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) where any of these texts stands."""
-    return tuple(sorted({place for place, _ in _standing(connection, texts)}))
+    return tuple(sorted({place for place, _ in _find_occurrences(connection, texts)}))
 
 
 def still_standing(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that stand anywhere."""
-    return frozenset(text for _, text in _standing(connection, texts))
+    return frozenset(text for _, text in _find_occurrences(connection, texts))
 
 
 def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
@@ -58,13 +58,13 @@ def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset
     return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
 
 
-def _standing(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _find_occurrences(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     for start in range(0, len(sought), _AT_ONCE):
         some = sought[start : start + _AT_ONCE]
         for kept, source in _sources():
             yield from _in_table(connection, kept, source, some)
-        yield from _in_papers(connection, some)
+        yield from _find_in_blobs(connection, some)
         yield from _in_packs(connection, some)
 
 
@@ -94,7 +94,7 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
                 tests.append(connection.contains(f"{alias}.{column}"))
                 values.append(text)
     for column in kept.bodies:
-        for needle in dict.fromkeys(form for text in texts for form in _written_forms(text)):
+        for needle in dict.fromkeys(form for text in texts for form in _json_forms(text)):
             tests.append(connection.contains(f"{alias}.{column}"))
             values.append(needle)
     if not tests:
@@ -111,9 +111,9 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
                 yield place, text
 
 
-def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the papers of turns, which no database can look into: they are packed."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Search the blobs of turns, which no database can look into: they are packed."""
+    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
         f"SELECT {columns}, s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
@@ -121,7 +121,7 @@ def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[s
         (connection.tenant,),
     )
     for *cells, session_id, turn_id in rows:
-        bodies = [unpacked(cell) for cell in cells if cell is not None]
+        bodies = [unpack_blob(cell) for cell in cells if cell is not None]
         if any(needle in body for body in bodies for needle in needles):
             trees = [decode(body, object) for body in bodies]
             for text in texts:
@@ -131,18 +131,18 @@ def _in_papers(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[s
 
 def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Search the world packs, which are packed too; the names of a world are words beside its pack."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _written_forms(text)))
+    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
     rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
     for world_id, digest, cell in rows:
-        body = unpacked(cell)
+        body = unpack_blob(cell)
         trees = [decode(body, object)] if any(needle in body for needle in needles) else []
         for text in texts:
             if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):
                 yield f"{PACK_PLACE}{world_scope(world_id)}", text
 
 
-def _written_forms(text: str) -> Iterator[bytes]:
+def _json_forms(text: str) -> Iterator[bytes]:
     """Yield the bytes that JSON may write for a text and its XML spellings."""
     for form in spellings(text):
         yield encode(form)[1:-1]

@@ -1,10 +1,10 @@
-"""Reading turns: records, paths, and states rebuilt.
+"""Reads turns: records, paths, and rebuilt states.
 
-The room exists so that every query of a turn stands beside the index that it uses, and so that reads can run on a
-connection that never waits for a writer. Each function runs inside a transaction that its caller has opened; none writes.
+Every query stands beside the index that it uses, and runs on a connection that never waits for a writer. Each function runs
+inside a transaction that its caller has opened; none writes.
 
-Cost: everything that a turn reads goes along the spans of a lineage, newest first, and stops when it has enough. So it
-grows with what is asked for and with the number of forks on the path, never with the length of the session.
+Cost: the rows of a lineage are read span by span, newest first, until there are enough. So it grows with what is asked for and
+with the number of forks on the path, never with the length of the session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mnemosyne.schema.session import (
     TurnStatus,
     WindowMessage,
 )
-from mnemosyne.stores.sql.blobs import unpacked
+from mnemosyne.stores.sql.blobs import unpack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import Entered, committed_place, enter, read_lineage, visit
 
@@ -86,7 +86,7 @@ def find_turn(connection: Connection, session: Entered, turn_id: str) -> TurnRec
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
         raise TurnNotFoundError(session.session_id, turn_id)
-    return _record(connection, session, row, with_papers=True)
+    return _record(connection, session, row, with_blobs=True)
 
 
 def read_turns(
@@ -104,15 +104,15 @@ def read_turns(
             + "WHERE session = ? AND branch_id = ? AND depth <= ? AND status = 'committed' ORDER BY depth DESC LIMIT ?",
             (session.key, span.branch_id, upto, limit - len(newest)),
         ).fetchall()
-        newest.extend(_record(connection, session, row, with_papers=False) for row in rows)
+        newest.extend(_record(connection, session, row, with_blobs=False) for row in rows)
     return tuple(reversed(newest))
 
 
-def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, with_papers: bool) -> TurnRecord:
-    papers = (None, None, None)
-    if with_papers:
+def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, with_blobs: bool) -> TurnRecord:
+    blobs = (None, None, None)
+    if with_blobs:
         found = connection.execute("SELECT receipt, prompt, report FROM papers WHERE turn = ?", (row[0],)).fetchone()
-        papers = found or papers
+        blobs = found or blobs
     bodies: list[bytes] = []
     if row[6] == TurnStatus.COMMITTED:
         rows = connection.execute(
@@ -120,18 +120,18 @@ def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, w
             (session.key, row[2], row[3]),
         )
         bodies = [body for (body,) in rows]
-    return record_of(session, row, bodies, papers)
+    return record_of(session, row, bodies, blobs)
 
 
 def record_of(
-    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], papers: tuple[bytes | None, ...]
+    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
 ) -> TurnRecord:
     """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
 
     A turn that waits has its messages in the row. UnreadableError for a row that tells of no turn.
     """
     try:
-        return _turn_of(session, row, bodies, papers)
+        return _turn_of(session, row, bodies, blobs)
     except UnreadableError:
         raise
     except (ValueError, TypeError) as error:
@@ -139,7 +139,7 @@ def record_of(
 
 
 def _turn_of(
-    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], papers: tuple[bytes | None, ...]
+    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
 ) -> TurnRecord:
     _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
     if status == TurnStatus.COMMITTED:
@@ -157,17 +157,17 @@ def _turn_of(
         messages=messages,
         fingerprint=fingerprint,
         plan=_tree(plan),
-        receipt=_paper(papers[0]),
-        prompt=_paper(papers[1]),
-        report=_paper(papers[2]),
+        receipt=_decode_blob(blobs[0]),
+        prompt=_decode_blob(blobs[1]),
+        report=_decode_blob(blobs[2]),
         anchors=_tree(anchors) or EMPTY,
         ops=() if ops is None else decode(ops, Ops),
         created_at=None if at is None else text_time(at),
     )
 
 
-def _paper(data: bytes | None) -> dict[str, Any] | None:
-    return None if data is None else decode_tree(unpacked(data))
+def _decode_blob(data: bytes | None) -> dict[str, Any] | None:
+    return None if data is None else decode_tree(unpack_blob(data))
 
 
 def _tree(data: bytes | None) -> dict[str, Any] | None:

@@ -1,8 +1,8 @@
-"""Reading a window: all that a turn needs of a session, in two questions.
+"""Reads a window, which is everything that a turn needs of a session, in two queries.
 
-The room exists because a window is read each turn, and each question to a server is a round there and back. It runs inside
-a transaction that its caller has opened, and writes nothing. Every part of the second question goes by an index and stops
-when it has enough, so it grows with what is asked for, never with the length of the session.
+A window is read each turn, and each query to a server costs a round trip. It runs inside a transaction that its caller has
+opened, and writes nothing. Every part of the second query uses an index and stops when it has enough, so its cost grows with
+what is asked for, never with the length of the session.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Finished turns that come in, one or thousands at a time.
+"""Appends finished turns, one or thousands at a time.
 
-The room exists so that an import asks the database a few questions and not some for each message. It runs inside a write
-transaction that its caller has opened, with the session entered.
+An import sends the database a few queries, not some for each message. It runs inside a write transaction that its caller has
+opened, with the session entered.
 """
 
 from __future__ import annotations

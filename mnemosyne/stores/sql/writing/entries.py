@@ -1,8 +1,8 @@
-"""Writing entries: what a session adds to memory. (A world's lore is written in `sql_worlds`.)
+"""Writes the entries that a session adds to memory. (`sql.worlds` writes a world's lore.)
 
-The room exists so that the rules of entry ids and places stand together: an entry of a session has a place in the turn
-tree, an entry of a world has none; one that changes gets a new number, one that goes leaves a mark, so that an index can
-follow. Each function runs inside a write transaction that its caller has opened.
+It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
+changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside a write
+transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def write_session_entries(
 
 def _write_session_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> bool:
     check_entry(session.session_id, entry)
-    row = _stored(connection, entry)
+    row = _find_stored(connection, entry)
     if row is not None and entry.turn_id is None and entry.depth is None:
         placed = replace(entry, branch_id=row[2], depth=row[3], turn_id=row[4])
     else:
-        placed = _placed(connection, session, head, entry)
+        placed = _place_entry(connection, session, head, entry)
     if row is not None:
         if placed == decode(row[1], MemoryEntry):
             return False
@@ -52,20 +52,22 @@ def append_session_entries(connection: Connection, session: Entered, entries: Se
     for entry in entries:
         check_entry(session.session_id, entry)
         branch_id, depth = committed_place(connection, session, turn_of(entry))
-        if _stored(connection, entry) is None:
+        if _find_stored(connection, entry) is None:
             replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
             written += 1
     return written
 
 
-def _placed(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+def _place_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
     if entry.turn_id is None:
         return on_path(entry, head)
     branch_id, depth = committed_place(connection, session, entry.turn_id)
     return replace(entry, branch_id=branch_id, depth=depth)
 
 
-def _stored(connection: Connection, entry: MemoryEntry) -> tuple[int, bytes, str | None, int | None, str | None] | None:
+def _find_stored(
+    connection: Connection, entry: MemoryEntry
+) -> tuple[int, bytes, str | None, int | None, str | None] | None:
     row: tuple[int, bytes, str | None, int | None, str | None] | None = connection.execute(
         "SELECT seq, body, branch_id, depth, turn_id FROM entries WHERE tenant = ? AND scope = ? AND entry_id = ?",
         (connection.tenant, entry.scope, entry.entry_id),

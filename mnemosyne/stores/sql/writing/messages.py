@@ -1,7 +1,7 @@
-"""Writing messages: the rows of a turn that is committed now.
+"""Writes the messages of a turn that is being committed.
 
-The room exists so that a message is written in one way, whether its turn was played, imported or told by a document. It
-runs inside a write transaction that its caller has opened.
+A message is written in the same way whether its turn was played, imported or came with a document. It runs inside a write
+transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _AT_ONCE = 512
 def insert_messages(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
     """Write the messages of turns, each under an id that no other message of the session has."""
     wishes = {each.message_id for record in records for each in named(record.turn_id, record.messages)}
-    used = _used_among(connection, key, list(wishes))
+    used = _find_used(connection, key, list(wishes))
 
     def is_used(wish: str) -> bool:
-        return wish in used or (wish not in wishes and bool(_used_among(connection, key, [wish])))
+        return wish in used or (wish not in wishes and bool(_find_used(connection, key, [wish])))
 
     rows: list[tuple[object, ...]] = []
     for record in records:
@@ -50,7 +50,7 @@ def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[ob
     )
 
 
-def _used_among(connection: Connection, key: int, message_ids: Sequence[str]) -> set[str]:
+def _find_used(connection: Connection, key: int, message_ids: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for start in range(0, len(message_ids), _AT_ONCE):
         signs, values = among(message_ids[start : start + _AT_ONCE])

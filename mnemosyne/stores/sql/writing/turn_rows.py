@@ -1,7 +1,7 @@
-"""Rows of turns: written, forgotten, and the tip of a branch that follows them.
+"""Writes and deletes rows of turns, and moves the head of a branch after them.
 
-The room exists so that a turn is written in one way, whether it was played or comes in by the thousand. Each function runs
-inside a write transaction that its caller has opened, with the session entered.
+A turn is written in the same way whether it was played or is one of thousands that are imported. Each function runs inside a
+write transaction that its caller has opened, with the session entered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from mnemosyne.core.codec import encode, time_text
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection, among
 
 _TURN_COLUMNS = (
@@ -31,8 +31,8 @@ def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
     (number,) = connection.execute(
         f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
     ).fetchone()
-    papers = (None if paper is None else packed(encode(paper)) for paper in (record.receipt, record.prompt))
-    connection.insert("papers", "turn, receipt, prompt", [(number, *papers)])
+    blobs = (None if blob is None else pack_blob(encode(blob)) for blob in (record.receipt, record.prompt))
+    connection.insert("papers", "turn, receipt, prompt", [(number, *blobs)])
 
 
 def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:

@@ -1,8 +1,8 @@
-"""Writing turns and branches: the changes that a SQL store makes to its rows.
+"""Writes turns and branches of a SQL store.
 
-The room exists so that the rules of the turn tree (one pending turn a branch, one committed turn a place, versions) stand
-in one file. Each function runs inside a write transaction that its caller has opened: when it raises, nothing has changed.
-Each begins by entering the session, which locks it.
+It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
+a write transaction that its caller has opened: when it raises, nothing has changed. Each begins by entering the session, which
+locks it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
-from mnemosyne.stores.sql.blobs import packed
+from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
@@ -176,7 +176,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     if commit.report is not None:
         connection.post(
             "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
-            (number, packed(encode(commit.report))),
+            (number, pack_blob(encode(commit.report))),
         )
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
     _settle(connection, session.key, record, commit.state)
