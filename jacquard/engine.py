@@ -188,7 +188,8 @@ class ContextEngine:
         """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
 
         A turn that is committed already is answered with what its commit told. Raises TurnNotFoundError when nothing is
-        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere.
+        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere,
+        WorldUnavailableError where the pack of its world is missing.
         """
         reply = assistant_message
         if isinstance(reply, str):
