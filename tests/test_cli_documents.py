@@ -171,7 +171,9 @@ def test_a_session_with_branches_goes_out_and_comes_back_as_it_was(run, tmp_path
             assert mine["turns"] == theirs["turns"]
             continue
         assert here.stdout == there.stdout
-    commit = run("commit", "--session", "demo", "--store", "two", "--text", "<content>往东。</content>")
+    reply = ("commit", "--session", "demo", "--store", "two", "--text", "<content>往东。</content>")
+    assert "pack of world 'whispering_forest'" in run(*reply, code=1).stderr, "a document does not hold the pack"
+    commit = run(*reply, "--world", FOREST / "zh")
     assert "committed turn t000042" in commit.stderr
     linear = run("doc", "export", "demo", "--store", "one", "--linear")
     assert "turn_tree" not in json.loads(linear.stdout)

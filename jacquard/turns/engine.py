@@ -196,7 +196,8 @@ class ContextEngine:
 
         A turn that is committed already is answered with what its commit told. Raises TurnNotFoundError when nothing is
         pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere,
-        InputTooLargeError for a reply that is too long; then the turn stays pending.
+        WorldUnavailableError where the pack of its world is missing, InputTooLargeError for a reply that is too long; then the
+        turn stays pending.
         """
         reply = assistant_message
         if isinstance(reply, str):
