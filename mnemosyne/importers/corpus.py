@@ -178,7 +178,9 @@ def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collec
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             shown = ", ".join(repr(each) for each in known[:8]) or "nobody by name"
-            raise CorpusError(f"{corpus.path}: {name!r} speaks nowhere in it{_meant(near) or '.'} In it speak: {shown}.")
+            raise CorpusError(
+                f"{corpus.path}: {name!r} speaks nowhere in it{_meant(near) or '.'} In it speak: {shown}."
+            )
 
 
 def to_session(
