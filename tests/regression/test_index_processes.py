@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +35,15 @@ from mnemosyne import (
 pytestmark = pytest.mark.anyio
 
 SESSION, WORLD = session_scope("s1"), world_scope("forest")
-TIERS = ["memory", "big", "import", "disk"]
+
+
+def tiers(*default: str) -> pytest.MarkDecorator:
+    """Some tiers in the default suite, all of them in the long form."""
+    names = ["memory", "big", "import", "disk"]
+    marks = {name: () if name in default else pytest.mark.full for name in names}
+    return pytest.mark.parametrize("tier", [pytest.param(name, marks=marks[name]) for name in names])
+
+
 WORDS = ["goat", "bread", "boat", "rain", "lamp", "bell", "roof", "well", "oak", "mill"]
 SECRET = "The quicksilver ledger lies behind the old brewery wall tonight."
 
@@ -135,6 +142,14 @@ def tables(folder: Path) -> dict[str, collections.Counter[str]]:
     return {name: collections.Counter(found.open_table(name).to_arrow()["entry_id"].to_pylist()) for name in names}
 
 
+def rows_of(folder: Path) -> dict[str, object]:
+    """What each entry is found by: its place, its words, its vector."""
+    found = lancedb.connect(str(folder))
+    rows = [row for each in folder.glob("*.lance") for row in found.open_table(each.stem).to_arrow().to_pylist()]
+    names = ("chain", "branch_id", "depth", "tokens", "embedder")
+    return {row["entry_id"]: ([row[name] for name in names], pytest.approx(row["vector"], abs=1e-6)) for row in rows}
+
+
 async def finds(index, scope: str) -> list[object]:
     """What an index finds of a scope by words and by vectors, and in which order it holds it."""
     model = LetterEmbedder()
@@ -152,17 +167,25 @@ async def finds(index, scope: str) -> list[object]:
 async def check(folder: Path, store: SqliteStore, tier: str) -> None:
     """The folder holds each row once, and finds what a fresh index finds."""
     assert not [name for name, rows in tables(folder).items() if rows and max(rows.values()) > 1]
-    fresh_folder = folder / f"fresh{time.time_ns()}"
-    shared, fresh = open_index(folder / "index", tier), open_index(fresh_folder, tier)
+    fresh = open_index(folder / "fresh", tier)
     for scope in (SESSION, WORLD):
         await open_retriever(store, fresh).sync(scope)
-        assert await finds(shared, scope) == await finds(fresh, scope)
+    await fresh.close()
+    shared, fresh = open_index(folder / "index", tier), open_index(folder / "fresh", tier)
+    for scope in (SESSION, WORLD):
+        if tier == "disk":
+            # LanceDB's scores count rows that were removed for a while, and it breaks ties at the cut; rows are exact.
+            assert await shared.search_text("goat", where(scope), 9)
+        else:
+            assert await finds(shared, scope) == await finds(fresh, scope)
+    if tier == "disk":
+        assert rows_of(folder / "index") == rows_of(folder / "fresh")
     assert shared.faults() == fresh.faults() == ()
     await shared.close()
     await fresh.close()
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@tiers("memory", "big", "disk")
 async def test_three_processes_that_sync_at_once_write_each_row_once(tmp_path, store, tier):
     with workers(tmp_path, tier) as crew:
         for number in range(90, 190, 20):
@@ -172,7 +195,7 @@ async def test_three_processes_that_sync_at_once_write_each_row_once(tmp_path, s
     await check(tmp_path, store, tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@tiers("big")
 async def test_processes_that_know_unequally_much_write_nothing_old_over_what_is_new(tmp_path, store, tier):
     with workers(tmp_path, tier) as crew:
         for number in range(90, 140, 10):
@@ -186,7 +209,7 @@ async def test_processes_that_know_unequally_much_write_nothing_old_over_what_is
     await check(tmp_path, store, tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@tiers("memory", "disk")
 async def test_kills_in_between_do_no_harm(tmp_path, store, tier):
     await store.append_turns("s1", told(90, 400))
     for fed, first in ((1, 400), (3, 600)):
@@ -206,7 +229,7 @@ async def test_kills_in_between_do_no_harm(tmp_path, store, tier):
     await check(tmp_path, store, tier)
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@tiers("memory", "disk")
 async def test_what_one_process_erases_no_other_brings_back(tmp_path, store, tier):
     await store.append_turns("s1", told(91, 92, SECRET))
     with workers(tmp_path, tier) as crew:
@@ -224,7 +247,7 @@ async def test_what_one_process_erases_no_other_brings_back(tmp_path, store, tie
     await check(tmp_path, store, tier)
 
 
-@pytest.mark.parametrize("tier", ["memory", "big"])
+@tiers("memory")
 async def test_a_session_that_is_gone_stays_gone(tmp_path, store, tier):
     await store.append_turns("s1", told(91, 92, SECRET))
     with workers(tmp_path, tier, 2) as crew:
@@ -241,7 +264,7 @@ def files(folder: Path) -> list[Path]:
     return [each for each in folder.rglob("*") if each.is_file()]
 
 
-@pytest.mark.parametrize("tier", ["memory", "disk"])
+@tiers("memory", "disk")
 async def test_a_folder_of_an_older_release_goes_on_without_its_doubles(tmp_path, store, tier):
     index = open_index(tmp_path / "index", tier)
     for scope in (SESSION, WORLD):

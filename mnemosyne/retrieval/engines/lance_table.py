@@ -55,20 +55,31 @@ _TRIES = 5
 
 
 async def index_columns(table: Any, *, words: bool) -> None:
-    """Make the indexes of filters that are not there; `words`: that of the words too."""
-    known = {name for index in await table.list_indices() for name in index.columns}
-    for name, config in _WANTED.items():
-        if name not in known and (words or name != WORDS):
-            await table.create_index(name, config=config)
+    """Make the indexes of filters that are not there; `words`: that of the words too. Another process may make them too."""
+
+    async def make() -> None:
+        known = {name for index in await table.list_indices() for name in index.columns}
+        for name, config in _WANTED.items():
+            if name not in known and (words or name != WORDS):
+                await table.create_index(name, config=config)
+
+    await between_others(make)
 
 
 async def index_vectors(table: Any, *, anew: bool = False) -> None:
-    """Make the graph of a table that is big enough for one: always with `anew`, else where it has none or an outgrown one."""
+    """Make the graph of a table that is big enough for one: always with `anew`, else where it has none or an outgrown one.
+
+    Where another write comes between, it is left for another time: the rows are scanned until then.
+    """
     if await width_of(table) is None:
         return
     partitions = graph_partitions(int(await table.count_rows(f"{VECTOR} IS NOT NULL")))
     if partitions and (anew or await _outgrown(table)):
-        await table.create_index(VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
+        try:
+            await table.create_index(VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
+        except Exception as error:
+            if not met_another(error):
+                raise
 
 
 async def width_of(table: Any) -> int | None:
