@@ -416,3 +416,37 @@ def test_an_error_that_nobody_foresaw_is_one_sentence_too():
 def test_a_reply_to_no_turn_is_told_in_words(here):
     assert call(*SHORT[0], "--store", "sql").exit_code == 0
     refused(call(*SHORT[0], "--store", "sql"), "No turn of session 's1' waits for a reply", "jacquard weave")
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("UPDATE papers SET receipt = 'x'::bytea || substr(receipt, 3)", "The receipt of papers/t0000"),
+        ("UPDATE turns SET plan = '{' WHERE plan IS NOT NULL", "The plan of turns/t0000"),
+        ("UPDATE branch_states SET state = '['", "The state of branch_states/main"),
+        ("UPDATE turns SET kind = 'other'", "The row of turn"),
+    ],
+)
+def test_what_is_damaged_in_postgresql_is_told_too(postgres_url, tmp_path, monkeypatch, statement, what):
+    psycopg = pytest.importorskip("psycopg")
+    from mnemosyne.stores.locate import postgres_address
+
+    monkeypatch.chdir(tmp_path)
+    play = ["weave", "-w", FOREST, "-s", "s1", "--store", postgres_url, "-i", "And now?", "--embedder", "none"]
+    assert call(*play).exit_code == 0
+    address = postgres_address(postgres_url)
+    with psycopg.connect(address.conninfo) as database:
+        database.execute(f"SET search_path = {address.schema}")
+        database.execute(statement)
+    for command in (WRITING[1], SHORT[0]):
+        refused(call(*command, "--store", postgres_url), what, "damaged", "from a copy")
+
+
+def test_a_session_goes_on_from_a_turn_before_the_damage(here):
+    with sqlite3.connect(here / "sql" / "store.db") as database:
+        database.execute("UPDATE papers SET receipt = ?, prompt = ?", (b"{", b"x1"))
+    database.close()
+    refused(call(*WRITING[0], "--store", "sql"), "damaged")
+    assert told(call("fork", "-s", "s1", "--at", "p001", "--name", "before", "--store", "sql")) == ""
+    done = call("weave", "-s", "s1", "-i", "Once more.", "--embedder", "none", "--store", "sql")
+    assert (told(done), done.exit_code) == ("", 0)
