@@ -12,10 +12,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from jacquard import create_context_engine, open_workshop
-from mnemosyne.stores.open import open_store
-from mnemosyne.stores.session_locks import FileSessionLocks
-from mnemosyne.world import load_world
+from jacquard import create_context_engine, open_runtime
+from mnemosyne import FileSessionLocks, load_world, open_store
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "examples" / "whispering_forest" / "en"
@@ -32,11 +30,11 @@ def address(request, tmp_path, monkeypatch):
 @pytest.mark.anyio
 async def test_eight_tasks_on_one_workshop(address):
     turns = []
-    async with open_workshop(address, world=PACK, embedder="none") as workshop, anyio.create_task_group() as group:
+    async with open_runtime(address, world=PACK, embedder="none") as runtime, anyio.create_task_group() as group:
 
         async def play(number: int) -> None:
-            head = await workshop.ensure_session("new")
-            turns.append((head.world_id, await workshop.engine.prepare_turn("new", f"Who is at gate {number}?")))
+            head = await runtime.ensure_session("new")
+            turns.append((head.world_id, await runtime.engine.prepare_turn("new", f"Who is at gate {number}?")))
 
         for number in range(TASKS):
             group.start_soon(play, number)

@@ -11,13 +11,9 @@ import pytest
 from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
-from jacquard import RuntimeConfig, create_context_engine, open_runtime
-from jacquard.protocols import LlmResponse
-from mnemosyne import MemoryStore, SessionStart, load_world
-from mnemosyne.archive import export_session, import_session
+from jacquard import LlmResponse, RuntimeConfig, create_context_engine, open_runtime
+from mnemosyne import FileStore, MemoryStore, SessionStart, SqliteStore, export_session, import_session, load_world
 from mnemosyne.core.codec import decode, encode
-from mnemosyne.stores.file import FileStore
-from mnemosyne.stores.sqlite import SqliteStore
 from mnemosyne.world import pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
 
