@@ -48,17 +48,25 @@ def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
         return Fresh(text=content)
     tree = _json_of(content)
     if tree is not None:
-        done, told, echoed = search.tree(tree)
-        if not search.found:
-            return Fresh(text=content)
-        left = "" if echoed >= ALL_OF_IT * told else json.dumps(done, ensure_ascii=False)
-        return Fresh(text=left, sources=search.in_order())
+        try:
+            return _without_in_tree(content, tree, search)
+        except RecursionError:
+            # JSON that is nested too deep to walk is looked through as a text.
+            search.found.clear()
     spans = search.spans(content)
     if not spans:
         return Fresh(text=content)
     told = max(_weigh_text(content), 1)
     echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
     left = "" if echoed >= ALL_OF_IT * told else _cut_spans(content, spans)
+    return Fresh(text=left, sources=search.in_order())
+
+
+def _without_in_tree(content: str, tree: Any, search: _Search) -> Fresh:
+    done, told, echoed = search.tree(tree)
+    if not search.found:
+        return Fresh(text=content)
+    left = "" if echoed >= ALL_OF_IT * told else json.dumps(done, ensure_ascii=False)
     return Fresh(text=left, sources=search.in_order())
 
 

@@ -119,6 +119,17 @@ async def test_a_tool_result_that_is_too_long_writes_no_call():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("depth", [300, 700, 900, 100_000])
+async def test_a_tool_result_that_is_nested_deep_is_taken_in(depth):
+    async with forest(RuntimeConfig()) as workshop:
+        await pending(workshop)
+        nested = "[" * depth + '"a word"' + "]" * depth
+        await workshop.engine.record_tool_call("s", ToolCall(tool_call_id="c1", tool="read"), result=nested)
+        assert nested in [each.content for each in await workshop.store.list_evidences("s")]
+        assert (await workshop.engine.prepare_turn("s", "And now?")).depth > 0
+
+
+@pytest.mark.anyio
 async def test_a_session_with_messages_beyond_the_limits_goes_on(tmp_path):
     """What was taken in before there were limits stays in the history, and turns go on behind it."""
     wide = RuntimeConfig(limits=LimitsConfig(user_message_chars=10**7, reply_chars=10**7))
