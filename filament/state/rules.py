@@ -1,10 +1,10 @@
 """What an author's `$meta` rules for each mapping of a state, with all that it inherits (spec 3.4; origin 9.2).
 
 The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
-follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules of its own, for
-the things inside the mapping that names it. A group inside such a mapping (a mapping without an `id` that has a template
-of its own, or a container in a container) is no such thing: it passes on what it inherits, its own template over it.
-Nothing is copied into the things: what a template says holds for all of them, now and later.
+follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules
+of its own, for the things inside the mapping that names it. A group inside such a mapping (a mapping without an `id` that has
+a template of its own, or a container in a container) is no such thing: it passes on what it inherits, its own template over
+it. Nothing is copied into the things: what a template says holds for all of them, now and later.
 
 Pure; imports `conventions` and `verdicts` only.
 """
