@@ -12,6 +12,7 @@ from typing import TypeVar
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import MissingChunksError
 from jacquard.pipeline.record.commit import CommitResult, build_commit, committed_result
 from jacquard.pipeline.record.events import emit_error
@@ -36,7 +37,7 @@ async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
         return await decide()
     except VersionConflictError as error:
         await emit_error(emitter, session_id, None, error)
-        return await decide("version_conflict")
+        return await decide(DegradationCode.VERSION_CONFLICT.value)
 
 
 class ReplyCommitter:
@@ -157,5 +158,9 @@ class ReplyCommitter:
     async def _tell_expired(self) -> None:
         for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
             await self._emitter.tell(
-                EventType.DEGRADED, session_id, turn_id, reason="chunks_expired", message_id=message_id
+                EventType.DEGRADED,
+                session_id,
+                turn_id,
+                reason=DegradationCode.CHUNKS_EXPIRED.value,
+                message_id=message_id,
             )

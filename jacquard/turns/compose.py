@@ -14,6 +14,7 @@ from jacquard.adapters.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
+from jacquard.core.degradations import Degradation, DegradationCode, describe_degradation
 from jacquard.core.errors import BudgetExceededError, JacquardError
 from jacquard.core.model_calls import Call, CallBook, usage_of
 from jacquard.core.plan import PlanContext
@@ -27,7 +28,7 @@ from jacquard.core.protocols import (
     Shortener,
     Summarizer,
 )
-from jacquard.core.receipt import CurationPath, Degradation, degradation
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.memory_blocks import cut_notes, render_memories
@@ -267,7 +268,10 @@ class TurnComposer:
             pruner=choose_pruner(config, parts.pruner),
             count=count,
             counter=parts.estimator.name,
-            degradations=(*frame.told, *(degradation(code) for code in (*done_without, *cut_notes(flesh, entries)))),
+            degradations=(
+                *frame.told,
+                *(describe_degradation(code) for code in (*done_without, *cut_notes(flesh, entries))),
+            ),
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
             correction=_correction(draft),
@@ -482,8 +486,8 @@ def _lease(draft: TurnContext) -> tuple[Lease | None, str]:
 def _done_without(curation: Curation, entries: tuple[MemoryEntry, ...]) -> tuple[str, ...]:
     """Return codes of what Stream B had to do without."""
     broke = curation.path is CurationPath.SKIPPED and curation.code == "internal"
-    failed = (f"recall_failed: {curation.reason}",) if broke else ()
-    lost = ("evidence_not_found",) if len(entries) < len(curation.chosen) else ()
+    failed = (f"{DegradationCode.RECALL_FAILED}: {curation.reason}",) if broke else ()
+    lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(entries) < len(curation.chosen) else ()
     return (*curation.degradations, *failed, *lost)
 
 

@@ -11,7 +11,7 @@ import typer
 from jacquard.authoring.opening import opening_faults
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
-from jacquard.core.receipt import degradation
+from jacquard.core.degradations import describe_degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
@@ -233,4 +233,4 @@ def _who(speakers: Speakers) -> str:
 
 def _tell_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
     for code in runtime.retriever.lacks(scopes):
-        say(degradation(code).detail)
+        say(describe_degradation(code).detail)

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import ConsolidationConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
@@ -52,7 +53,6 @@ PAGE = 500
 KEPT_BACK = 2
 """Newest turns that are left for the next time by runs behind a turn."""
 
-FAILED = "consolidate_failed"
 _log = logging.getLogger(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
@@ -156,7 +156,13 @@ class Consolidator:
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             progress(min(start + len(batch), len(bare)), len(bare))
         for failure in failures:
-            await self._emitter.tell(EventType.DEGRADED, session_id, head.turn_id, reason=FAILED, detail=failure)
+            await self._emitter.tell(
+                EventType.DEGRADED,
+                session_id,
+                head.turn_id,
+                reason=DegradationCode.CONSOLIDATE_FAILED.value,
+                detail=failure,
+            )
         told, faults = await self._narrate(head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back)
         return Consolidated(
             session_id=session_id,

@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
@@ -47,8 +48,6 @@ from mnemosyne.schema.session import SessionHead, WindowMessage
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
-LATE = "summarize_late"
-FAILED = "summarize_failed"
 _ALL = 1_000_000_000
 _log = logging.getLogger(__name__)
 
@@ -145,7 +144,11 @@ class SummaryRoller:
             await self._write(job)
             window = await load()
         longer = await self._shown(window, coverage, stretched(limits, most_tokens))
-        return Ready(window=window, history=longer, degradations=(LATE if result is None else FAILED,))
+        return Ready(
+            window=window,
+            history=longer,
+            degradations=(DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED,),
+        )
 
     async def _shown(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
@@ -274,7 +277,13 @@ class SummaryRoller:
                 await emit_usage(self._emitter, session_id, turn_id, usage)
         if made.summary is None:
             self._failing.add(session_id)
-            await self._emitter.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
+            await self._emitter.tell(
+                EventType.DEGRADED,
+                session_id,
+                turn_id,
+                reason=DegradationCode.SUMMARIZE_FAILED.value,
+                detail=made.failure,
+            )
             return
         self._failing.discard(session_id)
         if made.placed is not None:

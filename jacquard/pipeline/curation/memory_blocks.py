@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from filament import escape_text, open_tag
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.core.truncation import opening
 from mnemosyne.chains.uris import entry_uri
@@ -59,7 +60,7 @@ def cut_notes(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> 
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY]
     return tuple(
-        f"text_cut: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
+        f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
         for block, selector in cut
         if selector
     )

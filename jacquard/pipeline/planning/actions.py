@@ -24,7 +24,6 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5
-PATTERN_FAILED = "action_pattern_failed"
 _END = " 。．.!！?？~～…、,，;；"
 _SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(

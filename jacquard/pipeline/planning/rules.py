@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, active_quests
-from jacquard.pipeline.planning.actions import PATTERN_FAILED, read_input
+from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.planning.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.record import SessionWindow
@@ -77,7 +78,7 @@ class RulePlanner:
         quest_id = focus.quest.quest_id if focus.quest else None
         goal = goal_of(focus.quest, world.locale)
         read = read_input(user_text, world)
-        flags = (PATTERN_FAILED,) if read.faults else ()
+        flags = (DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else ()
         if read.action is not None:
             return PlanContext(
                 triage=Triage.NUMERICAL,

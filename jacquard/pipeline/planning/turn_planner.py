@@ -16,16 +16,17 @@ from anyio import to_thread
 
 from jacquard.adapters.observe.spans import Tracing
 from jacquard.config.sections import PlannerConfig, RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import normalise
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import active_quests
-from jacquard.core.schedule import due_injections
 from jacquard.pipeline.curation.deadline import TooLateError, within
 from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, line_of
-from jacquard.pipeline.planning.actions import PATTERN_FAILED, is_read_at_once
+from jacquard.pipeline.planning.actions import is_read_at_once
+from jacquard.pipeline.schedule import due_injections
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
@@ -90,7 +91,7 @@ class TurnPlanner:
             replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
             for usage in planned.usages
         )
-        failed = (PATTERN_FAILED,) if PATTERN_FAILED in rules.flags else ()
+        failed = tuple(flag for flag in rules.flags if flag == DegradationCode.ACTION_PATTERN_FAILED)
         return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))
 
     def _by_rules(
@@ -135,7 +136,7 @@ class TurnPlanner:
 
 def _stood(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> Planned:
     plan = replace(rules, tier1=code, reasons=(*rules.reasons, f"the rules' plan stands: {detail}"))
-    return Planned(plan=plan, usages=usages, degradations=(f"planner_tier1: {code}: {detail}",))
+    return Planned(plan=plan, usages=usages, degradations=(f"{DegradationCode.PLANNER_TIER1}: {code}: {detail}",))
 
 
 def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:

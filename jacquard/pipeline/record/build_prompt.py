@@ -10,9 +10,10 @@ from typing import Any
 from filament import unescape
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
+from jacquard.core.degradations import Degradation
 from jacquard.core.plan import PlanContext, plan_to_json
 from jacquard.core.protocols import Pruner
-from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
+from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report, StreamBReport
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
 from jacquard.pipeline.record.stored_turn import reading

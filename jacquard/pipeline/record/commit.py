@@ -9,8 +9,8 @@ from typing import Any
 
 from filament import Correction, OpLimits, OpVerdict, parse_reply
 from jacquard.config.sections import LimitsConfig
-from jacquard.core.schedule import event_words
 from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.schedule import event_words
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec

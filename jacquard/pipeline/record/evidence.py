@@ -20,6 +20,7 @@ from anyio import to_thread
 from filament import escape_text, open_tag, unescape
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.truncation import opening
 from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
 from jacquard.pipeline.record.prepared_turn import turn_from_record
@@ -85,7 +86,7 @@ async def load_evidence_blocks(
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
-    told = [f"conflict: {_sentence(record)}" for record in settled.records]
+    told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
     if any(each.metadata.get(SHOWN_REFS) for each in kept):
         # Selectors hold patterns; each may take its whole time.
@@ -101,7 +102,9 @@ async def load_evidence_blocks(
             whole = "\n".join(texts)
             text, chars = opening(whole, config.max_tokens, count)
             if chars < len(whole):
-                told.append(f"text_cut: {block.block_id} shows chars:0-{chars} of {len(whole)} characters")
+                told.append(
+                    f"{DegradationCode.TEXT_CUT}: {block.block_id} shows chars:0-{chars} of {len(whole)} characters"
+                )
             resolved = ResolvedBlock(block=block, text=text, refs=refs)
             notices = settled.notices.get(evidence.evidence_id, ())
             made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)

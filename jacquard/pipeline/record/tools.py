@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from jacquard.core.calibration import with_counts
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
@@ -56,7 +57,7 @@ async def record_tool_call(
         tasks = [_with_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
         await store.upsert_tasks(session_id, tasks)
     done = await store.append_tool_calls(session_id, [replace(call, result_evidence_ids=ids, args_digest=digest)])
-    return done, ("redaction_failed",) if degraded else ()
+    return done, (DegradationCode.REDACTION_FAILED.value,) if degraded else ()
 
 
 async def record_model_usage(

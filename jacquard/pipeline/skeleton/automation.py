@@ -19,7 +19,7 @@ from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
 from jacquard.core.receipt import StateCut
-from jacquard.core.schedule import INJECTION, injected_entries
+from jacquard.pipeline.schedule import INJECTION, injected_entries
 from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import name_apart

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jacquard.core.receipt import CutPart, Degradation, StateCut
+from jacquard.core.degradations import Degradation, DegradationCode
+from jacquard.core.receipt import CutPart, StateCut
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
 
-STATE_SHORTENED = "state_shortened"
 TURNS_READ = 200
 """How many of the newest turns are searched for the op."""
 _NAMED_PARTS = 5
@@ -59,7 +59,7 @@ def shortened(session_id: str, cut: StateCut, growth: Growth | None) -> Degradat
     """Return the line of the receipt on a state that was shortened."""
     about = "about " if cut.is_estimated else ""
     return Degradation(
-        code=STATE_SHORTENED,
+        code=DegradationCode.STATE_SHORTENED.value,
         detail=(
             f"The state takes {about}{cut.before_tokens:,} tokens and may take {cut.limit_tokens:,} of this prompt: it is shown "
             f"with {cut.after_tokens:,}. Not whole: {_parts(cut)}. {_way_back(session_id, cut.biggest, growth)}"

@@ -15,9 +15,10 @@ import anyio
 
 from filament import escape_text, unescape
 from jacquard.core.blocks import PromptBlock
+from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
-from jacquard.core.receipt import BlockDecision, Degradation
+from jacquard.core.receipt import BlockDecision
 from jacquard.core.truncation import lead
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.packing import MASKED, split_tags
@@ -83,7 +84,7 @@ async def carry_out(
     if limit.cancelled_caught:
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
         detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
-        failures.append(Degradation(code="shorten_late", detail=detail))
+        failures.append(Degradation(code=DegradationCode.SHORTEN_LATE.value, detail=detail))
         for block, decision in late:
             failed[block.block_id] = []
             await one(block, decision, None)
@@ -110,7 +111,7 @@ async def _shortened(
         else:
             short = await shortener.shorten(text, room)
     except SummarizerError as error:
-        failures.append(Degradation(code="shorten_failed", detail=str(error)))
+        failures.append(Degradation(code=DegradationCode.SHORTEN_FAILED.value, detail=str(error)))
         short = ""
     if not short.strip() or count(escape_text(short)) > room:
         try:
@@ -143,7 +144,7 @@ async def _masked(block: PromptBlock, redactor: Redactor | None, failures: list[
                 changed = changed or bool(result.spans)
                 parts[place] = escape_text(result.redacted_text)
     except RedactionError as error:
-        failures.append(Degradation(code="redaction_failed", detail=str(error)))
+        failures.append(Degradation(code=DegradationCode.REDACTION_FAILED.value, detail=str(error)))
         changed = False
     if not changed:
         parts = [part if place % 2 else "" for place, part in enumerate(parts)]

@@ -1,7 +1,7 @@
 """Scheduled texts of a world (origin: the scheduler): which of them are due this turn. Pure.
 
 A text comes at an interval of turns, after an event of the turn before, or whenever its conditions hold; a cooldown keeps it
-away for a while. When it came last stands in the plan of the turn before, so it follows the branch. This room must not
+away for a while. When it came last stands in the plan of the turn before, so it follows the branch. This module must not
 import a store.
 """
 
