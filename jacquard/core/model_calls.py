@@ -108,7 +108,7 @@ class CallBook:
             made.append(usage if entry.ended else replace(usage, extra={**usage.extra, UNDER_WAY: True}))
         return tuple(made)
 
-    def late(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
+    def late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
         """Return the records of the calls that ended since, each once, under the ids that they had."""
         made = []
         for place, entry in enumerate(self._entries):

@@ -94,7 +94,7 @@ class NameDictionary:
                 if phrase := normalise(name):
                     by_entity = owners.setdefault(phrase, {})
                     by_entity[entity.entity_id] = by_entity.get(entity.entity_id, False) or place == 0
-        self._owners = {phrase: _settled(by_entity) for phrase, by_entity in owners.items()}
+        self._owners = {phrase: _choose_entities(by_entity) for phrase, by_entity in owners.items()}
         lengths: dict[str, set[int]] = {}
         for phrase in self._owners:
             lengths.setdefault(phrase[0], set()).add(len(phrase))
@@ -130,7 +130,7 @@ class NameDictionary:
         return None
 
 
-def _settled(by_entity: dict[str, bool]) -> tuple[str, ...]:
+def _choose_entities(by_entity: dict[str, bool]) -> tuple[str, ...]:
     """A name that is one entity's own and another's alias belongs to the first."""
     own = [entity_id for entity_id, canonical in by_entity.items() if canonical]
     return (own[0],) if len(own) == 1 else tuple(by_entity)

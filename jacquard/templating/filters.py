@@ -40,7 +40,7 @@ def _filter(name: str, function: Function) -> Function:
     if name in _OF_TEXT:
         function = _of_text(function)
     if name in _CHECKS:
-        function = _checked(function, _CHECKS[name])
+        function = _with_check(function, _CHECKS[name])
     return demoting(function, compares=name in _COMPARING)
 
 
@@ -56,7 +56,7 @@ def _of_text(function: Function) -> Function:
     return run
 
 
-def _checked(function: Function, check: Function) -> Function:
+def _with_check(function: Function, check: Function) -> Function:
     @functools.wraps(function)
     def run(value: Any, *args: Any, **kwargs: Any) -> Any:
         check(*args, **kwargs)

@@ -90,7 +90,7 @@ def pay(value: object) -> None:
             spend(operations=_cost(item, deep=True))
 
 
-def counted(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
+def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
     """Yield items, each after paying for it; with `deep` for everything in it, as is due where items are compared."""
     for item in items:
         spend(operations=_cost(item, deep=deep))
@@ -110,7 +110,7 @@ def pay_arguments(args: Iterable[object]) -> None:
         spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
-def made(value: T) -> T:
+def pay_for_value(value: T) -> T:
     """Return a value that a template made, after paying for its size; LimitError when it is too big."""
     if isinstance(value, str):
         check_size(len(value))

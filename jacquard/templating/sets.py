@@ -92,7 +92,7 @@ _MOST_OPEN = 64
 """So many sets are held, the ones used last: versions of packs come and go."""
 
 
-def opened(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
+def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
     """Return the set below `roots`, read again only when a file was added, changed or removed."""
     key = tuple(roots)
     now = fingerprint(key)

@@ -74,7 +74,7 @@ class Syntax:
     tokens: tuple[Token, ...]
 
 
-def placed(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
+def locate_tokens(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
     """Yield the tokens `(line, kind, value)` with their places: white space that the engine strips is in none of them."""
     at = 0
     for line, kind, value in tokens:

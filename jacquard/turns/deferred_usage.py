@@ -34,7 +34,7 @@ class DeferredUsage:
         """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
         try:
             async with self._hold(session_id):
-                usages = calls.late(turn_id, self._count)
+                usages = calls.late_usages(turn_id, self._count)
                 if usages:
                     await self._store.append_model_usage(session_id, usages)
         except ContextEngineError:

@@ -65,11 +65,11 @@ class EventEmitter:
     def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
         self._bus, self._clock, self._tags = bus, clock, tags
 
-    def tagged(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
+    def with_tags(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
         """Return a emitter with the tags of one configuration, silent if events are not wanted."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags)
 
-    async def tell(
+    async def emit(
         self,
         event_type: EventType,
         session_id: str,

@@ -63,7 +63,7 @@ class PrometheusMetrics:
         kind, told = event.event_type, event.payload
         self._events.labels(kind.value).inc()
         if kind is EventType.ASSEMBLED:
-            self._assembled(told)
+            self._count_assembled(told)
         elif kind is EventType.PRUNE_COMPLETED:
             for action in ("kept", "dropped", "degraded"):
                 self._decisions.labels(action).inc(told.get(action, 0))
@@ -78,7 +78,7 @@ class PrometheusMetrics:
         elif kind is EventType.TOOL_CALL_COMPLETED:
             self._tools.labels(str(told.get("status"))).inc()
         elif kind is EventType.PERSISTED:
-            self._persisted(told)
+            self._count_persisted(told)
         elif kind is EventType.ASSISTANT_CHUNK_RECEIVED:
             self._chunks.labels(str(bool(told.get("duplicate"))).lower()).inc()
         elif kind is EventType.EVIDENCE_INGESTED:
@@ -88,7 +88,7 @@ class PrometheusMetrics:
         """Return all figures in the text format that Prometheus scrapes."""
         return generate_latest(self.registry)
 
-    def _assembled(self, told: Any) -> None:
+    def _count_assembled(self, told: Any) -> None:
         self._tokens.observe(told["tokens"])
         if told["tokens"]:
             self._prefix.observe(told["shared_prefix_tokens"] / told["tokens"])
@@ -101,7 +101,7 @@ class PrometheusMetrics:
             if step in _STEPS:
                 self._seconds.labels(step).observe(milliseconds / 1000)
 
-    def _persisted(self, told: Any) -> None:
+    def _count_persisted(self, told: Any) -> None:
         what = str(told.get("what"))
         self._turns.labels(what).inc()
         if what == "model_usage":

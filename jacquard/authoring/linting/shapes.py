@@ -102,7 +102,7 @@ def variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
 
     Without a world nothing is known of the state and the persona. With one, `state` is the tree at its start.
     """
-    rich, poor = _variables(_specimen(), _TASKS), _variables(bare_world("specimen"))
+    rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(bare_world("specimen"))
     shapes = {name: either(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
     shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
     shapes["quests"] = _open_below(shape_of(rich["quests"], closed=True))
@@ -175,7 +175,7 @@ _QUESTS = {
 }
 
 
-def _specimen() -> WorldPack:
+def _build_sample_pack() -> WorldPack:
     bare = bare_world("specimen")
     return replace(bare, lore=(_ENTRY,), state={"quests": _QUESTS}, persona={"name": "t"})
 

@@ -35,9 +35,9 @@ from jacquard.memory.consolidate.spans import (
     TURN_SUMMARY,
     MacroSpan,
     chapter_depths,
+    find_narrated_depth,
     macro_id,
     macro_spans,
-    told_upto,
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
@@ -58,7 +58,7 @@ Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
 
 
-def nobody(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Take no notice of progress."""
 
 
@@ -131,7 +131,7 @@ class Consolidator:
         branch_id: str | None = None,
         keep_back: int = 0,
         chapter_ends: bool = False,
-        progress: Progress = nobody,
+        progress: Progress = ignore_progress,
     ) -> Consolidated:
         """Bring the memory of a branch up to its head, or to `keep_back` turns before it; `chapter_ends` there.
 
@@ -147,7 +147,7 @@ class Consolidator:
         for start in range(0, len(bare), config.batch_turns):
             batch = bare[start : start + config.batch_turns]
             try:
-                memories = await self._remembered(head, batch, config)
+                memories = await self._extract_memories(head, batch, config)
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
@@ -156,7 +156,7 @@ class Consolidator:
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             progress(min(start + len(batch), len(bare)), len(bare))
         for failure in failures:
-            await self._emitter.tell(
+            await self._emitter.emit(
                 EventType.DEGRADED,
                 session_id,
                 head.turn_id,
@@ -187,7 +187,7 @@ class Consolidator:
         macros = [entry for entry in narratives if entry.kind == MACRO]
         before = max(macros, key=lambda entry: entry.depth or 0).text if macros else ""
         made = 0
-        for span in macro_spans(depths, told_upto(narratives), chapters, config):
+        for span in macro_spans(depths, find_narrated_depth(narratives), chapters, config):
             try:
                 entry = await self._narrative(head, span, texts, before, config)
             except (ModelError, SummarizerError) as error:
@@ -208,7 +208,7 @@ class Consolidator:
         last = told[-1][1]
         lines = [(depth, entry.text) for depth, entry in told]
         request = macro_request(lines, before, _locale(text for _, text in lines), config.timeout_seconds)
-        narrative = read_narrative((await self._asked(head, request, macro_id(last.turn_id or ""))).content)
+        narrative = read_narrative((await self._call_model(head, request, macro_id(last.turn_id or ""))).content)
         return MemoryEntry(
             entry_id=macro_id(last.turn_id or ""),
             scope=session_scope(head.session_id),
@@ -223,7 +223,7 @@ class Consolidator:
             metadata={"from_turn": span.first, "to_turn": span.last, "ended_by": span.reason},
         )
 
-    async def _remembered(
+    async def _extract_memories(
         self, head: SessionHead, batch: Sequence[TurnRecord], config: ConsolidationConfig
     ) -> tuple[TurnMemory, ...]:
         talk = tuple(
@@ -240,10 +240,10 @@ class Consolidator:
         )
         locale = _locale(text for turn in talk for _, text in turn.lines)
         request = turns_request(talk, locale, config.timeout_seconds)
-        reply = await self._asked(head, request, f"memory.{batch[-1].turn_id}")
+        reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
 
-    async def _asked(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
+    async def _call_model(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
         """Ask the model and write down what it answered and what that cost, whatever comes of the answer."""
         if self._model is None:
             raise ModelError("unavailable", "no model is configured for consolidation")
@@ -252,7 +252,7 @@ class Consolidator:
         try:
             reply = await self._model.generate(request)
         except ModelError as error:
-            await self._booked(head, self._usage(f"{name}.failed", call, head, began, str(error)))
+            await self._record_usage(head, self._usage(f"{name}.failed", call, head, began, str(error)))
             raise
         call = replace(
             call,
@@ -272,10 +272,10 @@ class Consolidator:
             links=EvidenceLinks(model_usage_id=usage.model_usage_id),
             created_at=self._clock.now(),
         )
-        await self._booked(head, usage, evidence)
+        await self._record_usage(head, usage, evidence)
         return reply
 
-    async def _booked(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
+    async def _record_usage(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
         """Write down a call, and what it answered."""
         async with self._hold(head.session_id):
             if evidence is not None:

@@ -105,7 +105,7 @@ def turns_request(talk: Sequence[TalkTurn], locale: str, timeout_seconds: float)
     """Return the call that asks for the memory of turns."""
     rules = (_TURNS_ZH if locale.startswith("zh") else _TURNS_EN).format(events=EVENTS_A_TURN)
     return LlmRequest(
-        messages=(("system", rules), ("user", f"<talk>\n{_talk(talk)}\n</talk>")),
+        messages=(("system", rules), ("user", f"<talk>\n{_render_messages(talk)}\n</talk>")),
         max_tokens=300 * len(talk) + 100,
         timeout_seconds=timeout_seconds,
         schema=_TURNS_SCHEMA,
@@ -154,7 +154,7 @@ def read_narrative(answer: str) -> Narrative:
     raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
 
 
-def _talk(talk: Sequence[TalkTurn]) -> str:
+def _render_messages(talk: Sequence[TalkTurn]) -> str:
     return "\n".join(
         "\n".join(
             [

@@ -42,7 +42,7 @@ class Lease:
         return self.places.index(candidate.place) if self.places else self.entry_ids.index(candidate.entry_id)
 
 
-def renewed(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
+def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
     """Return the choice made again out of `recall`, at most `limit` entries, or None; and why, or why not.
 
     It ends where no leased entry is recalled any more, and where an entry that is not leased has more than `margin` times

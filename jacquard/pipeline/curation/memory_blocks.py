@@ -13,7 +13,7 @@ from filament import escape_text, open_tag
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
-from jacquard.core.truncation import opening
+from jacquard.core.truncation import truncate_with_size
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator
@@ -72,7 +72,7 @@ def _block(
     lore = entry.chain is Chain.LORE
     shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
     if limit_tokens is not None:
-        text, chars = opening(entry.text, limit_tokens, estimator.estimate)
+        text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
             selector = f"chars:0-{chars}" if chars else None
@@ -91,7 +91,7 @@ def _block(
         rank=rank,
         tokens=estimator.estimate(content),
         volatile=True,
-        title=entry.title or _shortened(entry.text),
+        title=entry.title or _shorten_title(entry.text),
         entities=entry.entities,
         category=_category(entry) if lore else None,
         refs=(ref,),
@@ -147,6 +147,6 @@ def _category(entry: MemoryEntry) -> LoreCategory | None:
     return LoreCategory(entry.kind) if entry.kind in set(LoreCategory) else None
 
 
-def _shortened(text: str) -> str:
+def _shorten_title(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"

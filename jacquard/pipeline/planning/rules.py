@@ -73,7 +73,7 @@ class RulePlanner:
         quests = active_quests(window.state)
         dictionary = self._dictionary(world)
         names = find_names(user_text, dictionary)
-        pointing = {quest.quest_id: _pointing(text, names.entities, quest, dictionary) for quest in quests}
+        pointing = {quest.quest_id: _score_quest(text, names.entities, quest, dictionary) for quest in quests}
         focus = choose_focus(quests, pointing, previous_focus(window), locked=world.planner.focus_locked)
         quest_id = focus.quest.quest_id if focus.quest else None
         goal = goal_of(focus.quest, world.locale)
@@ -169,7 +169,7 @@ def choose_focus(
     return Focus(quest=start, reason=reason, pointed=pointed, torn=pointed and rivals > 0)
 
 
-def _pointing(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
+def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
     own = {dictionary.owner(each) for each in quest.entities}
     return (mentions(text, quest.title), len(own.intersection(entities)))
 

@@ -112,10 +112,10 @@ def build_turn_prompt(parts: PromptInputs, laid: PromptLayout, carried: Mapping[
         errors=parts.errors,
         state_cut=parts.skeleton.state_cut,
     )
-    return _prepared(parts, prompt, report)
+    return _build_prepared_turn(parts, prompt, report)
 
 
-def _prepared(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
+def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}

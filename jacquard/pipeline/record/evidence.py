@@ -21,7 +21,7 @@ from filament import escape_text, open_tag, unescape
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
-from jacquard.core.truncation import opening
+from jacquard.core.truncation import truncate_with_size
 from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
@@ -90,9 +90,9 @@ async def load_evidence_blocks(
     by_id = {each.evidence_id: each for each in kept}
     if any(each.metadata.get(SHOWN_REFS) for each in kept):
         # Selectors hold patterns; each may take its whole time.
-        derived, errors = await to_thread.run_sync(_derived, kept, now, count)
+        derived, errors = await to_thread.run_sync(_derive_blocks, kept, now, count)
     else:
-        derived, errors = await calculate(_derived, kept, now, count, size=size)
+        derived, errors = await calculate(_derive_blocks, kept, now, count, size=size)
     for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
@@ -100,7 +100,7 @@ async def load_evidence_blocks(
         told += [each.detail for each in refs if each.detail]
         if texts:
             whole = "\n".join(texts)
-            text, chars = opening(whole, config.max_tokens, count)
+            text, chars = truncate_with_size(whole, config.max_tokens, count)
             if chars < len(whole):
                 told.append(
                     f"{DegradationCode.TEXT_CUT}: {block.block_id} shows chars:0-{chars} of {len(whole)} characters"
@@ -132,7 +132,7 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
     return ids
 
 
-def _derived(
+def _derive_blocks(
     kept: Sequence[Evidence], now: datetime, count: Callable[[str], int]
 ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
     """Return the blocks of all evidences; one that cannot be derived is left out and told of (seed 002 section 18.2)."""
@@ -150,7 +150,7 @@ def _derived(
     return tuple(blocks), tuple(errors)
 
 
-def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
+def find_shown_texts(record: TurnRecord | None) -> tuple[Shown, ...]:
     """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
     if record is None or record.prompt is None:
         return ()
@@ -184,7 +184,7 @@ async def take_result(
     window = await store.window(session_id, message_limit=1)
     record = window.pending or window.previous
     size = size_of(None if record is None else record.prompt)
-    shown = await calculate(shown_of, record, size=size)
+    shown = await calculate(find_shown_texts, record, size=size)
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()

@@ -47,7 +47,7 @@ async def record_tool_call(
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
     results = await require_evidence(store, session_id, ids)
-    digest, degraded = await _redacted(call.args_digest, redactor)
+    digest, degraded = await _redact_arguments(call.args_digest, redactor)
     for evidence in results:
         if evidence.links.tool_call_id is None:
             linked = replace(evidence, links=replace(evidence.links, tool_call_id=call.tool_call_id))
@@ -76,7 +76,7 @@ async def record_model_usage(
             links = replace(evidence.links, model_usage_id=usage.model_usage_id)
             await store.put_evidence(session_id, replace(evidence, links=links))
     window = await store.window(session_id, message_limit=1)
-    record = await store.turn(session_id, turn_id) if turn_id is not None else _answered(window, usage)
+    record = await store.turn(session_id, turn_id) if turn_id is not None else _find_usage_turn(window, usage)
     prompt_tokens, reply_tokens = (
         _estimates(record, estimator) if usage.stage is ModelUsageStage.ANSWER else (None, None)
     )
@@ -108,7 +108,7 @@ def _ancestors(task_id: str, whole: Mapping[str, Task]) -> set[str]:
     return seen
 
 
-def _answered(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
+def _find_usage_turn(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
     """Return the turn that a model call belongs to: the one that waits for its reply, else the last one."""
     return window.pending or window.previous
 
@@ -131,7 +131,7 @@ def _require_id(value: str, name: str) -> None:
         raise ConfigError(f"{name} is empty; give an id that stays the same when the call is recorded again.")
 
 
-async def _redacted(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
+async def _redact_arguments(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
     """Return the arguments without what must not be kept; what cannot be searched is withheld (fail closed)."""
     if redactor is None or not digest:
         return digest, False

@@ -18,7 +18,9 @@ _NOBODY: frozenset[str] = frozenset()
 _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 
 
-def name_apart(blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY) -> tuple[PromptBlock, ...]:
+def rename_duplicates(
+    blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY
+) -> tuple[PromptBlock, ...]:
     """Return the blocks in their order, each with an id of its own; running it again changes nothing.
 
     The ids of the frame and the input belong to those two, `template_ids` to blocks of templates, present or not. Blocks
@@ -31,7 +33,7 @@ def name_apart(blocks: Sequence[PromptBlock], template_ids: Collection[str] = _N
         if block.kind is BlockKind.UNKNOWN:
             taken.add(block.block_id)
         elif block.block_id in taken or _is_reserved(block, template_ids):
-            names[place] = next(name for name in _others(block) if name not in wanted and name not in taken)
+            names[place] = next(name for name in _number_names(block) if name not in wanted and name not in taken)
             taken.add(names[place])
         else:
             taken.add(block.block_id)
@@ -48,7 +50,7 @@ def _is_reserved(block: PromptBlock, template_ids: Collection[str]) -> bool:
     return block.kind is not BlockKind.TEMPLATE and block.block_id in template_ids
 
 
-def _others(block: PromptBlock) -> Iterator[str]:
+def _number_names(block: PromptBlock) -> Iterator[str]:
     name = f"{block.kind.value}:{block.block_id}"
     yield name
     for number in count(2):

@@ -137,12 +137,12 @@ class ContextComposer:
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
                 raise ConfigError(f"There is no layer {name!r}; there are: {', '.join(Layer)}.")
-        talk = _talk(checkpoint_messages)
+        talk = _message_blocks(checkpoint_messages)
         spoken = _input(talk, query)
         texts = {SYSTEM_PROMPT: system_prompt, **contexts}
         blocks = [_block(name, text) for name, text in texts.items() if text.strip()]
         woven = weave(blocks, talk[:-1] if query is None else talk, spoken, _LAYOUT)
-        return assemble(woven.skein, _free).messages
+        return assemble(woven.skein, _count_nothing).messages
 
 
 ALL_LAYERS = LayersConfig()
@@ -262,7 +262,7 @@ def share(
     return seen, tuple(history) if checkpoint else (), decisions
 
 
-def _talk(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
+def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
     system = [place for place, message in enumerate(messages) if message.role == Role.SYSTEM]
     if system:
         raise ConfigError(f"checkpoint_messages[{system[0]}] is a system message; the talk holds none, layers do.")
@@ -299,6 +299,6 @@ def _block(name: str, text: str) -> PromptBlock:
     )
 
 
-def _free(text: str) -> int:
+def _count_nothing(text: str) -> int:
     """The Composer counts nothing: budgets are the pruner's."""
     return 0
