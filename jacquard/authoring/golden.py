@@ -1,7 +1,7 @@
-"""Golden prompts of a pack: scenes that are rendered and held against what they were when somebody looked (spec, house).
+"""Golden prompts of a pack: scenes that are rendered and compared with the prompt that an author approved.
 
-A case is `templates/tests/<name>.yaml`; its prompt lies beside it as `<name>.txt`. A scene starts where the pack's prologue
-ends, without any store or model. Reads files; writes only what `update` says.
+A case is `templates/tests/<name>.yaml`; its prompt is beside it as `<name>.txt`. A scene starts where the pack's prologue
+ends, without any store or model. Reads files; writes only when `update` is set.
 """
 
 from __future__ import annotations

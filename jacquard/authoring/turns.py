@@ -1,7 +1,7 @@
-"""Turns for authors to look at: what Stream A and Stream B gave a turn, taken from its record, from a fresh input or a pack.
+"""Turns for authors to inspect: the inputs of a prompt, from a recorded turn, a new input or a pack.
 
-Only reads. A turn that was prepared by an engine is rebuilt from its record: the same state, talk, plan and memories, so that
-what differs from its prompt comes from the templates alone. It must not import an index or a model.
+Only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so that any difference from its prompt
+comes from the templates alone. This module must not import an index or a model.
 """
 
 from __future__ import annotations

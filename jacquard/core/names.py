@@ -1,8 +1,8 @@
-"""Finding names and words in an input, in scripts with and without spaces.
+"""Finds names and words in an input, in scripts with and without spaces.
 
-The room exists so that the planner and Stream A read an input the same way. Pure calculation: it imports nothing of ours
-but the value of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
-that begins or ends in a letter of a script with spaces (English) stands on word borders there; Chinese, Japanese, Korean
+The planner and Stream A both use it, so that they read an input the same way. Pure; of this product it imports only the value
+of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
+that begins or ends in a letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean
 and Thai text is found as a substring.
 """
 

@@ -1,7 +1,7 @@
 """Quests as the state holds them, read for the planner and for Stream A.
 
-The room exists so that both read the tree `quests` (quest id -> mapping) alike. Pure; it takes any tree, also a broken
-one: what does not look like a quest is left out.
+Both read the tree `quests` (quest id -> mapping) with these functions. Pure. Any tree is accepted, also a broken one: what
+does not look like a quest is left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The beginning of a text, by whole sentences: what stands where there is no room for all of it. Pure; it asks no model."""
+"""The beginning of a text, by whole sentences, for where the whole text does not fit. Pure; no model is called."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A recorded prompt made again: from its tape alone, with the templates of today, or under another configuration. Pure.
+"""Makes a recorded prompt again: from its snapshot alone, with the templates of today, or under another configuration. Pure.
 
-From the tape alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
-the same turn is told by block and file. Under another configuration decisions and tokens change, and a replay tells which:
-layout, template, budget, pruning, history and the number of memories are played anew, the memories themselves and the plan
-stay as they were. It must not import a store, an index or a model.
+From the snapshot alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
+the same turn is reported by block and file. Under another configuration decisions and tokens change, and a replay reports them:
+layout, template, budget, pruning, history and the number of memories are computed again, while the memories themselves and the
+plan stay as they were. It must not import a store, an index or a model.
 """
 
 from __future__ import annotations

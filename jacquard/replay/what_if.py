@@ -1,7 +1,7 @@
-"""A session played again under another configuration, turn by turn, from its records. Reads the store and writes nothing.
+"""Replays a session under another configuration, turn by turn, from its records. Reads the store and writes nothing.
 
-The room exists beside `replay` because a longer history window needs talk that the record of a turn does not hold. Each turn
-goes on from the one before as it would have stood: where its window began, and which prompt its own shares a prefix with.
+It is apart from `replay` because a longer history window needs messages that the record of a turn does not hold. Each turn
+continues from the previous one as it would have been: where its window began, and with which prompt it shares a prefix.
 """
 
 from __future__ import annotations

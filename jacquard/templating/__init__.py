@@ -1,7 +1,7 @@
-"""Templates, from folders to text: sets of files over the sandbox that renders them.
+"""Templates, from folders to text: sets of files, and the sandbox that renders them.
 
-The room exists so that nobody outside it meets the template engine: `sandbox` is the only file that imports jinja2. It must
-not import a stream, a planner or a store.
+`sandbox` and `counting` are the only modules that import jinja2; others see this package's own types. It must not import a
+stream, a planner or a store.
 """
 
 from __future__ import annotations

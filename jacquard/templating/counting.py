@@ -1,7 +1,7 @@
-"""What is written into a template's syntax before it is compiled, so that a rendering counts what it does.
+"""Adds counters to a template's syntax before it is compiled, so that a rendering counts what it does.
 
-Whatever can happen often happens in a loop, a macro, a block or an included file. At the head of each stands how many parts
-of the template one pass through it takes; what runs inside it again and again has a head of its own.
+Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the number of
+parts of the template that one pass takes; a nested one has a counter of its own.
 """
 
 from __future__ import annotations

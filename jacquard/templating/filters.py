@@ -1,8 +1,8 @@
-"""The filters and tests of templates, each within limits and with one answer on every machine (spec A1).
+"""The filters and tests of templates, each within limits and with the same result on every machine (spec A1).
 
-What is taken over from the template engine is named in `language`; the rest of the engine's filters are not offered: they
-format or repeat text without end (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text of its
-own (`pprint`, `tojson`, `xmlattr`), go around the escaping (`safe`, `escape`) or go by chance (`random`). It imports no template
+`language` names what is taken over from the template engine. Its other filters are not offered: they format or repeat text
+without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text form of its own
+(`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random (`random`). It imports no template
 engine.
 """
 

@@ -1,6 +1,6 @@
 """What the language of templates offers beyond its syntax: filters, functions, methods (spec A1).
 
-The room exists so that the sandbox, which allows, and the lint, which advises, read one list. It imports nothing.
+The sandbox, which enforces it, and the lint, which advises, read this one list. It imports nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a template is made of: `template.yaml`, read and checked (spec 2.2).
+"""The manifest of a template: `template.yaml`, read and checked (spec 2.2).
 
-A manifest lists blocks; every template but `chat` takes over the blocks of the one it `extends` (`chat` when it says
-nothing), changes them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
+A manifest lists blocks; every template but `chat` takes over the blocks of the one it `extends` (`chat` by default), changes
+them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
 """
 
 from __future__ import annotations

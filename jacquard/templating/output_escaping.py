@@ -1,9 +1,8 @@
 """What a template's `{{ }}` prints, made safe by construction (spec A2).
 
-The room exists so that the law stands in one place: nothing is printed into a prompt but what was escaped here, once. Text
-becomes a one-line YAML scalar; mappings and lists are refused unless a filter says how to show them. The mark of safety is
-markupsafe's `Markup`: it never leaves this room by any other door, and whatever is made of a marked text loses the mark and
-is escaped again. It must not import jinja2.
+Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings and lists
+are refused unless a filter says how to show them. Safe text is marked with markupsafe's `Markup`. The mark is never given to
+code outside of this module, and any text made from a marked one loses the mark and is escaped again. It must not import jinja2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Jinja2 in a closed room (spec A1, A2): beside `counting`, the only file that imports it.
+"""The Jinja2 sandbox (spec A1, A2); with `counting` the only module that imports jinja2.
 
-A template sees plain values and can write nothing, reach nothing and go on for ever with nothing. Whatever `{{ }}` prints
+A template sees plain values. It can write nothing, reach nothing else and cannot run for ever. Whatever `{{ }}` prints
 is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a block, as
-prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this room escaped itself passes as
+prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this module escaped itself is printed as
 it is. Templates come from the roots that were read at the start; no name leads out of them. It must not import a stream,
 a planner or a store.
 """

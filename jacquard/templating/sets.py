@@ -1,7 +1,6 @@
-"""Sets of templates: what a root holds, kept in memory, opened anew when a file changed, and checked as a whole.
+"""Sets of templates: the templates of a root, kept in memory, opened again when a file changed, and checked as a whole.
 
-The room exists beside `templating` so that the sandbox stays readable: here is everything about templates that needs no
-template engine. It must not import jinja2; what renders is handed in.
+Here is everything about templates that needs no template engine. It must not import jinja2; the renderer is passed in.
 """
 
 from __future__ import annotations

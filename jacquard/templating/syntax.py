@@ -1,7 +1,7 @@
-"""A template's syntax as plain values: what tools read that look at templates without rendering them.
+"""A template's syntax as plain values, for tools that read templates without rendering them.
 
-The room exists so that no tool needs the template engine: nodes keep the engine's names for their kinds and fields. It
-imports nothing of ours.
+With it no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of
+this product.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Replies of the main model, whole or in chunks, on their way into the store. Each function runs while its session is held
-(chunks alone need no lock: they touch memory only). It must not import a concrete store.
+"""Writes replies of the main model, whole or in chunks, into the store.
+
+Each function runs while its session is locked (chunks alone need no lock: they are in memory only). This module must not
+import a concrete store.
 """
 
 from __future__ import annotations

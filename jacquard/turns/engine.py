@@ -1,10 +1,10 @@
-"""ContextEngine: where the parts are joined (seed 002 section 6.7; spec 2). Only the engine writes to the store.
+"""ContextEngine: joins the parts (seed 002 section 6.7; spec 2). Only the engine writes to the store.
 
-The road of one turn: window, plan, Stream A beside Stream B, one prompt inside one budget, one transaction. Nothing is
-written before the whole turn stands, so a turn that fails leaves nothing behind.
+The steps of one turn: load the window, plan, run Stream A beside Stream B, build one prompt inside one budget, record it in one
+transaction. Nothing is written before the whole turn is complete, so a turn that fails leaves nothing behind.
 
 Calls on one session are serial: by a lock within the process and, where `EngineParts.locks` is given, by one among processes.
-Whoever writes without the lock is noticed by the session's version; the decision is then made once again on what was written.
+A writer without the lock is noticed by the session's version; the decision is then made once more on what it wrote.
 """
 
 from __future__ import annotations

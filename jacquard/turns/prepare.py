@@ -1,7 +1,7 @@
-"""The first half of a turn: window, summary, plan, both streams, one prompt, one transaction (seed 002 section 7).
+"""Prepares a turn: window, summary, plan, both streams, one prompt, one transaction (seed 002 section 7).
 
-The room exists so that the engine says who may call what and when, and this one what a turn is made of. Each call runs while
-its session is held. Nothing is written before the whole turn stands. It must not import a concrete store.
+The engine decides which calls may run when; this module decides what a turn is made of. Each call runs while its session is
+locked. Nothing is written before the whole turn is complete. It must not import a concrete store.
 """
 
 from __future__ import annotations

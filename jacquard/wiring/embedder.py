@@ -1,4 +1,4 @@
-"""An embedder from its name: a room of `build`, because it knows concrete embedders. They are imported when they are named."""
+"""Opens an embedder by its name. The concrete embedders are imported when they are named."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
 
-For hosts that bring their own store and model, for tests and for trying things out. `jacquard.wiring.runtime` opens the
+For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the
 usual engine with its folder, worlds and models.
 """
 

@@ -1,4 +1,4 @@
-"""The small models of an engine from a configuration: who selects, who sums up, who plans.
+"""The small models of an engine, from a configuration: selector, summarizer, planner.
 
 litellm and the reranker's packages are imported when a setting names them, never before.
 """

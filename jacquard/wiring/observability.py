@@ -1,4 +1,4 @@
-"""The parts of an engine that watch it or hold others off, from a configuration: events, tracing, metrics, locks, tier 1.
+"""Events, tracing, metrics, session locks and planner tier 1, from a configuration.
 
 OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting names them, never before.
 """

@@ -1,6 +1,6 @@
-"""An engine from a few settings: the one room of jacquard that knows concrete stores, indexes, embedders and models.
+"""Opens an engine from a few settings, with concrete stores, indexes, embedders and models.
 
-Heavy parts are imported by their own module when a setting names them, never before.
+Large dependencies are imported by their own module when a setting names them, never before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where the packs of a store's worlds were named: a small JSON file beside the index, from world id to folder.
+"""Where the packs of a store's worlds were loaded from: a small JSON file beside the index, from world id to folder.
 
-Packs lie in the store; the file is for authors, whose commands read templates from the folder that they edit, and for stores
+Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit, and for stores
 that an older release wrote, which hold lore alone. Everything here reads files, so call it off the event loop.
 """
 

@@ -1,9 +1,9 @@
 """Small models through LiteLLM; the only module that imports litellm.
 
-LiteLLM loads for seconds, blocks the loop of its first call for another, leaves logging tasks behind and caches
-clients by event loop (measured: lab 2). So it is given a thread with an event loop of its own, shared by all models of
-the process, started by the first use and closed with the last model. The engine's loop never waits for more than a
-future, and nothing outlives `close`. This module must not be imported unless a configuration names a model.
+LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running and
+caches clients by event loop (measured: lab 2). So it gets a thread with an event loop of its own, which all models of the
+process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a future,
+and nothing outlives `close`. This module is imported only when a configuration names a model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The event bus of one process (seed 002 section 9.2).
+"""The event bus of one process (seed 002 section 9.2): handlers subscribe to event types, and the engine emits events.
 
-The room exists so that whoever wants to know of a turn can be told without the engine knowing him. It must not import an
-engine, a store or an exporter.
+The engine knows none of the handlers. This module must not import an engine, a store or an exporter.
 """
 
 from __future__ import annotations

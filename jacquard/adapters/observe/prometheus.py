@@ -1,7 +1,7 @@
-"""Prometheus figures of an engine, counted from its events. The one room that imports prometheus_client.
+"""Prometheus metrics of an engine, counted from its events. The only module that imports prometheus_client.
 
-Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session costs no series.
-`docs/observability.md` lists every figure with a question that it answers.
+Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session adds no time series.
+`docs/observability.md` lists every metric with a question that it answers.
 """
 
 from __future__ import annotations

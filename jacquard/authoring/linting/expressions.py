@@ -1,6 +1,6 @@
-"""What an expression of a template gives, and what is wrong with it: unknown names, unsafe reaches, unprintable values.
+"""What shape an expression of a template has, and its faults: unknown names, unsafe access, values that cannot be printed.
 
-Pure, over syntax and shapes. A field that is asked for with `is defined`, `default` or `in` before is guarded: its absence
+Pure, over syntax and shapes. A field that was tested with `is defined`, `default` or `in` before is guarded: its absence
 is no fault.
 """
 

@@ -1,7 +1,7 @@
-"""How the templates of a set hang together: who extends, includes and imports whom, and what comes of it.
+"""How the templates of a set are connected: which template extends, includes or imports which.
 
-The room exists so that one file can be judged by what is done with it: what its includers hand to it, which of its blocks
-are printed, whether it leads out of the folders. Pure, over syntax.
+A template is judged by how others use it: which names its includers pass to it, which of its blocks are printed, whether a
+name leads out of the folders. Pure, over syntax.
 """
 
 from __future__ import annotations

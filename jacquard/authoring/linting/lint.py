@@ -1,6 +1,7 @@
-"""The lint: every fault of templates that can be seen without a turn, each with file, line, column and what to do.
+"""The lint: every fault of templates that can be found without a turn, each with file, line, column and what to do.
 
-The room exists to join the rules; each rule lives in a room of its own. It reads files, and writes and renders nothing.
+This module joins the rules; the rules themselves are in the other modules of this folder. It reads files, and writes and
+renders nothing.
 """
 
 from __future__ import annotations

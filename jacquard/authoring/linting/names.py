@@ -1,6 +1,6 @@
-"""The statements of a template, walked with what is known at each place: variables, loops that grow, ways around safety.
+"""Walks the statements of a template with the variables known at each place; reports unbounded loops and unsafe constructs.
 
-Pure. It reports through `Expressions`; loops over what grows during play want a slice.
+Pure. Faults are reported through `Expressions`. A loop over something that grows during play needs a slice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What changes each turn must not stand in the stable prefix: before the history of a cache-friendly layout (spec W3).
+"""The rule that what changes each turn is not in the stable prefix: before the history of a cache-friendly layout (spec W3).
 
 Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the system
-text or before the history, and so is every slot that the layout does not name.
+text or before the history; so is every slot that the layout does not name.
 """
 
 from __future__ import annotations

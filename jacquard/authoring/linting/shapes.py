@@ -1,7 +1,7 @@
-"""What a template may read, learned from what Stream A really gives (spec 2.2), never from a list of our own.
+"""The shapes of the variables that a template may read, taken from Stream A itself (spec 2.2), not from a separate list.
 
-The room exists so that the lint cannot drift from the renderer: it makes the variables of two specimen turns, one rich and
-one poor, with Stream A's own function, and takes their shape. What only the rich one has may be missing in play.
+Stream A's own function makes the variables of two sample turns, one with everything and one with as little as possible. So the
+lint always agrees with the renderer. What only the first sample has may be missing in a session.
 """
 
 from __future__ import annotations

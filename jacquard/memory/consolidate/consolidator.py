@@ -1,8 +1,8 @@
-"""Makes memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
+"""Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
 
-Off every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so the work can be
-stopped at any time, taken up again, and done twice without harm. What is written lies at its turn and follows the branch. A
-batch that fails is told of and left for the next time; those after it are still tried, once each.
+This runs outside of every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so
+the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows the
+branch. A batch that fails is reported and left for the next run; the batches after it are still tried, once each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a small model is told when turns become memory, and its answers read as data. Pure.
+"""The prompts with which a small model turns turns into memory, and its answers read as data. Pure.
 
-Turns are named by their number in the story, so that an answer cannot name another session's. Everything that is sent beside
-the rules is escaped; of an answer only known numbers, bounded texts and plain words come through.
+Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything that is sent
+besides the rules is escaped; of an answer only known numbers, bounded texts and plain words are used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Summing up without a model: the gist of each turn in one line, the older the sparser. Deterministic and pure.
+"""Summarizes without a model: one line for each turn, fewer lines the older the turns are. Deterministic and pure.
 
-A turn that has a summary of its own in the narrative chain (written by the pack's author or by consolidation) is told by it.
-Otherwise by what was asked and the last sentence of the answer that tells, outside of speech: there most answers come to their
-point. It must not import a model.
+The line of a turn is its summary in the narrative chain (written by the pack's author or by consolidation) where it has one.
+Otherwise it is the input with the last sentence of the answer that is a statement outside of quoted speech: most answers end
+with their point. This module must not import a model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The words of summing up: what a small model is told, and its answer read as data. Pure.
+"""The prompt with which a small model summarizes, and its answer read as data. Pure.
 
-Everything that is summed up is escaped and marked as data. The answer is text from outside: it is bounded, cleaned of what
-models put around an answer, and refused when it is empty or so short that it must have lost what the summary before it held.
+Everything that is summarized is escaped and marked as data. The answer is untrusted text: it is bounded, cleaned of what
+models put around an answer, and refused when it is empty or so short that it must have lost what the previous summary held.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else behind it (seed 002 sections 6.9 and 18.2).
+"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else in the background (seed 002 sections 6.9 and 18.2).
 
-One job a branch at a time. A turn that finds talk outside both the summary and the window waits for the job at most
-`summary.timeout_ms`; what comes later is written for the turns after it. As long as there is no summary, history stays longer
-and the turn says so. A summary lies at the turn that was the head when it was made, so that it follows the branch: a fork
-before that turn still has the summary that its window was made for. The talk itself is never touched.
+There is one job for a branch at a time. A turn that finds messages outside both the summary and the window waits for the job at
+most `summary.timeout_ms`; a later result is written for the turns after it. As long as there is no summary, the history stays
+longer and the report says so. A summary belongs to the turn that was the head when it was made, so that it follows the branch:
+a fork before that turn still has the summary that its window was made for. The messages themselves are never changed.
 """
 
 from __future__ import annotations

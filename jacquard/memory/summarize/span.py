@@ -1,8 +1,8 @@
 """What a rolling summary covers, what history shows beside it, and when more is to be covered. Pure.
 
-A summary and the history window are one line without seam: the summary covers whole turns from the first on, history begins
+A summary and the history window join without a gap: the summary covers whole turns from the first on, and history begins
 with the next. More is covered only when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the prompt
-breaks once a batch, and summary and history change in the same turn.
+changes once for a batch of turns, and summary and history change in the same turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Stream B against the clock (seed 004 section 6.5; spec B5): the only file that knows time limits.
+"""Stream B under its time limits (seed 004 section 6.5; spec B5): the only module that knows them.
 
-The work runs in the engine's own task group, so that it outlives the turn that asked for it and never the engine. What
-happens at which limit is written in `docs/decisions/0003-deadline.md`. It must not import a store, a model or a
-concrete selector.
+The work runs in the engine's own task group, so that it may outlive its turn but never the engine. What happens at which
+limit is written in `docs/decisions/0003-deadline.md`. This module must not import a store, a model or a concrete selector.
 """
 
 from __future__ import annotations

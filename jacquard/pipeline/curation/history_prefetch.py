@@ -1,7 +1,7 @@
-"""Behind a committed turn: the vector of the talk so far, which the next input may lean on (spec B8).
+"""Embeds the newest messages after a committed turn, because the next input's recall may need their vector (spec B8).
 
-Nobody waits for it; a turn that comes sooner finds it under way, and one that it was not made for has it made. It must not
-import a concrete store or embedder.
+Nothing waits for it. A turn that comes before it ends waits for the embedding that is under way; a turn without one embeds the
+messages itself. This module must not import a concrete store or embedder.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The lease on a choice: as long as the scene holds, what was chosen for a turn serves the turns after it, and no model is asked.
+"""The lease on a choice: as long as the scene holds, the memories selected for one turn serve the next turns without a model call.
 
-Whether the scene holds is for `prefetch` to say, before recall; whether the choice is still the best that memory has is
-said here, after it. A lease gives nothing that this turn's recall has not brought, so every gate of recall is a gate of the
-lease as well. Pure; it must not import a store, a model or a selector.
+`prefetch` decides before recall whether the scene holds; this module decides after recall whether the choice is still the best.
+A lease gives only what this turn's recall has found, so every gate of recall holds for a lease too. Pure; it must not import
+a store, a model or a selector.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Chosen memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
+"""Selected memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
 
-Every text of an entry is escaped here, once; which attributes an element has is fixed here and never said by an entry.
-This room must not import a retriever, a selector or a model.
+Every text of an entry is escaped here, once. This module alone decides which attributes an element has; an entry cannot add
+any. It must not import a retriever, a selector or a model.
 """
 
 from __future__ import annotations

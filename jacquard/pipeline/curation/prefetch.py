@@ -1,8 +1,8 @@
-"""Choices that are kept for later turns: late results of Stream B (spec B5), and leases. What is kept, when it may serve. Pure.
+"""Choices kept for later turns: late results of Stream B (spec B5) and leases; what is kept, and when it may be used. Pure.
 
-A kept choice was made for another input. It is used only where the scene is still the same: same line of turns, same
-viewer, same focus. A late result needs the same subject besides, for it is used without recall; whether a lease still fits
-is asked of the turn's own recall (`lease`). This room must not import a store; it makes and reads values.
+A kept choice was made for another input. It is used only where the scene is still the same: the same branch, viewer and
+focus. A late result needs the same subject besides, because it is used without recall; whether a lease still fits is checked
+against the turn's own recall (`lease`). This module must not import a store; it makes and reads values.
 """
 
 from __future__ import annotations

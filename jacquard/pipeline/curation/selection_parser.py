@@ -1,7 +1,7 @@
-"""Reading a small model's choice out of whatever text it answered. Pure.
+"""Reads a small model's selection out of whatever text it answered. Pure.
 
-The answer is data from outside: nothing in it is trusted but ids that were asked for. This room must not import a model,
-a selector or anything that waits.
+The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a selector
+or anything that waits.
 """
 
 from __future__ import annotations

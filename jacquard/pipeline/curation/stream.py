@@ -1,6 +1,6 @@
-"""Stream B (seed 004 section 6): recall and choice, and what the receipt says of them.
+"""Stream B (seed 004 section 6): recall, selection, and what the report says of them.
 
-It knows no time limit (the race does), no store and no concrete retriever or selector, and must not import them.
+It knows no time limit (`deadline` does), no store and no concrete retriever or selector, and must not import them.
 """
 
 from __future__ import annotations

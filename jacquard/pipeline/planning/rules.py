@@ -1,7 +1,7 @@
 """Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always an answer.
 
-Pure, but that the patterns of a pack run under limits of time: what it keeps is a dictionary of names for each world, which
-changes nothing of what it answers. It must not import a stream, a store or a model.
+Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which does not
+change its answers. It must not import a stream, a store or a model.
 """
 
 from __future__ import annotations

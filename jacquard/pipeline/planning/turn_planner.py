@@ -1,7 +1,7 @@
-"""The plan of one turn, from its two tiers (spec 2.1): rules first, a small model where they are not sure, then the watch over
-both: a locked focus stays, a focus that will not settle is flagged, scheduled texts that are due are noted.
+"""The plan of one turn, from its two tiers (spec 2.1): rules first, then a small model where they are unsure.
 
-It must not import a concrete planner or a model.
+Checks over both follow: a locked focus stays, a focus that keeps switching is flagged, and scheduled texts that are due are
+noted. This module must not import a concrete planner or a model.
 """
 
 from __future__ import annotations

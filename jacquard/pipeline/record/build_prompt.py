@@ -1,4 +1,4 @@
-"""The last stretch of prepare_turn, pure: both streams' blocks become the prompt, the package and the receipt."""
+"""The last step of `prepare_turn`, pure: the blocks of both streams become the prompt, the package and the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The second half of a turn, pure: the model's reply is parsed, its ops are applied to the state, events are drawn."""
+"""The commit of a turn, pure: the model's reply is parsed, its ops are applied to the state, and events are derived."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the engine tells of a turn, by event (seed 002 section 9.1): names, counts, codes and times.
+"""The events of a turn (seed 002 section 9.1): names, counts, codes and times.
 
-The room exists so that the payload of each event stands in one place (`docs/observability.md` lists them). What anyone said
-is in a payload only where the configuration captures content. It must not import a store.
+The payload of each event is built here and nowhere else (`docs/observability.md` lists them). Texts of users and models are
+in a payload only where the configuration captures content. This module must not import a store.
 """
 
 from __future__ import annotations

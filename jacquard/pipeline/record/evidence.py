@@ -1,7 +1,8 @@
-"""Evidence of a session in its turns: tool results into the prompt by ref, what a prompt showed, results taken in.
+"""Evidence of a session in its turns: loads tool results for the prompt by ref, and ingests new results.
 
-The room exists so that evidence has one way into a prompt (seed 002 sections 6.4, 6.6 and 7.2): found newest first, conflicts
-settled, resolved by selector against its hash, escaped, labelled with its trust. It writes nothing but through the ingestor.
+Evidence enters a prompt only here (seed 002 sections 6.4, 6.6 and 7.2): it is read newest first, conflicts are settled, each
+ref is resolved by its selector and checked against its hash, and the text is escaped and labelled with its trust. Only the
+ingestor writes.
 """
 
 from __future__ import annotations

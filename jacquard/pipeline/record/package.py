@@ -1,4 +1,4 @@
-"""One prepared turn as a ContextPackage 0.1 (seed 000), with the evidence it rests on, and a package as messages. Pure."""
+"""A prepared turn as a ContextPackage 0.1 (seed 000), with the evidence that it is based on, and a package as messages. Pure."""
 
 from __future__ import annotations
 

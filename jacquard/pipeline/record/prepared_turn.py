@@ -1,4 +1,4 @@
-"""What a prepared turn is, how it is named, and how it becomes a stored record and comes back. Pure."""
+"""The value of a prepared turn, its id, and its conversion to a stored record and back. Pure."""
 
 from __future__ import annotations
 

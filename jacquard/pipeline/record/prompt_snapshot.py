@@ -1,8 +1,8 @@
-"""What is recorded of a prompt beside the prompt: everything that it was made of, so that it can be made again.
+"""The prompt snapshot: everything that a prompt was made of, recorded beside it so that it can be made again.
 
-A tape holds the rendered blocks, the layout, the rules of the budget and the configuration (no secret in it), and what the
-templates read, with a hash of every template. `jacquard.replay.replay` plays it. Pure; a tape is a part of the turn's record and
-is erased, exported and kept with it.
+A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what the
+templates read, with a hash of every template. `jacquard.replay.replay` replays it. Pure. A snapshot is a part of the turn's
+record and is erased, exported and kept with it.
 """
 
 from __future__ import annotations

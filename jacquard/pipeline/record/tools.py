@@ -1,7 +1,7 @@
-"""What a host tells of its own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
+"""Records of a host's own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
 
-The room exists so that links are made in one place, both ways: a call names the evidence of its result, and the evidence
-names the call. Each function runs while its session is held. It must not import a concrete store.
+Links are made here in both directions: a call names the evidence of its result, and the evidence names the call. Each
+function runs while its session is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Stream A (seed 004 section 5; spec 2.2): the skeleton that must be right, rendered from templates and the state.
+"""Stream A (seed 004 section 5; spec 2.2): the skeleton of a prompt, rendered from templates and the state.
 
-Pure but for template files, which are read when they are new or changed: same input, same bytes. It must not import a
-store, an index, a model or Stream B.
+Pure, except that template files are read when they are new or changed: the same input gives the same bytes. It must not
+import a store, an index, a model or Stream B.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ids of blocks: each block of a prompt has one that no other has, whatever its data are called. Pure.
+"""Ids of blocks: each block of a prompt has an id that no other has, whatever its data are called. Pure.
 
-An id comes from a template, a world, a message, a host, and any of them may be called `status`, `user_input` or
+An id comes from a template, a world, a message or a host, and any of them may be called `status`, `user_input` or
 `flesh:rationale`. An id that two blocks would have stays with the one whose kind comes first in `BlockKind`; the other is
-named with its kind, as in `directive:status`. Ids that nobody else has stay as they are.
+named with its kind, as in `directive:status`. Ids that are unique stay as they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A state that is too large for its place in the prompt, cut to a size: the biggest parts first, the rest untouched. Pure.
+"""Cuts a state that is too large for its part of the prompt: the largest parts first, the others unchanged. Pure.
 
-A long text shows its beginning and says how much is missing, a long list or mapping its first entries and how many there are
-more. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
+A long text shows its beginning and says how much is missing; a long list or mapping shows its first entries and how many more
+there are. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
 same state and size give the same result. It must not import a template, a stream or a store.
 """
 

@@ -1,7 +1,7 @@
-"""How much of the state one prompt shows: the parts that templates read of it, cut until their blocks take no more tokens than
-the state may have. Pure: same variables, same limit, same result.
+"""How much of the state one prompt shows: the parts that templates read are cut until their blocks fit the state's limit.
 
-It must not import a template, a store or a model; whoever calls tells what the blocks take.
+Pure: the same variables and limit give the same result. It must not import a template, a store or a model; the caller passes a
+function that counts the tokens of the blocks.
 """
 
 from __future__ import annotations

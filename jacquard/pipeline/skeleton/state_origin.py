@@ -1,5 +1,6 @@
-"""Where a state that is too large for a prompt comes from: the newest op that made its biggest part so large, and how to take it
-back. It reads the session and writes nothing; it must not import a concrete store.
+"""Finds why a state is too large for a prompt: the newest op that made its largest part so large, and how to undo it.
+
+It reads the session and writes nothing; it must not import a concrete store.
 """
 
 from __future__ import annotations

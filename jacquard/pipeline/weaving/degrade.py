@@ -1,8 +1,8 @@
-"""Carries out what a pruner decided to degrade: shortens texts, masks what is too guarded (seed 002 sections 6.5 and 8.2).
+"""Applies what a pruner decided to degrade: shortens texts and masks guarded ones (seed 002 sections 6.5 and 8.2).
 
-Pruners are pure and only decide; this room does the work, with a shortener and a redactor that are handed in. It must not
+Pruners are pure and only decide; this module does the work with the shortener and the redactor that it is given. It must not
 import a pruner, a model or a store. A block's tags stay as they are: only the text between them changes, and it is escaped
-anew. Where the work fails, a text is cut by sentences, and a guarded text is withheld whole.
+anew. Where the shortener fails, a text is cut by sentences; where the redactor fails, a guarded text is withheld whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in their one order. Pure.
+"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in a fixed order. Pure.
 
-One mechanism, not two: the Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the
-two streams give a turn are the same layers (`layers_of`). The Composer sees no state, keeps none and holds no words of its
-own; the query enters there once and nowhere else. Only compression persists: it is the session's rolling summary.
+The Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the two streams give a turn
+are the same layers (`layers_of`). The Composer sees no state, keeps none and adds no words of its own; the query enters
+there once and nowhere else. Only compression persists: it is the session's rolling summary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Packing: which blocks get room, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
+"""Packing: which blocks fit the budget, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
 
-The room exists so that all pruners share one way of counting and one way of saying why. What makes packing monotone (P6):
-the steps have one order that no budget changes, and the first step that does not fit ends it. So what a budget gives is
-always a prefix of what a bigger one gives. Pure; it must not import a pruner.
+All pruners count and give their reasons with these functions. Packing is monotone (P6) because the steps have one order that
+no budget changes, and the first step that does not fit ends it. So what a budget keeps is always a prefix of what a bigger one
+keeps. Pure; it must not import a pruner.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; what its decisions degrade is carried out by whoever called (`jacquard.pipeline.weaving.degrade`);
-`complete` builds the
-prompt and checks it before it goes out: whatever the counter says of the whole, the limit holds, by an emergency cut that
-prunes once more inside a smaller budget. Nothing is ever sent that overflows.
+`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` builds the prompt and
+checks it. Where the whole prompt counts more than its parts, an emergency cut prunes once more inside a smaller budget. A
+prompt over its limit is never returned.
 """
 
 from __future__ import annotations

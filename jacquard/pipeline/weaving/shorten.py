@@ -1,6 +1,6 @@
-"""A summarizer as a shortener: what a pruner degraded is told in fewer words by the model that sums up (seed 002 section 8.2).
+"""A summarizer as a shortener: the model that summarizes shortens the texts that a pruner degraded (seed 002 section 8.2).
 
-It must not import a model. What was shortened once is kept, since a block of talk is degraded again turn after turn.
+It must not import a model. Results are cached, since the same message is degraded in turn after turn.
 """
 
 from __future__ import annotations

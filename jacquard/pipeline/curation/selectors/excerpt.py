@@ -1,4 +1,4 @@
-"""Cutting a preview to what matters for an input. Pure; it must not import a selector or a model."""
+"""Cuts a preview to the parts that matter for an input. Pure; it must not import a selector or a model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The Flash Selector (seed 004 section 6.3): a small model chooses among the recalled candidates.
 
 It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
-and marked as data, so that no lore, no message and no input can give it orders. Tokens are spared (figures in
-`docs/decisions/0023-selection.md`): long previews are cut around the words of the input, the answer is a list of ids.
+and marked as data, so that no lore, message or input can give the model orders. To save tokens (figures in
+`docs/decisions/0023-selection.md`), long previews are cut around the words of the input, and the answer is a list of ids.
 """
 
 from __future__ import annotations

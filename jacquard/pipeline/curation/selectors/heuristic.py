@@ -1,10 +1,10 @@
-"""The Heuristic Fallback (seed 004 section 6.3.2; spec B4): a choice without any model, always at hand. Pure.
+"""The heuristic selector (seed 004 section 6.3.2; spec B4): a choice without any model, always available. Pure.
 
-The best by fused score stand first, with corrections. Near-duplicates are folded into the better one, unless they differ in a
-figure, a name or a "not". Candidates that name what the plan is about move up, lore whose very subject the input names
-more, since it explains a proper noun (seed 004 section 6.3.1, rule 2), and most what is about a thing of the input that
-nothing chosen is about yet. Chains share the places as the plan weighs them, among candidates that are nearly as good. A
-turn that has been told moves down: its messages and its summary tell the same thing. No correction can lift a candidate
+Candidates are ordered by their fused score with corrections. Near-duplicates are merged into the better one, unless they differ
+in a number, a name or a "not". Candidates that name what the plan is about move up. Lore whose subject the input names moves
+up more, since it explains a proper noun (seed 004 section 6.3.1, rule 2). Most of all moves up what is about a thing of the
+input that no chosen candidate covers yet. Chains get their shares by the plan's weights, among candidates of nearly equal score. A
+turn that has a summary moves down, because its messages and its summary say the same. No correction can lift a candidate
 from the bottom of recall to its top. What the numbers are worth: `docs/decisions/0023-selection.md`.
 """
 
