@@ -23,7 +23,7 @@ class Action(StrEnum):
 
 
 class CurationPath(StrEnum):
-    """Which road Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
+    """Which path Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
     TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used.
     LEASED: an earlier choice was used again, for the scene holds; no model was asked.
     """
@@ -37,7 +37,7 @@ class CurationPath(StrEnum):
 
 
 BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, CurationPath.LEASED})
-"""The roads on which the selector chose, for this turn or for an earlier one."""
+"""The paths on which the selector chose, for this turn or for an earlier one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,7 +23,7 @@ BUILTIN_FILTERS = tuple(_FILTERS.split())
 """Filters taken over from the template engine as they are."""
 
 OWN_FILTERS = ("attr", "join", "replace", "sum", "text", "value", "yaml")
-"""Filters of the house in a prompt's template."""
+"""Filters that this package adds to a prompt's template."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
 """What may stand after `is`."""

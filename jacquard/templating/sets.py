@@ -40,7 +40,7 @@ class Renderer(Protocol):
 
 
 class TemplateSet:
-    """The templates of a pack and of the house, in memory, compiled when first used.
+    """The templates of a pack and the shipped ones, in memory, compiled when first used.
 
     Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too; `digests` a short
     hash of each one's text, by which a record of a turn notices that a template is another one now.
@@ -81,7 +81,7 @@ def text_digest(text: str) -> str:
 
 
 def _counts(name: str, files: Files) -> bool:
-    """A house's file is named twice where a pack overrides it, and then only; a layout is no template."""
+    """A shipped file has two names only where a pack overrides it; a layout is no template."""
     bare = name.removeprefix(SHIPPED_PREFIX)
     return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
 

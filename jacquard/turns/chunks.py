@@ -29,7 +29,7 @@ class _Reply:
 class ChunkBuffer:
     """Holds the replies under way.
 
-    One that has grown no more for `expire_seconds` is forgotten when the desk is next used. `expired` hands out, once, the
+    One that has grown no more for `expire_seconds` is forgotten when the buffer is next used. `expired` hands out, once, the
     keys of those that were.
     """
 

@@ -492,7 +492,7 @@ def _missing_codes(curation: Curation, entries: tuple[MemoryEntry, ...]) -> tupl
 
 
 def stream_facts(curation: Curation) -> dict[str, Fact]:
-    """Return what stands on the span of Stream B: its road and how many it chose of how many; nothing that was said."""
+    """Return the attributes of Stream B's span: its path, and how many of how many it chose; no texts."""
     return {
         "jacquard.stream_b.path": curation.path.value,
         "jacquard.stream_b.code": curation.code,

@@ -366,7 +366,7 @@ class ContextEngine:
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
     def _start_background_work(self, session_id: str, result: CommitResult) -> None:
-        """Begin what is to be done behind a committed turn; nobody waits for it."""
+        """Start the background work that follows a committed turn; nothing waits for it."""
         if self._preparer is not None:
             self._roller.begin_ahead(
                 session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES

@@ -56,16 +56,16 @@ class InMemoryEventBus:
 
 
 class EventEmitter:
-    """Makes events: the bus, the time and the tags are known here, so that whoever tells something gives only facts.
+    """Emits events to a bus, with the time and the tags of a configuration; callers give only the facts.
 
-    Without a bus nothing is made.
+    Without a bus nothing is emitted.
     """
 
     def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
         self._bus, self._clock, self._tags = bus, clock, tags
 
     def with_tags(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
-        """Return a emitter with the tags of one configuration, silent if events are not wanted."""
+        """Return an emitter with the tags of one configuration; it emits nothing unless `enabled`."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags)
 
     async def emit(
@@ -79,7 +79,7 @@ class EventEmitter:
         model_usage_id: str | None = None,
         **payload: Any,
     ) -> None:
-        """Tell of one thing that happened; a bus that fails is logged and harms nobody."""
+        """Emit one event. An error of the bus is logged and not raised, so that no turn fails for it."""
         if self._bus is None:
             return
         event = Event(

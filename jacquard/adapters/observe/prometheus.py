@@ -41,7 +41,7 @@ class PrometheusMetrics:
             buckets=_SHARES,
             registry=own,
         )
-        self._stream_b = Counter("jacquard_stream_b", "Roads of Stream B.", ["path", "code"], registry=own)
+        self._stream_b = Counter("jacquard_stream_b", "Paths of Stream B.", ["path", "code"], registry=own)
         self._prefetch = Counter("jacquard_prefetch", "Late results that were at hand.", ["what"], registry=own)
         self._lease = Counter("jacquard_lease", "Leased choices that were at hand.", ["what"], registry=own)
         self._plans = Counter(

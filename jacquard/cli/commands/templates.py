@@ -127,9 +127,9 @@ def preview(
     """Render the prompt of any turn of any session, or of a new input, with tokens by block. Nothing is written."""
 
     async def work() -> None:
-        async with _open_author_context(store, world, session) as desk:
-            meant = desk.target(target)
-            one = await desk.turn(session, turn, text, viewer)
+        async with _open_author_context(store, world, session) as author:
+            meant = author.target(target)
+            one = await author.turn(session, turn, text, viewer)
             rendering = await to_thread.run_sync(_render, one, meant, layout)
         if as_json:
             print_json({**rendering.to_json(), "recorded_same": _same(one, rendering)})
@@ -160,9 +160,9 @@ def diff(
     """Render recorded turns under two templates and print what changes, in text and in tokens."""
 
     async def work() -> None:
-        async with _open_author_context(store, world, session) as desk:
-            left, right = desk.target(old), desk.target(new)
-            recorded = await desk.reader(viewer).turns(session, turns)
+        async with _open_author_context(store, world, session) as author:
+            left, right = author.target(old), author.target(new)
+            recorded = await author.reader(viewer).turns(session, turns)
         if not recorded:
             raise fail(f"Session {session!r} has no turn with words of the user yet.")
         changes = await to_thread.run_sync(_compare, recorded, left, right, layout)
@@ -219,9 +219,9 @@ def watch(
     """Render a turn again whenever a template is saved, and print what changed in it. Stop with Ctrl-C."""
 
     async def work() -> None:
-        async with _open_author_context(store, world, session) as desk:
-            meant = desk.target(target)
-            one = await desk.turn(session, turn, text, viewer)
+        async with _open_author_context(store, world, session) as author:
+            meant = author.target(target)
+            one = await author.turn(session, turn, text, viewer)
         last: Rendering | None = None
         done = 0
         while True:

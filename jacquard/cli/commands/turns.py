@@ -35,7 +35,7 @@ from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
-"""How long `commit` stays for what is done behind a turn (summaries, memory), after its answer is out."""
+"""How long `commit` waits for background work (summaries, memory) after it printed its result."""
 
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")

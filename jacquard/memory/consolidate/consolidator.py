@@ -51,7 +51,7 @@ from mnemosyne.schema.session import SessionHead, TurnKind
 
 PAGE = 500
 KEPT_BACK = 2
-"""Newest turns that are left for the next time by runs behind a turn."""
+"""How many of the newest turns a background run leaves for the next one."""
 
 _log = logging.getLogger(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
@@ -100,12 +100,12 @@ class Consolidator:
         return self._model is not None
 
     async def idle(self) -> None:
-        """Return when nothing is being made behind a turn."""
+        """Return when no background run is under way."""
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
     def begin(self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
-        """Begin to make memory behind a committed turn, if it is time for it; one run a session at once.
+        """Start consolidation after a committed turn, if it is due; one run for a session at a time.
 
         The newest turns wait, since a player may still have them answered otherwise.
         """

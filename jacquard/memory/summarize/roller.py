@@ -92,7 +92,7 @@ class _Job:
 
 
 class SummaryRoller:
-    """Rolls the summaries of all sessions. `hold` lends a session for writing behind a turn; `tasks` outlives turns."""
+    """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives turns."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class SummaryRoller:
     def begin_ahead(
         self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
     ) -> None:
-        """Begin, behind a committed turn, the summary that the next one will want. Only a model is worth it."""
+        """Start, after a committed turn, the summary that the next one will need. Done only for a model, which is slow."""
         if not self._is_local and config.summary.enabled:
             looked = anyio.Event()
             self._looking.append(looked)

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class HistoryPrefetcher:
-    """Reads a session's newest messages behind its turns and has them embedded."""
+    """Reads a session's newest messages after each of its turns and has them embedded."""
 
     def __init__(self, store: Store, embedder: QueryPrefetcher, tasks: TaskGroup) -> None:
         self._store, self._embedder, self._tasks = store, embedder, tasks
@@ -31,7 +31,7 @@ class HistoryPrefetcher:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Begin behind a committed turn."""
+        """Start the embedding for the turn that follows a committed one; returns at once."""
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

@@ -65,7 +65,7 @@ class CurationRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curation:
-    """What Stream B did for a turn: which road, why (`code` for machines, `reason` for people), on what, with what.
+    """What Stream B did for a turn: which path, why (`code` for machines, `reason` for people), on what, with what.
 
     `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
     result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.

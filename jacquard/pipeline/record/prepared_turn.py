@@ -79,7 +79,7 @@ class PreparedTurn:
 
     @property
     def triage(self) -> Triage:
-        """Which road the turn took."""
+        """How the turn was triaged."""
         return self.plan.triage
 
 

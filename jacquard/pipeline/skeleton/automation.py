@@ -117,7 +117,7 @@ def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own templates go before it.
+    """Renders skeletons. `shipped` is the root of the shipped templates; a pack's own templates go before it.
 
     Token counts of the newest texts are kept: most of a skeleton is the same as that of the turn before.
     """

@@ -216,7 +216,7 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
 def layer_of(block: PromptBlock) -> str:
     """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for talk and input.
 
-    A block of a slot that the house does not know is knowledge.
+    A block of a slot that has no layer of its own is knowledge.
     """
     if is_talk(block) or _is_input(block):
         return ""
