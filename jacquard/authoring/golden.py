@@ -1,7 +1,7 @@
-"""Golden prompts of a pack: scenes that are rendered and held against what they were when somebody looked (spec, house).
+"""Golden prompts of a pack: scenes that are rendered and compared with the prompt that an author approved.
 
-A case is `templates/tests/<name>.yaml`; its prompt lies beside it as `<name>.txt`. A scene starts where the pack's prologue
-ends, without any store or model. Reads files; writes only what `update` says.
+A case is `templates/tests/<name>.yaml`; its prompt is beside it as `<name>.txt`. A scene starts where the pack's prologue
+ends, without any store or model. Reads files; writes only when `update` is set.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GoldenResult:
         return {"name": self.name, "verdict": self.verdict.value, "tokens": self.tokens, "lines": list(self.lines)}
 
 
-def golden_cases(pack: Path) -> tuple[Path, ...]:
+def find_golden_cases(pack: Path) -> tuple[Path, ...]:
     """Return the cases of a pack, by name."""
     return tuple(sorted((pack / FOLDER / TESTS_FOLDER).glob("*.yaml")))
 
@@ -93,7 +93,7 @@ def run_case(
     target = find_target(told.get("template"), pack=pack, shipped=shipped) if told.get("template") else None
     meant = target or replace(find_target(turn.template_id, pack=pack, shipped=shipped), own=False)
     rendering = render_turn(turn, meant, estimator, layout=told.get("layout"))
-    faults = _broken(told, rendering.text, rendering.tokens)
+    faults = _find_broken_rules(told, rendering.text, rendering.tokens)
     if faults:
         return GoldenResult(name=case.stem, verdict=Verdict.FAILED, tokens=rendering.tokens, lines=faults)
     golden = case.with_suffix(".txt")
@@ -148,8 +148,8 @@ def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> Au
         for number, turn in enumerate(start.turns, start=1)
         for message in turn.messages
     ]
-    messages = _talk(told["messages"], depth) if "messages" in told else said[-2 * PROLOGUE_TURNS :]
-    window = SessionWindow(head=head, messages=(), state=_merged(world.state, told.get("state", {})))
+    messages = _read_messages(told["messages"], depth) if "messages" in told else said[-2 * PROLOGUE_TURNS :]
+    window = SessionWindow(head=head, messages=(), state=_merge_mappings(world.state, told.get("state", {})))
     turn = pack_turn(world, messages, window, told["input"], planner)
     wanted = tuple(told.get("memories", ()))
     entries = {entry.entry_id: entry for entry in (*world.lore, *start.entries)}
@@ -166,7 +166,7 @@ def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> Au
     )
 
 
-def _talk(raw: list[Mapping[str, str]], depth: int) -> list[WindowMessage]:
+def _read_messages(raw: list[Mapping[str, str]], depth: int) -> list[WindowMessage]:
     return [
         WindowMessage(
             message=Message(role=Role(next(iter(each))), content=next(iter(each.values())), message_id=f"m{number}"),
@@ -178,17 +178,17 @@ def _talk(raw: list[Mapping[str, str]], depth: int) -> list[WindowMessage]:
     ]
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_mappings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` with `over` laid on it, mapping by mapping."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
+        merged[key] = _merge_mappings(old, value) if both else value  # type: ignore[arg-type]
     return merged
 
 
-def _broken(told: Mapping[str, Any], text: str, tokens: int) -> tuple[str, ...]:
+def _find_broken_rules(told: Mapping[str, Any], text: str, tokens: int) -> tuple[str, ...]:
     faults = [f"the prompt lacks {each!r}" for each in told.get("contains", ()) if each not in text]
     faults += [f"the prompt holds {each!r}" for each in told.get("lacks", ()) if each in text]
     most = told.get("max_tokens")

@@ -1,6 +1,6 @@
-"""Whether the templates of a pack can be rendered where the pack begins: what `validate` sees of them beyond their syntax.
+"""Checks whether the templates of a pack can be rendered at the pack's beginning: what `validate` checks beyond their syntax.
 
-Pure but for template files, which are read. No store, no model: Stream A alone, over the pack's first state.
+Pure except that template files are read. No store and no model: Stream A alone, over the pack's first state.
 """
 
 from __future__ import annotations

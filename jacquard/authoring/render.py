@@ -15,8 +15,8 @@ from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.pipeline.curation.memory_blocks import render_memories
-from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, named_apart
-from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_state
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
+from jacquard.pipeline.skeleton.state_fit import build_state_budget_error, reduce_state_limit
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
@@ -107,13 +107,13 @@ def render_turn(
         stream = AutomationStream(estimator, target.roots[-1])
         skeleton = stream.render_with(open_templates(target.roots), request)
         try:
-            prompt = _woven(turn, skeleton, chosen, estimator)
+            prompt = _weave_prompt(turn, skeleton, chosen, estimator)
             break
         except BudgetExceededError as error:
             first = first or error
-            tokens = less_state(skeleton.state_tokens, error, tries)
+            tokens = reduce_state_limit(skeleton.state_tokens, error, tries)
             if tokens is None:
-                raise not_even_without_state(first, error) from error
+                raise build_state_budget_error(first, error) from error
         request, tries = replace(request, state_tokens=tokens), tries + 1
     return Rendering(
         label=turn.label,
@@ -125,11 +125,11 @@ def render_turn(
     )
 
 
-def _woven(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, estimator: TokenEstimator) -> Prompt:
+def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, estimator: TokenEstimator) -> Prompt:
     flesh = turn.fixed
     if flesh is None:
         flesh = render_memories(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
-    skeleton, flesh = named_apart(skeleton, flesh)
+    skeleton, flesh = make_block_ids_unique(skeleton, flesh)
     blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
     laid = lay_out(
         blocks,

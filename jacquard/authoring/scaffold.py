@@ -24,7 +24,7 @@ _RESERVED = ("layouts", "shipped", "tests")
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
     """Write a template that changes `blocks` of `parent`, and a case to try it with; returns the files.
 
-    A name that the house has already overrides it: its blocks extend the shipped ones. Raises JacquardError for a name that
+    A name that a shipped template has overrides it: its blocks extend the shipped. Raises JacquardError for a name that
     cannot be one, a parent or a block that there is none of, and for files that exist.
     """
     if _NAME.fullmatch(name) is None or name in _RESERVED:

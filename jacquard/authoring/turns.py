@@ -1,7 +1,7 @@
-"""Turns for authors to look at: what Stream A and Stream B gave a turn, taken from its record, from a fresh input or a pack.
+"""Turns for authors to inspect: the inputs of a prompt, from a recorded turn, a new input or a pack.
 
-Only reads. A turn that was prepared by an engine is rebuilt from its record: the same state, talk, plan and memories, so that
-what differs from its prompt comes from the templates alone. It must not import an index or a model.
+Only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so that any difference from its prompt
+comes from the templates alone. This module must not import an index or a model.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TurnReader:
             messages=_messages(before),
             state=state,
         )
-        return await self._recorded(record, window, world, said[0])
+        return await self._load_recorded_turn(record, window, world, said[0])
 
     async def turns(self, session_id: str, limit: int) -> tuple[AuthorTurn, ...]:
         """Return the newest turns of a session that hold an input, oldest first."""
@@ -115,18 +115,18 @@ class TurnReader:
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = await self.worlds.world(window.head.world_id, write=False)
         plan = self.planner.plan(user_text, window, world)
-        hidden = await self._hidden(window, world, self.viewer)
+        hidden = await self._find_hidden_entries(window, world, self.viewer)
         request = SkeletonInput(
             plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
         )
         return AuthorTurn(label=f"{session_id}: {user_text}", request=request)
 
-    async def _recorded(
+    async def _load_recorded_turn(
         self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_text: str
     ) -> AuthorTurn:
         tape = snapshot_in(record)
         config = USUAL if tape is None else tape.runtime
-        hidden = await self._hidden(window, world, self.viewer or config.viewer)
+        hidden = await self._find_hidden_entries(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"
         if record.prompt is None or record.plan is None or record.receipt is None:
             plan = self.planner.plan(user_text, window, world)
@@ -138,7 +138,7 @@ class TurnReader:
         plan = plan_of(record)
         request = SkeletonInput(
             plan=plan,
-            window=_as_shown(window, record),
+            window=_restore_shown_window(window, record),
             world=world,
             user_text=user_text,
             config=_whole_history(plan),
@@ -162,7 +162,7 @@ class TurnReader:
             recorded=str(record.prompt.get("text", "")),
         )
 
-    async def _hidden(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
+    async def _find_hidden_entries(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
         scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
         restricted = (*await self.store.gated_entries(scopes), *gated_entries(world.lore))
         return hidden_entries(restricted, viewer, window.state)
@@ -196,7 +196,7 @@ def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:
     )
 
 
-def _as_shown(window: SessionWindow, record: TurnRecord) -> SessionWindow:
+def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionWindow:
     """Return the window with the talk and the summary that the record's prompt had."""
     prompt = record.prompt or {}
     start = prompt.get("history_start")

@@ -1,6 +1,6 @@
-"""The folder in which an author edits a pack: where commands that show templates look first.
+"""The folder in which an author edits a pack: commands that show templates read it first.
 
-A turn is woven from the pack in the store; an author wants to see an edit before it goes there.
+A turn is rendered with the pack in the store; an author wants to see an edit before it is imported there.
 """
 
 from __future__ import annotations

@@ -66,16 +66,16 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def configured(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
+def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
     """Return the configuration: a file, the environment over it, and options over both (None: not given); exit code 2."""
     try:
-        return config_from_mapping(_said(given or {}), load_config(file))
+        return config_from_mapping(_nest_options(given or {}), load_config(file))
     except ConfigError as error:
         raise fail(str(error), code=2) from error
 
 
-def _said(given: Mapping[str, Any]) -> dict[str, Any]:
-    nested = {key: _said(value) if isinstance(value, Mapping) else value for key, value in given.items()}
+def _nest_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    nested = {key: _nest_options(value) if isinstance(value, Mapping) else value for key, value in given.items()}
     return {key: value for key, value in nested.items() if value is not None and value != {}}
 
 
@@ -132,7 +132,7 @@ def sentence(error: BaseException) -> str:
 
 def read_text(file: Path) -> str:
     """Return the text of a file; what cannot be read is told with the file's name, exit code 1."""
-    return _decoded(read_bytes(file), str(file))
+    return _decode_text(read_bytes(file), str(file))
 
 
 def read_bytes(file: Path) -> bytes:
@@ -145,10 +145,10 @@ def read_bytes(file: Path) -> bytes:
 
 def read_input() -> str:
     """Return what comes on standard input; exit code 1 where that is no UTF-8 text."""
-    return _decoded(sys.stdin.buffer.read(), "standard input")
+    return _decode_text(sys.stdin.buffer.read(), "standard input")
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode_text(data: bytes, name: str) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

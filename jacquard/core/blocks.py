@@ -39,7 +39,7 @@ class BlockKind(StrEnum):
     """What a block is, and so what its id is an id of. Ids of two kinds never mean the same thing, however they are spelled.
 
     UNKNOWN: recorded by a release that had no kinds, where all ids shared one namespace; and the frame between blocks, which
-    is no block. The order is that in which kinds keep an id that two of them have (`name_apart`).
+    is no block. The order is that in which kinds keep an id that two of them have (`rename_duplicates`).
     """
 
     UNKNOWN = ""
@@ -87,7 +87,7 @@ class Placement:
 class PromptBlock:
     """One piece of the prompt, rendered and escaped.
 
-    `block_id` is its own in the prompt (`name_apart`), `kind` says what it is an id of, and `uri` is the address of what the
+    `block_id` is its own in the prompt (`rename_duplicates`), `kind` says what it is an id of, and `uri` is the address of what the
     block shows where that has one: an entry of memory, a message, an evidence. Two blocks of one `uri` say the same.
     `content` is filament text, final. `slot` is the name by which a layout places it (`instruction`, `state`, `flesh`…).
     `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None; `section` names the

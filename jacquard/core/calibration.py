@@ -1,8 +1,7 @@
-"""How far the token estimate is off, told by what providers reported (spec P4). Pure.
+"""How far the token estimate is off, measured by what providers reported (spec P4). Pure.
 
-A record of a model call keeps beside the provider's figures what had been estimated for the same prompt. The factor between
-them makes the limit of the next turns smaller or larger; the counter itself stays as it is, so that one counter serves budget
-and check.
+The record of a model call holds the provider's token counts and our estimate for the same prompt. Their ratio makes the limit
+of the next turns smaller or larger. The counter itself stays as it is, so that the budget and the final check count alike.
 """
 
 from __future__ import annotations

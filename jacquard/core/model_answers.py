@@ -1,7 +1,7 @@
-"""What models put around an answer, taken off in linear time. Pure.
+"""Removes what models put around an answer (thoughts, code fences), in linear time. Pure.
 
-Small models think aloud before they answer, and put a code fence around what they were asked for. Whatever such an answer
-holds, each of its characters is looked at a fixed number of times.
+Small models write down their reasoning before the answer and put a code fence around it. Whatever such an answer
+holds, each of its characters is read a fixed number of times.
 """
 
 from __future__ import annotations

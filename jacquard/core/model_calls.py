@@ -1,7 +1,7 @@
-"""Calls of small models as records (seed 002 section 5.1.2): what each was for, what it cost, what it belongs to. Pure.
+"""Calls of small models as records (seed 002 section 5.1.2): the purpose, the cost and the turn of each. Pure.
 
-The room exists so that plans, choices, summaries and memory are counted alike: by the provider's figures where it reported them,
-else by our own count of what was sent and what came. It must not import a model or a store.
+Plans, selections, summaries and consolidation are counted alike: by the provider's token counts where it reported them, else by
+our own count of the prompt and the answer. This module must not import a model or a store.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class CallBook:
             made.append(usage if entry.ended else replace(usage, extra={**usage.extra, UNDER_WAY: True}))
         return tuple(made)
 
-    def late(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
+    def late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
         """Return the records of the calls that ended since, each once, under the ids that they had."""
         made = []
         for place, entry in enumerate(self._entries):

@@ -1,8 +1,8 @@
-"""Finding names and words in an input, in scripts with and without spaces.
+"""Finds names and words in an input, in scripts with and without spaces.
 
-The room exists so that the planner and Stream A read an input the same way. Pure calculation: it imports nothing of ours
-but the value of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
-that begins or ends in a letter of a script with spaces (English) stands on word borders there; Chinese, Japanese, Korean
+The planner and Stream A both use it, so that they read an input the same way. Pure; of this product it imports only the value
+of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
+that begins or ends in a letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean
 and Thai text is found as a substring.
 """
 
@@ -94,7 +94,7 @@ class NameDictionary:
                 if phrase := normalise(name):
                     by_entity = owners.setdefault(phrase, {})
                     by_entity[entity.entity_id] = by_entity.get(entity.entity_id, False) or place == 0
-        self._owners = {phrase: _settled(by_entity) for phrase, by_entity in owners.items()}
+        self._owners = {phrase: _choose_entities(by_entity) for phrase, by_entity in owners.items()}
         lengths: dict[str, set[int]] = {}
         for phrase in self._owners:
             lengths.setdefault(phrase[0], set()).add(len(phrase))
@@ -130,7 +130,7 @@ class NameDictionary:
         return None
 
 
-def _settled(by_entity: dict[str, bool]) -> tuple[str, ...]:
+def _choose_entities(by_entity: dict[str, bool]) -> tuple[str, ...]:
     """A name that is one entity's own and another's alias belongs to the first."""
     own = [entity_id for entity_id, canonical in by_entity.items() if canonical]
     return (own[0],) if len(own) == 1 else tuple(by_entity)

@@ -80,7 +80,7 @@ class QueryPrefetcher(Protocol):
 
 
 class Cancellation:
-    """How long somebody waits for a choice: until `end`. Whoever works for him may ask to be told of it."""
+    """How long a caller waits for a choice: until `end`. The work for it may register to be notified of the end."""
 
     def __init__(self) -> None:
         self.is_over = False

@@ -1,7 +1,7 @@
 """Quests as the state holds them, read for the planner and for Stream A.
 
-The room exists so that both read the tree `quests` (quest id -> mapping) alike. Pure; it takes any tree, also a broken
-one: what does not look like a quest is left out.
+Both read the tree `quests` (quest id -> mapping) with these functions. Pure. Any tree is accepted, also a broken one: what
+does not look like a quest is left out.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _quest(key: str, raw: Mapping[str, Any]) -> Quest:
         key=key,
         title=_text(raw.get("title")),
         status=_text(raw.get("status")),
-        progress=_told(raw.get("progress")),
+        progress=_describe_value(raw.get("progress")),
         description=_text(raw.get("description")),
         objectives=tuple(_objective(place, step) for place, step in enumerate(steps) if isinstance(step, Mapping))
         if isinstance(steps, list | tuple)
@@ -113,7 +113,7 @@ def _text(value: object) -> str:
     return "" if plain is None or not is_scalar(plain) else str(plain)
 
 
-def _told(value: object) -> str:
+def _describe_value(value: object) -> str:
     """Return a value with its description, where it has one: a bare number says little in a goal."""
     plain = _text(value)
     described = plain_value(value) is not value and isinstance(value, list | tuple) and str(value[1]).strip()

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from jacquard.core.blocks import BlockKind
+from jacquard.core.degradations import Degradation
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
@@ -22,7 +23,7 @@ class Action(StrEnum):
 
 
 class CurationPath(StrEnum):
-    """Which road Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
+    """Which path Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
     TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used.
     LEASED: an earlier choice was used again, for the scene holds; no model was asked.
     """
@@ -36,7 +37,7 @@ class CurationPath(StrEnum):
 
 
 BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, CurationPath.LEASED})
-"""The roads on which the selector chose, for this turn or for an earlier one."""
+"""The paths on which the selector chose, for this turn or for an earlier one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,14 +146,6 @@ class Span:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Degradation:
-    """Something that was done without; `code` for machines, `detail` for people."""
-
-    code: str
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class CutPart:
     """One part of the state that is not shown whole: `shown` of `total` of its `unit` (`characters`, `entries`, `fields`).
 
@@ -184,32 +177,6 @@ class StateCut:
     def biggest(self) -> CutPart:
         """The largest part that is not shown whole."""
         return max(self.parts, key=lambda part: part.chars)
-
-
-_DEGRADATIONS = {
-    "version_conflict": "Another writer came first: the turn was decided again on what it wrote.",
-    "action_pattern_failed": "A pattern of an action took too long or cannot be used, so it matched nothing; the plan says which.",
-    "summarize_failed": "The talk that left the window could not be summed up; it is shown in full as far as there is room.",
-    "summarize_late": "The summary was not ready in time; the talk is shown in full as far as there is room.",
-    "redaction_failed": "A text could not be searched for what must not be kept; it was withheld.",
-    "evidence_not_found": "A chosen memory is no longer in the store; it was left out.",
-    "no_embedder": "No embedding model is configured: recall went by words alone.",
-    "embedder_unavailable": "The embedding model could not be loaded: recall went by words alone.",
-    "vectors_unfit": "The embedding model does not know this language: its vectors were left out of recall.",
-    "no_vectors": "The index holds no vectors for this memory yet: recall went by words alone.",
-    "vectors_late": "The embedding model had not answered in time: recall went by words alone.",
-    "index_damaged": "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
-    "index_behind": "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings in the rest.",
-    "index_in_memory": "LanceDB is not installed: an index of this size is made anew in memory by each process. "
-    "`pip install 'jacquard-context[lance]'` keeps it on disk.",
-    "vectors_behind": "A part of this memory has no vectors yet: it was found by words alone. `jacquard reindex` makes them.",
-}
-
-
-def degradation(code: str) -> Degradation:
-    """Return a degradation by its code, with the sentence that explains it; `code: detail` brings its own."""
-    name, _, detail = code.partition(": ")
-    return Degradation(code=name, detail=detail or _DEGRADATIONS.get(name, name.replace("_", " ")))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

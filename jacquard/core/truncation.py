@@ -1,4 +1,4 @@
-"""The beginning of a text, by whole sentences: what stands where there is no room for all of it. Pure; it asks no model."""
+"""The beginning of a text, by whole sentences, for where the whole text does not fit. Pure; no model is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHARS_A_TOKEN = 8
 """No language needs more characters for a token; what is behind them need not be read."""
 
 
-def lead(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
+def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
     """Return as many of the first sentences as fit, marked as cut; a whole text that fits comes back as it is."""
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -45,7 +45,7 @@ def _longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[
     return text[: ends[low - 1]].rstrip() if low else ""
 
 
-def opening(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
+def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
     """Return a text that is to stand in a prompt, and how many of its characters stand there: all, or its first sentences.
 
     The time it takes goes with the limit, not with the text.
@@ -54,7 +54,7 @@ def opening(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[
     if len(start) == len(text) and count(text) <= limit_tokens:
         return text, len(text)
     try:
-        kept = lead(start, limit_tokens - count(MARK), count).removesuffix(MARK)
+        kept = truncate_sentences(start, limit_tokens - count(MARK), count).removesuffix(MARK)
     except SummarizerError:
         return MARK.strip(), 0
     return kept + MARK, start.find(kept) + len(kept)

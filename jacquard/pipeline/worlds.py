@@ -87,10 +87,10 @@ class WorldSource:
         world_id = world.world_id
         if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
             return 0
-        whole, value = await to_thread.run_sync(_written, world)
+        whole, value = await to_thread.run_sync(_pack_to_json, world)
         changed = await self._store.replace_world(world_id, world.digest, world.lore, value)
         self._named[world_id] = world
-        self._hold(whole)
+        self._cache_pack(whole)
         return changed
 
     async def world(self, world_id: str, *, write: bool = True) -> WorldPack:
@@ -114,22 +114,22 @@ class WorldSource:
             held = self._held.get(world_id)
             if held is not None and held.digest == digest:
                 return held
-            value = None if digest is None else await self._kept(world_id, digest)
+            value = None if digest is None else await self._load_stored_pack(world_id, digest)
             if digest is not None and value is not None:
-                return self._hold(await to_thread.run_sync(_read, world_id, digest, value))
+                return self._cache_pack(await to_thread.run_sync(_pack_from_json, world_id, digest, value))
             if digest == await self._store.world_digest(world_id):
                 break
         if digest == BARE_DIGEST:
             return bare_world(world_id)
-        return await self._older(world_id, write=write, is_known=digest is not None)
+        return await self._load_older_pack(world_id, write=write, is_known=digest is not None)
 
-    async def _kept(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+    async def _load_stored_pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         try:
             return await self._store.pack(world_id, digest)
         except CodecError as error:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
 
-    async def _older(self, world_id: str, *, write: bool, is_known: bool) -> WorldPack:
+    async def _load_older_pack(self, world_id: str, *, write: bool, is_known: bool) -> WorldPack:
         """Return the pack of a world of which an older release kept lore alone; from now on the store has it."""
         noted = NotedPack() if self._noted is None else await to_thread.run_sync(self._noted, world_id)
         if noted == NotedPack() and not is_known:
@@ -142,7 +142,7 @@ class WorldSource:
         await self.bring(noted.world)
         return self._held[world_id]
 
-    def _hold(self, world: WorldPack) -> WorldPack:
+    def _cache_pack(self, world: WorldPack) -> WorldPack:
         self._held.pop(world.world_id, None)
         self._held[world.world_id] = world
         for old in list(self._held)[:-_MOST_HELD]:
@@ -150,7 +150,7 @@ class WorldSource:
         return world
 
 
-def _written(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
+def _pack_to_json(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
     """Return a pack with its templates, and the value to keep of it; a bare world needs none."""
     if world == bare_world(world.world_id):
         return world, None
@@ -158,7 +158,7 @@ def _written(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
     return whole, pack_to_json(whole)
 
 
-def _read(world_id: str, digest: str, value: Mapping[str, Any]) -> WorldPack:
+def _pack_from_json(world_id: str, digest: str, value: Mapping[str, Any]) -> WorldPack:
     try:
         world = pack_from_json(value)
     except CodecError as error:

@@ -1,7 +1,7 @@
-"""From a place in a prompt back to what put it there: block, decision, evidence, source (spec 2.6). Pure.
+"""From a place in a prompt to its origin: block, decision, evidence, source (spec 2.6). Pure.
 
-Places are characters of the messages as they went out: `offset` counts from the first character of the first message on,
-as if the messages stood one behind the other without anything between.
+Places are characters of the messages as they were sent: `offset` counts from the first character of the first message,
+as if the messages followed each other without anything between.
 """
 
 from __future__ import annotations

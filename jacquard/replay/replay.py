@@ -1,9 +1,9 @@
-"""A recorded prompt made again: from its tape alone, with the templates of today, or under another configuration. Pure.
+"""Makes a recorded prompt again: from its snapshot alone, with the templates of today, or under another configuration. Pure.
 
-From the tape alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
-the same turn is told by block and file. Under another configuration decisions and tokens change, and a replay tells which:
-layout, template, budget, pruning, history and the number of memories are played anew, the memories themselves and the plan
-stay as they were. It must not import a store, an index or a model.
+From the snapshot alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
+the same turn is reported by block and file. Under another configuration decisions and tokens change, and a replay reports them:
+layout, template, budget, pruning, history and the number of memories are computed again, while the memories themselves and the
+plan stay as they were. It must not import a store, an index or a model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jacquard.core.receipt import BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, plain_config
 from jacquard.pipeline.record.stored_turn import reading, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
-from jacquard.pipeline.skeleton.naming import name_apart
+from jacquard.pipeline.skeleton.naming import rename_duplicates
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
@@ -103,7 +103,9 @@ class TurnDiff:
 
 def play(tape: PromptSnapshot, count: Count) -> Prompt:
     """Return the prompt of a tape; BudgetExceededError, ConfigError for a pruner of the host's that is not here."""
-    return complete(_laid(tape, tape.runtime, tape.layout, count), {block.block_id: block for block in tape.carried})
+    return complete(
+        _lay_out_snapshot(tape, tape.runtime, tape.layout, count), {block.block_id: block for block in tape.carried}
+    )
 
 
 def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
@@ -174,17 +176,17 @@ def lay_out_with(
         rendered = render_blocks(templates, replace(tape.source, template_id=template_id), count)
         blocks = [*rendered, *made_by_no_template(blocks)]
     memories = _fewer_memories(blocks, config, stream_b)
-    named = name_apart([tape.user_input, *memories, *(tape.history if history is None else history)])[1:]
+    named = rename_duplicates([tape.user_input, *memories, *(tape.history if history is None else history)])[1:]
     played = replace(
         tape,
         blocks=named[: len(memories)],
         history=named[len(memories) :],
         limit_tokens=_limit(tape, config),
     )
-    return _laid(played, config, layout, count)
+    return _lay_out_snapshot(played, config, layout, count)
 
 
-def carried_over(tape: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
+def reuse_degraded_blocks(tape: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
     """Return the blocks that were shortened or masked, by id, if another configuration would do the same to them."""
     own = tape.runtime
     same = own.prune == config.prune and own.budget == config.budget
@@ -197,7 +199,7 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
     changes = []
     for name in dict.fromkeys([*old, *new]):
         then, now = old.get(name), new.get(name)
-        said = (_said(then), _said(now))
+        said = (_describe_decision(then), _describe_decision(now))
         tokens = (_tokens(then), _tokens(now))
         if said[0] != said[1] or tokens[0] != tokens[1]:
             known = then or now
@@ -236,7 +238,7 @@ def order_of(prompt: Prompt) -> tuple[tuple[int, str], ...]:
     return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
 
 
-def _laid(tape: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> PromptLayout:
+def _lay_out_snapshot(tape: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> PromptLayout:
     blocks, history, left_out = share(tape.blocks, tape.history, config.layers)
     return lay_out(
         blocks,
@@ -255,11 +257,11 @@ def _laid(tape: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, co
 
 def _limit(tape: PromptSnapshot, config: RuntimeConfig) -> int:
     """Return the limit of another budget, corrected as the tape's own was."""
-    own, other = _free(tape.runtime), _free(config)
+    own, other = _prompt_limit(tape.runtime), _prompt_limit(config)
     return tape.limit_tokens if own == other else int(other * tape.limit_tokens / own)
 
 
-def _free(config: RuntimeConfig) -> int:
+def _prompt_limit(config: RuntimeConfig) -> int:
     budget = config.budget
     return budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
 
@@ -300,7 +302,7 @@ def _text(block: PromptBlock | None) -> str:
     return "" if block is None else block.content
 
 
-def _said(decision: BlockDecision | None) -> str | None:
+def _describe_decision(decision: BlockDecision | None) -> str | None:
     if decision is None:
         return None
     return decision.action.value if decision.action.value == "kept" else f"{decision.action.value} ({decision.code})"

@@ -1,7 +1,7 @@
-"""A session played again under another configuration, turn by turn, from its records. Reads the store and writes nothing.
+"""Replays a session under another configuration, turn by turn, from its records. Reads the store and writes nothing.
 
-The room exists beside `replay` because a longer history window needs talk that the record of a turn does not hold. Each turn
-goes on from the one before as it would have stood: where its window began, and which prompt its own shares a prefix with.
+It is apart from `replay` because a longer history window needs messages that the record of a turn does not hold. Each turn
+continues from the previous one as it would have been: where its window began, and with which prompt it shares a prefix.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from jacquard.pipeline.record.stored_turn import report_of
 from jacquard.pipeline.skeleton.history import trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks
 from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
-from jacquard.pipeline.weaving.degrade import carry_out
+from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.prompt import Prompt, complete
 from jacquard.pipeline.worlds import bare_world
 from jacquard.replay.replay import (
     TurnDiff,
-    carried_over,
     compare_decisions,
     lay_out_with,
     order_of,
     play,
+    reuse_degraded_blocks,
 )
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
@@ -79,10 +79,12 @@ class WhatIf:
         )
         history, start = await self._history(record, tape, left)
         try:
-            old, new = await self._played(record, tape, report, history)
+            old, new = await self._play_turn(record, tape, report, history)
         except (BudgetExceededError, ConfigError) as error:
             return replace(base, fault=str(error))
-        shared = _shared(new, left if left.turn_id == record.parent_id else Baseline(), self.estimator.estimate)
+        shared = _count_shared_tokens(
+            new, left if left.turn_id == record.parent_id else Baseline(), self.estimator.estimate
+        )
         left.turn_id, left.history_start, left.messages = record.turn_id, start, new.assembled.messages
         return replace(
             base,
@@ -92,7 +94,7 @@ class WhatIf:
             moved=order_of(old) != order_of(new),
         )
 
-    async def _played(
+    async def _play_turn(
         self, record: TurnRecord, tape: PromptSnapshot, report: Report, history: Sequence[PromptBlock] | None
     ) -> tuple[Prompt, Prompt]:
         count = self.estimator.estimate
@@ -107,8 +109,8 @@ class WhatIf:
                 tape, self.config, count, layout=layout, templates=templates, history=history, stream_b=path
             )
         )
-        carried = await carry_out(laid.orders, count=count, shortener=None, redactor=None)
-        blocks = {**carried.blocks, **carried_over(tape, self.config)}
+        carried = await apply_degradations(laid.orders, count=count, shortener=None, redactor=None)
+        blocks = {**carried.blocks, **reuse_degraded_blocks(tape, self.config)}
         new = await to_thread.run_sync(complete, laid, blocks)
         return await to_thread.run_sync(play, tape, count), new
 
@@ -142,6 +144,6 @@ def _world_of(variables: Mapping[str, Any]) -> WorldPack:
     )
 
 
-def _shared(prompt: Prompt, before: Baseline, count: Callable[[str], int]) -> int:
+def _count_shared_tokens(prompt: Prompt, before: Baseline, count: Callable[[str], int]) -> int:
     said = [{"role": message.role, "content": message.content} for message in before.messages]
     return prefix(prompt.assembled, said, count).shared_tokens

@@ -1,7 +1,7 @@
-"""Templates, from folders to text: sets of files over the sandbox that renders them.
+"""Templates, from folders to text: sets of files, and the sandbox that renders them.
 
-The room exists so that nobody outside it meets the template engine: `sandbox` is the only file that imports jinja2. It must
-not import a stream, a planner or a store.
+`sandbox` and `counting` are the only modules that import jinja2; others see this package's own types. It must not import a
+stream, a planner or a store.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from jacquard.templating.sandbox import SandboxRenderer
 from jacquard.templating.sandbox import check_reply as check_reply
 from jacquard.templating.sandbox import read_syntax as read_syntax
 from jacquard.templating.sandbox import render_reply as render_reply
-from jacquard.templating.sets import TemplateSet, faults_of, opened
+from jacquard.templating.sets import TemplateSet, faults_of, open_set
 
 
 def open_templates(roots: Sequence[TemplateRoot]) -> TemplateSet:
     """Return the templates below `roots`, first root first; read again only when a file changed. Looks at the disk."""
-    return opened(roots, SandboxRenderer)
+    return open_set(roots, SandboxRenderer)
 
 
 def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:

@@ -1,7 +1,7 @@
-"""What is written into a template's syntax before it is compiled, so that a rendering counts what it does.
+"""Adds counters to a template's syntax before it is compiled, so that a rendering counts what it does.
 
-Whatever can happen often happens in a loop, a macro, a block or an included file. At the head of each stands how many parts
-of the template one pass through it takes; what runs inside it again and again has a head of its own.
+Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the number of
+parts of the template that one pass takes; a nested one has a counter of its own.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from jinja2 import nodes
 from jinja2.runtime import Context
 from jinja2.utils import pass_context
 
-from jacquard.templating.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, LOOP_DEPTH, counted, pay, spend
+from jacquard.templating.limits import FILE_OPERATIONS, INCLUDE_COST_CHARS, LOOP_DEPTH, pay, pay_for_items, spend
 
-COUNTED, READ, WORKED = "_counted", "_read", "_worked"
+COUNTED, READ, WORKED = "_count_items", "_read", "_count_operations"
 
 
 @pass_context
-def _counted(_context: Context, items: Iterable[Any], chars: int, operations: int) -> Iterator[Any]:
-    for item in counted(items):
+def _count_items(_context: Context, items: Iterable[Any], chars: int, operations: int) -> Iterator[Any]:
+    for item in pay_for_items(items):
         spend(steps=1, chars=chars, operations=operations)
         yield item
 
@@ -32,12 +32,12 @@ def _read(_context: Context, value: Any) -> Any:
 
 
 @pass_context
-def _worked(_context: Context, operations: int) -> str:
+def _count_operations(_context: Context, operations: int) -> str:
     spend(operations=operations)
     return ""
 
 
-COUNTING_FILTERS = {COUNTED: _counted, READ: _read, WORKED: _worked}
+COUNTING_FILTERS = {COUNTED: _count_items, READ: _read, WORKED: _count_operations}
 """Filters that only `count_work` writes; `refusals` takes their names from authors."""
 
 
@@ -76,9 +76,9 @@ def count_work(tree: nodes.Template) -> None:
     """
     _charge(tree)
     for compare in list(tree.find_all(nodes.Compare)):
-        compare.expr = _filtered(compare.expr, READ)
+        compare.expr = _build_filter(compare.expr, READ)
         for operand in compare.ops:
-            operand.expr = _filtered(operand.expr, READ)
+            operand.expr = _build_filter(operand.expr, READ)
 
 
 def _charge(node: nodes.Node) -> int:
@@ -87,7 +87,7 @@ def _charge(node: nodes.Node) -> int:
         chars = sum(_static_chars(part) for part in node.body)
         parts = _sum(node.body) + (0 if node.test is None else _charge(node.test))
         outside = _charge(node.target) + _charge(node.iter) + _sum(node.else_)
-        node.iter = _filtered(node.iter, COUNTED, nodes.Const(chars), nodes.Const(parts))
+        node.iter = _build_filter(node.iter, COUNTED, nodes.Const(chars), nodes.Const(parts))
         return 1 + outside
     if isinstance(node, nodes.Macro | nodes.CallBlock):
         parts = _sum([*node.body, *node.defaults])
@@ -106,10 +106,10 @@ def _sum(parts: Iterable[nodes.Node]) -> int:
 
 def _put_head(node: nodes.Macro | nodes.CallBlock | nodes.Block | nodes.Template, operations: int) -> None:
     line = node.body[0].lineno if node.body else node.lineno
-    node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const(operations, lineno=line), WORKED), lineno=line))
+    node.body.insert(0, nodes.ExprStmt(_build_filter(nodes.Const(operations, lineno=line), WORKED), lineno=line))
 
 
-def _filtered(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
+def _build_filter(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filter:
     return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
 
 

@@ -1,6 +1,6 @@
-"""Template roots: which file answers to which name, read into memory once.
+"""Template roots: which file belongs to which name, read into memory once.
 
-The room exists so that rendering touches no disk and no name leads out of a root. A root is a folder, or the texts of a world
+Rendering therefore reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world
 pack that is kept in a store. A name is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a
 pack's templates override file by file. The last root's own file can still be named with `shipped/` before it. A root's folder
 `tests` holds golden prompts and is no template. It must not import jinja2.

@@ -1,8 +1,8 @@
-"""The filters and tests of templates, each within limits and with one answer on every machine (spec A1).
+"""The filters and tests of templates, each within limits and with the same result on every machine (spec A1).
 
-What is taken over from the template engine is named in `language`; the rest of the engine's filters are not offered: they
-format or repeat text without end (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text of its
-own (`pprint`, `tojson`, `xmlattr`), go around the escaping (`safe`, `escape`) or go by chance (`random`). It imports no template
+`language` names what is taken over from the template engine. Its other filters are not offered: they format or repeat text
+without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text form of its own
+(`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random (`random`). It imports no template
 engine.
 """
 
@@ -40,7 +40,7 @@ def _filter(name: str, function: Function) -> Function:
     if name in _OF_TEXT:
         function = _of_text(function)
     if name in _CHECKS:
-        function = _checked(function, _CHECKS[name])
+        function = _with_check(function, _CHECKS[name])
     return demoting(function, compares=name in _COMPARING)
 
 
@@ -56,7 +56,7 @@ def _of_text(function: Function) -> Function:
     return run
 
 
-def _checked(function: Function, check: Function) -> Function:
+def _with_check(function: Function, check: Function) -> Function:
     @functools.wraps(function)
     def run(value: Any, *args: Any, **kwargs: Any) -> Any:
         check(*args, **kwargs)

@@ -1,6 +1,6 @@
 """What the language of templates offers beyond its syntax: filters, functions, methods (spec A1).
 
-The room exists so that the sandbox, which allows, and the lint, which advises, read one list. It imports nothing.
+The sandbox, which enforces it, and the lint, which advises, read this one list. It imports nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILTIN_FILTERS = tuple(_FILTERS.split())
 """Filters taken over from the template engine as they are."""
 
 OWN_FILTERS = ("attr", "join", "replace", "sum", "text", "value", "yaml")
-"""Filters of the house in a prompt's template."""
+"""Filters that this package adds to a prompt's template."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
 """What may stand after `is`."""

@@ -1,9 +1,8 @@
 """How much a template may do in one rendering, whoever wrote it (lab 8, trap 10).
 
-The room exists so that no template can hold a thread or fill the memory: steps, operations and made characters are counted
-down from fixed numbers, so the answer to one input is the same on every machine, as no clock would give it. A step is a pass
-of a loop, a call ten of them; an operation is a part of a template that is worked out, or a value that a filter looks at. It
-imports nothing.
+No template can block a thread or fill the memory: steps, operations and made characters are counted down from fixed numbers.
+A time limit would depend on the machine; these numbers give the same result everywhere. A step is a pass of a loop, a call
+counts as ten; an operation is an evaluated part of a template, or a value that a filter reads. This module imports nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +89,7 @@ def pay(value: object) -> None:
             spend(operations=_cost(item, deep=True))
 
 
-def counted(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
+def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
     """Yield items, each after paying for it; with `deep` for everything in it, as is due where items are compared."""
     for item in items:
         spend(operations=_cost(item, deep=deep))
@@ -110,7 +109,7 @@ def pay_arguments(args: Iterable[object]) -> None:
         spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
-def made(value: T) -> T:
+def pay_for_value(value: T) -> T:
     """Return a value that a template made, after paying for its size; LimitError when it is too big."""
     if isinstance(value, str):
         check_size(len(value))

@@ -1,7 +1,7 @@
-"""What a template is made of: `template.yaml`, read and checked (spec 2.2).
+"""The manifest of a template: `template.yaml`, read and checked (spec 2.2).
 
-A manifest lists blocks; every template but `chat` takes over the blocks of the one it `extends` (`chat` when it says
-nothing), changes them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
+A manifest lists blocks; every template but `chat` takes over the blocks of the one it `extends` (`chat` by default), changes
+them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
     if template_id not in known:
         reason = f"there is no template {template_id!r}; there are: {', '.join(known)}"
         raise TemplateError(f"{template_id}/{MANIFEST}", None, reason)
-    folders, blocks = _merged(files, template_id, 0)
+    folders, blocks = _merge_manifests(files, template_id, 0)
     specs = [_spec(files, folders, block_id, fields) for block_id, fields in blocks.items()]
     return tuple(sorted(specs, key=lambda spec: (spec.order, spec.block_id)))
 
 
-def _merged(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...], Blocks]:
+def _merge_manifests(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...], Blocks]:
     """Return the folders that a template's files may be in, its own first, and the raw fields of each of its blocks."""
     file = files.get(f"{template_id}/{MANIFEST}")
     if file is None and template_id == COMMON_TEMPLATE:
@@ -64,7 +64,7 @@ def _merged(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...]
     parent = document.get("extends", None if template_id == COMMON_TEMPLATE else COMMON_TEMPLATE)
     if file is not None and parent is not None and (parent not in template_ids(files) or depth > _DEPTH):
         raise _fault(file, lines, ("extends",), "must name another template that does not extend this one")
-    folders, blocks = _merged(files, parent, depth + 1) if isinstance(parent, str) else ((), {})
+    folders, blocks = _merge_manifests(files, parent, depth + 1) if isinstance(parent, str) else ((), {})
     if file is not None:
         _change(blocks, document, file, lines)
     return (template_id, *folders), blocks

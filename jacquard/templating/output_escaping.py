@@ -1,9 +1,8 @@
 """What a template's `{{ }}` prints, made safe by construction (spec A2).
 
-The room exists so that the law stands in one place: nothing is printed into a prompt but what was escaped here, once. Text
-becomes a one-line YAML scalar; mappings and lists are refused unless a filter says how to show them. The mark of safety is
-markupsafe's `Markup`: it never leaves this room by any other door, and whatever is made of a marked text loses the mark and
-is escaped again. It must not import jinja2.
+Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings and lists
+are refused unless a filter says how to show them. Safe text is marked with markupsafe's `Markup`. The mark is never given to
+code outside of this module, and any text made from a marked one loses the mark and is escaped again. It must not import jinja2.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from jacquard.templating.limits import (
     LimitError,
     check_number,
     check_size,
-    counted,
-    made,
     pay,
+    pay_for_items,
+    pay_for_value,
     spend,
 )
 
@@ -82,10 +81,10 @@ def demoting(function: Callable[..., Any], *, compares: bool = False) -> Callabl
         for value in (*given[own:], *bare.values()):
             pay(value)
         if compares and isinstance(given[own], GeneratorType):
-            given[own] = counted(given[own], deep=True)
+            given[own] = pay_for_items(given[own], deep=True)
         result = raw(function(*given, **bare))
         is_new = isinstance(result, Iterator) and not any(result is value for value in given)
-        return counted(result) if is_new else made(result)
+        return pay_for_items(result) if is_new else pay_for_value(result)
 
     return run
 
@@ -93,7 +92,7 @@ def demoting(function: Callable[..., Any], *, compares: bool = False) -> Callabl
 def sum_numbers(values: Iterable[Any]) -> Any:
     """Filter `sum`: add up numbers."""
     total: int | float = 0
-    for value in counted(values):
+    for value in pay_for_items(values):
         if not isinstance(value, int | float):
             raise PrintError("`sum` adds numbers; choose the field first with `| map(attribute='…')`")
         total += value
@@ -108,30 +107,30 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
     if not isinstance(value, Mapping | list | tuple):
         _check_leaf(value)
     pay(value)
-    return Markup(made(escape_text(dump_yaml(display(raw(value)), indent))))
+    return Markup(pay_for_value(escape_text(dump_yaml(display(raw(value)), indent))))
 
 
 def show_text(value: Any) -> Markup:
     """Filter `text`: show text as prose of one or more lines."""
-    return Markup(made(escape_text(plain_text(value))))
+    return Markup(pay_for_value(escape_text(plain_text(value))))
 
 
 def show_attribute(value: Any) -> Markup:
     """Filter `attr`: show text as the inside of a quoted attribute."""
-    return Markup(made(escape_attribute(plain_text(value))))
+    return Markup(pay_for_value(escape_attribute(plain_text(value))))
 
 
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
     """Filter `join`, and `~`: the result is marked when a part is, and then the other parts are made safe first."""
-    items = list(counted(values))
+    items = list(pay_for_items(values))
     if any(isinstance(each, Markup) for each in items):
         glue = raw(separator) if isinstance(separator, Markup) else escape_text(separator)
         texts = [raw(finalize_prompt(each)) for each in items]
         check_size(sum(map(len, texts)) + len(glue) * len(texts))
-        return Markup(made(glue.join(texts)))
+        return Markup(pay_for_value(glue.join(texts)))
     texts = [plain_text(each) for each in items]
     check_size(sum(map(len, texts)) + len(separator) * len(texts))
-    return str(made(str(raw(separator)).join(texts)))
+    return str(pay_for_value(str(raw(separator)).join(texts)))
 
 
 def replace_text(value: Any, old: str, new: str) -> str:
@@ -139,7 +138,7 @@ def replace_text(value: Any, old: str, new: str) -> str:
     text, find, put = plain_text(value), plain_text(old), plain_text(new)
     pay(text)
     check_size(len(text) + text.count(find) * len(put))
-    return str(made(text.replace(find, put)))
+    return str(pay_for_value(text.replace(find, put)))
 
 
 def _check_leaf(value: Any) -> None:

@@ -1,8 +1,8 @@
-"""Jinja2 in a closed room (spec A1, A2): beside `counting`, the only file that imports it.
+"""The Jinja2 sandbox (spec A1, A2); with `counting` the only module that imports jinja2.
 
-A template sees plain values and can write nothing, reach nothing and go on for ever with nothing. Whatever `{{ }}` prints
+A template sees plain values. It can write nothing, reach nothing else and cannot run for ever. Whatever `{{ }}` prints
 is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a block, as
-prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this room escaped itself passes as
+prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this module escaped itself is printed as
 it is. Templates come from the roots that were read at the start; no name leads out of them. It must not import a stream,
 a planner or a store.
 """
@@ -46,10 +46,10 @@ from jacquard.templating.limits import (
     check_power,
     check_size,
     check_stripped,
-    made,
     one_rendering,
     pay,
     pay_arguments,
+    pay_for_value,
     spend,
 )
 from jacquard.templating.output_escaping import (
@@ -62,7 +62,7 @@ from jacquard.templating.output_escaping import (
     show_text,
     show_yaml,
 )
-from jacquard.templating.syntax import Node, Syntax, placed
+from jacquard.templating.syntax import Node, Syntax, locate_tokens
 
 _OPEN_OBJECTS = (LoopContext, Cycler, Joiner, Namespace, TemplateReference, BlockReference)
 _STRIPPING = frozenset({"lstrip", "rstrip", "strip"})
@@ -117,7 +117,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     code_generator_class = _PromptGenerator
     join_values = staticmethod(join_texts)
-    measured = staticmethod(made)
+    measured = staticmethod(pay_for_value)
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
     def __init__(self, loader: BaseLoader, *, safe_output: bool) -> None:
@@ -183,7 +183,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Read `obj[argument]`."""
         found = super().getitem(raw(obj), argument)
-        return made(found) if isinstance(argument, slice) else found
+        return pay_for_value(found) if isinstance(argument, slice) else found
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         """Call a macro, a block or one of our functions, and count it."""
@@ -194,7 +194,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             pay_arguments((*args, *kwargs.values()))
         if isinstance(owner, str) and __obj.__name__ in _STRIPPING and args:
             check_stripped(args[0])
-        return made(super().call(__context, __obj, *args, **kwargs))
+        return pay_for_value(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Calculate within limits: no text, list or number grows without end."""
@@ -216,7 +216,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         if isinstance(result, set | frozenset):
             raise PrintError("`-` subtracts numbers; what is left of a mapping's keys has no order")
         check_number(result)
-        return made(result)
+        return pay_for_value(result)
 
 
 class _FileLoader(BaseLoader):
@@ -259,7 +259,7 @@ def read_syntax(file: TemplateFile) -> Syntax:
         root = _node(tree)
     except Exception as error:
         raise _readable(error, file.name, {}, lambda _: file) from error
-    return Syntax(root=root, tokens=tuple(placed(tokens, file.text)))
+    return Syntax(root=root, tokens=tuple(locate_tokens(tokens, file.text)))
 
 
 _READER = Environment(trim_blocks=True, lstrip_blocks=True)
@@ -333,14 +333,14 @@ def _readable(error: Exception, name: str, variables: Mapping[str, Any], source_
         file = source_of(error.filename or error.name or name)
         line: int | None = error.lineno
     else:
-        file, line = _place(error.__traceback__, source_of)
+        file, line = _find_line(error.__traceback__, source_of)
         file = file or source_of(name)
     shown = file.shown if file else name
     reason = _ADDRESS.sub("", _reason(error, variables))
     return TemplateError(shown, line, reason, file.line(line) if file else "")
 
 
-def _place(traceback: TracebackType | None, source_of: SourceOf) -> tuple[TemplateFile | None, int | None]:
+def _find_line(traceback: TracebackType | None, source_of: SourceOf) -> tuple[TemplateFile | None, int | None]:
     """Return the innermost line of a template in a traceback."""
     file, line = None, None
     while traceback is not None:

@@ -1,7 +1,6 @@
-"""Sets of templates: what a root holds, kept in memory, opened anew when a file changed, and checked as a whole.
+"""Sets of templates: the templates of a root, kept in memory, opened again when a file changed, and checked as a whole.
 
-The room exists beside `templating` so that the sandbox stays readable: here is everything about templates that needs no
-template engine. It must not import jinja2; what renders is handed in.
+Here is everything about templates that needs no template engine. It must not import jinja2; the renderer is passed in.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Renderer(Protocol):
 
 
 class TemplateSet:
-    """The templates of a pack and of the house, in memory, compiled when first used.
+    """The templates of a pack and the shipped ones, in memory, compiled when first used.
 
     Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too; `digests` a short
     hash of each one's text, by which a record of a turn notices that a template is another one now.
@@ -82,7 +81,7 @@ def text_digest(text: str) -> str:
 
 
 def _counts(name: str, files: Files) -> bool:
-    """A house's file is named twice where a pack overrides it, and then only; a layout is no template."""
+    """A shipped file has two names only where a pack overrides it; a layout is no template."""
     bare = name.removeprefix(SHIPPED_PREFIX)
     return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
 
@@ -92,7 +91,7 @@ _MOST_OPEN = 64
 """So many sets are held, the ones used last: versions of packs come and go."""
 
 
-def opened(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
+def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
     """Return the set below `roots`, read again only when a file was added, changed or removed."""
     key = tuple(roots)
     now = fingerprint(key)

@@ -1,7 +1,7 @@
-"""A template's syntax as plain values: what tools read that look at templates without rendering them.
+"""A template's syntax as plain values, for tools that read templates without rendering them.
 
-The room exists so that no tool needs the template engine: nodes keep the engine's names for their kinds and fields. It
-imports nothing of ours.
+With it no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of
+this product.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Syntax:
     tokens: tuple[Token, ...]
 
 
-def placed(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
+def locate_tokens(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
     """Yield the tokens `(line, kind, value)` with their places: white space that the engine strips is in none of them."""
     at = 0
     for line, kind, value in tokens:

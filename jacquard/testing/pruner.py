@@ -121,7 +121,7 @@ class PrunerContract:
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 500)
             result = pruner.prune(blocks, PruneBudget(max_tokens=limit), rules)
-            assert _spent(result) <= limit
+            assert _spent_tokens(result) <= limit
             assert sum(block.tokens for block in result.kept) <= limit, "a block that is kept costs its own tokens"
 
     def test_quotas_respected(self) -> None:
@@ -133,7 +133,7 @@ class PrunerContract:
             result = pruner.prune(free, PruneBudget(max_tokens=300, tier_tokens=quotas), rules)
             for tier, quota in quotas.items():
                 own = {block.block_id for block in free if block.priority is tier}
-                assert _spent(result, own) <= quota
+                assert _spent_tokens(result, own) <= quota
 
     def test_decisions_cover_all_blocks(self) -> None:
         """Rule 3: one decision a block, in order; kept, degraded and dropped are all blocks."""
@@ -212,7 +212,7 @@ def _ids(blocks: tuple[PromptBlock, ...]) -> set[str]:
     return {block.block_id for block in blocks}
 
 
-def _spent(result: PruneResult, own: set[str] | None = None) -> int:
+def _spent_tokens(result: PruneResult, own: set[str] | None = None) -> int:
     return sum(
         d.tokens for d in result.decisions if d.action is not Action.DROPPED and (own is None or d.block_id in own)
     )

@@ -1,7 +1,7 @@
-"""Replies that come in chunks (seed 002 section 17.2), kept in memory until they are whole. Pure but for the time it is given.
+"""Replies that come in chunks (seed 002 section 17.2), kept in memory until they are whole. Pure; the time is passed in.
 
-Keyed by session, turn and message. Chunks carry their place, so any order will do; the same chunk twice is one chunk; two
-that say otherwise at one place are a fault of the host and refused.
+Keyed by session, turn and message. Chunks carry their index, so any order will do; the same chunk twice counts once; two
+different chunks with one index are an error of the host and refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Reply:
 class ChunkBuffer:
     """Holds the replies under way.
 
-    One that has grown no more for `expire_seconds` is forgotten when the desk is next used. `expired` hands out, once, the
+    One that has grown no more for `expire_seconds` is forgotten when the buffer is next used. `expired` hands out, once, the
     keys of those that were.
     """
 

@@ -1,5 +1,7 @@
-"""Replies of the main model, whole or in chunks, on their way into the store. Each function runs while its session is held
-(chunks alone need no lock: they touch memory only). It must not import a concrete store.
+"""Writes replies of the main model, whole or in chunks, into the store.
+
+Each function runs while its session is locked (chunks alone need no lock: they are in memory only). This module must not
+import a concrete store.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TypeVar
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import MissingChunksError
 from jacquard.pipeline.record.commit import CommitResult, build_commit, committed_result
 from jacquard.pipeline.record.events import emit_error
@@ -36,7 +39,7 @@ async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
         return await decide()
     except VersionConflictError as error:
         await emit_error(emitter, session_id, None, error)
-        return await decide("version_conflict")
+        return await decide(DegradationCode.VERSION_CONFLICT.value)
 
 
 class ReplyCommitter:
@@ -61,9 +64,9 @@ class ReplyCommitter:
         """Take in a chunk and tell of it."""
         turn = turn_id or await self._turn(session_id, message_id, pending=True)
         is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
-        await self._tell_expired()
+        await self._emit_expired()
         kind = EventType.ASSISTANT_CHUNK_RECEIVED
-        await self._emitter.tell(
+        await self._emitter.emit(
             kind, session_id, turn, chunk_index=index, chars=len(chunk), duplicate=not is_new, message_id=message_id
         )
 
@@ -74,12 +77,12 @@ class ReplyCommitter:
         turn = turn_id or await self._turn(session_id, message_id)
         key = (session_id, turn, message_id)
         text = self._chunks.whole(key, self._parts.clock.now())
-        await self._tell_expired()
+        await self._emit_expired()
         if text is None:
-            return await self._finished(key)
+            return await self._answer_finished(key)
         result = await self.commit(session_id, Message(role=Role.ASSISTANT, content=text), turn, refs)
         chunks = self._chunks.drop(key)
-        await self._emitter.tell(
+        await self._emitter.emit(
             EventType.ASSISTANT_MESSAGE_FINALIZED,
             session_id,
             turn,
@@ -116,8 +119,8 @@ class ReplyCommitter:
         size = size_of(reply.content, window.state)
         commit, result = await calculate(decide, record, window.state, reply, size=size)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
-        await self._emitter.tell(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
-        await self._emitter.tell(
+        await self._emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
+        await self._emitter.emit(
             EventType.PERSISTED,
             session_id,
             record.turn_id,
@@ -130,7 +133,7 @@ class ReplyCommitter:
         )
         return replace(result, version=head.version)
 
-    async def _finished(self, key: Key) -> CommitResult:
+    async def _answer_finished(self, key: Key) -> CommitResult:
         """Answer a second call for a reply that is written; MissingChunksError when it never was."""
         session_id, turn_id, _ = key
         record = await self._parts.store.turn(session_id, turn_id)
@@ -154,8 +157,12 @@ class ReplyCommitter:
             return window.previous.turn_id
         raise NoPendingTurnError(session_id)
 
-    async def _tell_expired(self) -> None:
+    async def _emit_expired(self) -> None:
         for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
-            await self._emitter.tell(
-                EventType.DEGRADED, session_id, turn_id, reason="chunks_expired", message_id=message_id
+            await self._emitter.emit(
+                EventType.DEGRADED,
+                session_id,
+                turn_id,
+                reason=DegradationCode.CHUNKS_EXPIRED.value,
+                message_id=message_id,
             )

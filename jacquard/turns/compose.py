@@ -14,6 +14,7 @@ from jacquard.adapters.observe.spans import NO_TRACING, Fact, Tracing
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
+from jacquard.core.degradations import Degradation, DegradationCode, describe_degradation
 from jacquard.core.errors import BudgetExceededError, JacquardError
 from jacquard.core.model_calls import Call, CallBook, usage_of
 from jacquard.core.plan import PlanContext
@@ -27,7 +28,7 @@ from jacquard.core.protocols import (
     Shortener,
     Summarizer,
 )
-from jacquard.core.receipt import CurationPath, Degradation, degradation
+from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.memory_blocks import cut_notes, render_memories
@@ -45,12 +46,12 @@ from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_promp
 from jacquard.pipeline.record.evidence import EvidenceBlocks, evidence_ids_of, load_evidence_blocks
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
-from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput, named_apart
+from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, SkeletonInput, make_block_ids_unique
 from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
-from jacquard.pipeline.skeleton.state_fit import less_state, not_even_without_state
-from jacquard.pipeline.skeleton.state_origin import state_notes
-from jacquard.pipeline.weaving.degrade import carry_out
+from jacquard.pipeline.skeleton.state_fit import build_state_budget_error, reduce_state_limit
+from jacquard.pipeline.skeleton.state_origin import describe_state
+from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
@@ -132,7 +133,7 @@ class TurnContext:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Frame:
+class _PromptFrame:
     """What Stream A gave: the skeleton, the layout to weave it into, and what tools answered.
 
     `told` is the line of the receipt on a state that is not shown whole.
@@ -145,7 +146,7 @@ class _Frame:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Decided:
+class _DecidedPrompt:
     """A prompt as decided, with what it is made of; the turn too where nothing is to be degraded."""
 
     parts: PromptInputs
@@ -177,14 +178,14 @@ class TurnComposer:
 
     def __init__(self, parts: EngineParts, race: CurationDeadline, late: DeferredUsage | None = None) -> None:
         self._parts = parts
-        self._race, self._late = race, late
+        self._race, self._deferred_usage = race, late
         told = None if parts.summarizer is None else SummarizingShortener(parts.summarizer)
         self._shortener = parts.shortener or told
 
     async def draft(self, draft: TurnContext, watch: Stopwatch) -> tuple[PreparedTurn, Mapping[str, str]]:
         """Run both streams side by side and finish the prompt."""
         parts = self._parts
-        scene, skeleton_input = await self._set(draft)
+        scene, skeleton_input = await self._prepare_inputs(draft)
         frame, curation, ahead = await self._streams(draft, scene, skeleton_input, watch)
         watch.lap("streams")
         watch.note(curation.timings_ms)
@@ -194,23 +195,23 @@ class TurnComposer:
             if ahead is None:
                 entries = await self._fetch(curation, scene)
                 ids = await evidence_ids_of(parts.store, draft.window.head.session_id, entries)
-            made = partial(self._ingredients, draft, curation=curation, entries=entries, evidence_ids=ids)
-            frame, turn = await self._fitted(draft, skeleton_input, frame, made, ahead, watch)
+            made = partial(self._collect_inputs, draft, curation=curation, entries=entries, evidence_ids=ids)
+            frame, turn = await self._fit_state(draft, skeleton_input, frame, made, ahead, watch)
             span.put({"jacquard.prompt.tokens": turn.report.budget.used_tokens})
         watch.lap("weave")
         spent = draft.calls.usages(draft.turn_id, parts.estimator.estimate)
         report = replace(turn.report, timings_ms=watch.timings_ms())
         return replace(turn, report=report, usages=(*spent, *turn.usages)), frame.skeleton.anchors
 
-    async def _fitted(
+    async def _fit_state(
         self,
         draft: TurnContext,
         request: SkeletonInput,
-        frame: _Frame,
-        made: Callable[[_Frame], PromptInputs],
-        ahead: _Decided | None,
+        frame: _PromptFrame,
+        made: Callable[[_PromptFrame], PromptInputs],
+        ahead: _DecidedPrompt | None,
         watch: Stopwatch,
-    ) -> tuple[_Frame, PreparedTurn]:
+    ) -> tuple[_PromptFrame, PreparedTurn]:
         """Finish the prompt that `made` gives the parts of; where what must stay does not fit, with less of the state, as long
         as there is some.
         """
@@ -219,23 +220,23 @@ class TurnComposer:
         while True:
             try:
                 if decided is None:
-                    decided = await to_thread.run_sync(_decided, partial(made, frame))
+                    decided = await to_thread.run_sync(_decide_prompt, partial(made, frame))
                 return frame, await self._finish(decided, watch)
             except BudgetExceededError as error:
                 first = first or error
-                tokens = less_state(frame.skeleton.state_tokens, error, tries)
+                tokens = reduce_state_limit(frame.skeleton.state_tokens, error, tries)
                 if tokens is None:
-                    raise not_even_without_state(first, error) from error
+                    raise build_state_budget_error(first, error) from error
             tries, decided = tries + 1, None
             less = replace(request, state_tokens=tokens)
             skeleton = await to_thread.run_sync(self._parts.automation.render, less)
-            told = await state_notes(self._parts.store, draft.window.head, skeleton.state_cut)
+            told = await describe_state(self._parts.store, draft.window.head, skeleton.state_cut)
             frame = replace(frame, skeleton=skeleton, told=told)
 
-    def _ingredients(
+    def _collect_inputs(
         self,
         draft: TurnContext,
-        frame: _Frame,
+        frame: _PromptFrame,
         curation: Curation,
         entries: tuple[MemoryEntry, ...],
         evidence_ids: Mapping[str, str] = EMPTY,
@@ -247,8 +248,8 @@ class TurnComposer:
         chosen, limit = replace(curation.selection, entry_ids=names), config.curation.max_entry_tokens
         memories = render_memories(chosen, entries, parts.estimator, limit, evidence_ids)
         joining = (*instruction_blocks(config.instructions, count), *results.blocks, *memories)
-        skeleton, flesh = named_apart(frame.skeleton, joining)
-        done_without = (*draft.degradations, *_done_without(curation, entries), *results.degradations)
+        skeleton, flesh = make_block_ids_unique(frame.skeleton, joining)
+        done_without = (*draft.degradations, *_missing_codes(curation, entries), *results.degradations)
         return PromptInputs(
             turn_id=draft.turn_id,
             user_text=draft.message.content,
@@ -267,13 +268,16 @@ class TurnComposer:
             pruner=choose_pruner(config, parts.pruner),
             count=count,
             counter=parts.estimator.name,
-            degradations=(*frame.told, *(degradation(code) for code in (*done_without, *cut_notes(flesh, entries)))),
+            degradations=(
+                *frame.told,
+                *(describe_degradation(code) for code in (*done_without, *cut_notes(flesh, entries))),
+            ),
             at=draft.message.at or parts.clock.now(),
             reply=draft.reply,
             correction=_correction(draft),
         )
 
-    async def _set(self, draft: TurnContext) -> tuple[RecallScene, SkeletonInput]:
+    async def _prepare_inputs(self, draft: TurnContext) -> tuple[RecallScene, SkeletonInput]:
         """Return what both streams are told of the turn."""
         parts, window, shown = self._parts, draft.window, draft.history
         if shown is None:
@@ -303,7 +307,7 @@ class TurnComposer:
 
     async def _streams(
         self, draft: TurnContext, scene: RecallScene, request: SkeletonInput, watch: Stopwatch
-    ) -> tuple[_Frame, Curation, _Decided | None]:
+    ) -> tuple[_PromptFrame, Curation, _DecidedPrompt | None]:
         """Return what both streams give, run side by side, and the prompt if it was made before Stream B ended; a fault of
         Stream A ends Stream B.
         """
@@ -336,9 +340,9 @@ class TurnComposer:
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
                 results = await load_evidence_blocks(parts.store, parts.clock, session, shown, parts.estimator.estimate)
-                told = await state_notes(parts.store, draft.window.head, skeleton.state_cut)
-                frame = _Frame(skeleton=skeleton, layout=layout, results=results, told=told)
-                ahead = await self._made_ahead(draft, frame, waiting)
+                told = await describe_state(parts.store, draft.window.head, skeleton.state_cut)
+                frame = _PromptFrame(skeleton=skeleton, layout=layout, results=results, told=told)
+                ahead = await self._decide_ahead(draft, frame, waiting)
             except ContextEngineError as error:
                 fault = error
                 streams.cancel_scope.cancel()
@@ -346,7 +350,7 @@ class TurnComposer:
             raise fault or JacquardError("Stream A gave nothing.")
         return frame, curation, ahead if waiting.expected is not None else None
 
-    async def _made_ahead(self, draft: TurnContext, frame: _Frame, waiting: _Waiting) -> _Decided | None:
+    async def _decide_ahead(self, draft: TurnContext, frame: _PromptFrame, waiting: _Waiting) -> _DecidedPrompt | None:
         """Make the prompt that goes out if Stream B misses its deadline while that comes near, so that it can go out then.
 
         None where Stream B is over before, or where that prompt cannot be made (whoever makes the real one will say so).
@@ -356,12 +360,12 @@ class TurnComposer:
             return None
         try:
             return await to_thread.run_sync(
-                _decided, partial(self._ingredients, draft, frame, waiting.expected, entries=())
+                _decide_prompt, partial(self._collect_inputs, draft, frame, waiting.expected, entries=())
             )
         except ContextEngineError:
             return None
 
-    async def _finish(self, decided: _Decided, watch: Stopwatch) -> PreparedTurn:
+    async def _finish(self, decided: _DecidedPrompt, watch: Stopwatch) -> PreparedTurn:
         """Have degraded what the decisions say, and finish the prompt."""
         parts, laid, turn = decided.parts, decided.laid, decided.turn
         if turn is not None:
@@ -375,16 +379,16 @@ class TurnComposer:
             )
 
         shortener = self._shortener
-        carried = await carry_out(
+        carried = await apply_degradations(
             laid.orders,
             count=parts.count,
-            shortener=shortener.noting(note) if isinstance(shortener, SummarizingShortener) else shortener,
+            shortener=shortener.with_note(note) if isinstance(shortener, SummarizingShortener) else shortener,
             redactor=self._parts.redactor,
             within_seconds=parts.config.summary.timeout_ms / 1000,
         )
         watch.lap("degrade")
         whole = replace(parts, degradations=(*parts.degradations, *carried.degradations))
-        turn = await to_thread.run_sync(_taped, whole, laid, carried.blocks)
+        turn = await to_thread.run_sync(_build_recorded_turn, whole, laid, carried.blocks)
         return replace(turn, usages=tuple(usages))
 
     async def _curate(self, draft: TurnContext, scene: RecallScene, nears: Near) -> Curation:
@@ -397,10 +401,10 @@ class TurnComposer:
             code = "numerical" if draft.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
         size = size_of(draft.message.content)
-        kept, refused = await calculate(_late, draft, scene, size=size)
+        kept, refused = await calculate(_find_late_result, draft, scene, size=size)
         if kept is not None:
             return kept
-        lease, ended = await calculate(_lease, draft, size=size)
+        lease, ended = await calculate(_find_lease, draft, size=size)
         more = lease.keywords if lease is not None else ()
         request = CurationRequest(
             query=replace(scene.query, keywords=(*scene.query.keywords, *more)),
@@ -420,8 +424,8 @@ class TurnComposer:
             await self._parts.store.save_prefetch(head.session_id, made)
 
         async def end() -> None:
-            if self._late is not None:
-                await self._late.write(head.session_id, draft.turn_id, draft.calls)
+            if self._deferred_usage is not None:
+                await self._deferred_usage.write(head.session_id, draft.turn_id, draft.calls)
 
         def told(choice: Curation, ended: str) -> Curation:
             if lease is not None and choice.path is not CurationPath.LEASED and not ended:
@@ -458,7 +462,7 @@ def _correction(draft: TurnContext) -> float:
     return correction_of(draft.window.usages, draft.config.model_hint)
 
 
-def _late(draft: TurnContext, scene: RecallScene) -> tuple[Curation | None, str]:
+def _find_late_result(draft: TurnContext, scene: RecallScene) -> tuple[Curation | None, str]:
     """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
     kept, head = draft.window.prefetch, draft.window.head
     if kept is None or not is_late(kept):
@@ -470,7 +474,7 @@ def _late(draft: TurnContext, scene: RecallScene) -> tuple[Curation | None, str]
     return None, why if kept.depth >= head.depth else ""
 
 
-def _lease(draft: TurnContext) -> tuple[Lease | None, str]:
+def _find_lease(draft: TurnContext) -> tuple[Lease | None, str]:
     """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
     kept, config = draft.window.prefetch, draft.config
     if kept is None:
@@ -479,16 +483,16 @@ def _lease(draft: TurnContext) -> tuple[Lease | None, str]:
     return find_lease(kept, draft.plan, head, text, config.curation, viewer=config.viewer)
 
 
-def _done_without(curation: Curation, entries: tuple[MemoryEntry, ...]) -> tuple[str, ...]:
+def _missing_codes(curation: Curation, entries: tuple[MemoryEntry, ...]) -> tuple[str, ...]:
     """Return codes of what Stream B had to do without."""
     broke = curation.path is CurationPath.SKIPPED and curation.code == "internal"
-    failed = (f"recall_failed: {curation.reason}",) if broke else ()
-    lost = ("evidence_not_found",) if len(entries) < len(curation.chosen) else ()
+    failed = (f"{DegradationCode.RECALL_FAILED}: {curation.reason}",) if broke else ()
+    lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(entries) < len(curation.chosen) else ()
     return (*curation.degradations, *failed, *lost)
 
 
 def stream_facts(curation: Curation) -> dict[str, Fact]:
-    """Return what stands on the span of Stream B: its road and how many it chose of how many; nothing that was said."""
+    """Return the attributes of Stream B's span: its path, and how many of how many it chose; no texts."""
     return {
         "jacquard.stream_b.path": curation.path.value,
         "jacquard.stream_b.code": curation.code,
@@ -497,13 +501,13 @@ def stream_facts(curation: Curation) -> dict[str, Fact]:
     }
 
 
-def _decided(ingredients: Callable[[], PromptInputs]) -> _Decided:
+def _decide_prompt(ingredients: Callable[[], PromptInputs]) -> _DecidedPrompt:
     parts = ingredients()
     laid = lay_out_prompt(parts)
-    return _Decided(parts=parts, laid=laid, turn=None if laid.orders else _taped(parts, laid, {}))
+    return _DecidedPrompt(parts=parts, laid=laid, turn=None if laid.orders else _build_recorded_turn(parts, laid, {}))
 
 
-def _taped(parts: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+def _build_recorded_turn(parts: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
     turn = build_turn_prompt(parts, laid, carried)
     return replace(turn, tape=snapshot_to_json(snapshot_prompt(parts, laid.limit_tokens, carried)))
 

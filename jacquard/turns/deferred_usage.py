@@ -1,6 +1,6 @@
-"""What became of model calls that a turn did not wait for: written once they end, behind the turn's back.
+"""Writes the usage of model calls that a turn did not wait for, once they end.
 
-The room exists so that Stream B's background knows no session and no transaction. It must not import a concrete store.
+Stream B's background work itself knows no session and no transaction. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DeferredUsage:
         """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
         try:
             async with self._hold(session_id):
-                usages = calls.late(turn_id, self._count)
+                usages = calls.late_usages(turn_id, self._count)
                 if usages:
                     await self._store.append_model_usage(session_id, usages)
         except ContextEngineError:

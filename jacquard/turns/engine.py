@@ -1,10 +1,10 @@
-"""ContextEngine: where the parts are joined (seed 002 section 6.7; spec 2). Only the engine writes to the store.
+"""ContextEngine: joins the parts (seed 002 section 6.7; spec 2). Only the engine writes to the store.
 
-The road of one turn: window, plan, Stream A beside Stream B, one prompt inside one budget, one transaction. Nothing is
-written before the whole turn stands, so a turn that fails leaves nothing behind.
+The steps of one turn: load the window, plan, run Stream A beside Stream B, build one prompt inside one budget, record it in one
+transaction. Nothing is written before the whole turn is complete, so a turn that fails leaves nothing behind.
 
 Calls on one session are serial: by a lock within the process and, where `EngineParts.locks` is given, by one among processes.
-Whoever writes without the lock is noticed by the session's version; the decision is then made once again on what was written.
+A writer without the lock is noticed by the session's version; the decision is then made once more on what it wrote.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
-from jacquard.memory.consolidate.consolidator import Consolidated, Consolidator, Progress, nobody
+from jacquard.memory.consolidate.consolidator import Consolidated, Consolidator, Progress, ignore_progress
 from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
@@ -63,7 +63,7 @@ class ContextEngine:
         self._config = config or RuntimeConfig()
         check_experiments(self._config)
         self._session_lock = SessionLock(parts.locks)
-        self._emitter = EventEmitter(parts.events, parts.clock).tagged(
+        self._emitter = EventEmitter(parts.events, parts.clock).with_tags(
             self._config.tags, enabled=self._config.observability.emit_events
         )
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
@@ -113,7 +113,7 @@ class ContextEngine:
 
     async def settle(self, seconds: float) -> bool:
         """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
-        self._open()
+        self._require_open()
         with anyio.move_on_after(seconds):
             await self._race.idle()
             await self._roller.idle()
@@ -150,11 +150,11 @@ class ContextEngine:
         """
         message = _user_message(user_message)
         asked = enrolled(config or self._config, session_id)
-        emitter = self._emitter if config is None else self._teller_of(config)
+        emitter = self._emitter if config is None else self._emitter_of(config)
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
-            return await self._open().prepare(
+            return await self._require_open().prepare(
                 session_id, message, asked, turn_id, branch_id, emitter, degradations, calls
             )
 
@@ -204,7 +204,7 @@ class ContextEngine:
             reply = Message(role=Role.ASSISTANT, content=reply)
         async with self._work("commit_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.commit(session_id, reply, turn_id, tuple(refs))
-        self._behind(session_id, result)
+        self._start_background_work(session_id, result)
         return result
 
     async def commit_assistant_chunk(
@@ -233,7 +233,7 @@ class ContextEngine:
         """
         async with self._work("finalize_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs))
-        self._behind(session_id, result)
+        self._start_background_work(session_id, result)
         return result
 
     async def abort_assistant_message(
@@ -260,14 +260,14 @@ class ContextEngine:
         """
         async with self._work("record_tool_call", session_id, self._emitter):
             check_tool_result(result or "", self._config.limits)
-            taken = await self._take(session_id, tool_call, result, options)
+            taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
             done, degraded = await record_tool_call(
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
             degraded = (*degraded, *taken.degradations)
         if result is not None:
-            await self._emitter.tell(
+            await self._emitter.emit(
                 EventType.EVIDENCE_INGESTED,
                 session_id,
                 tool_call_id=tool_call.tool_call_id,
@@ -277,8 +277,8 @@ class ContextEngine:
                 recalled=list(taken.recalled),
             )
         ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
-        await self._emitter.tell(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
-        await self._emitter.tell(
+        await self._emitter.emit(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
+        await self._emitter.emit(
             EventType.TOOL_CALL_COMPLETED,
             session_id,
             **ids,
@@ -287,10 +287,10 @@ class ContextEngine:
             duration_ms=tool_call.duration_ms,
         )
         for reason in degraded:
-            await self._emitter.tell(EventType.DEGRADED, session_id, **ids, reason=reason)
+            await self._emitter.emit(EventType.DEGRADED, session_id, **ids, reason=reason)
         return done
 
-    async def _take(
+    async def _ingest_result(
         self, session_id: str, call: ToolCall, result: str | None, options: IngestOptions | None
     ) -> TakenResult:
         if result is None:
@@ -326,14 +326,14 @@ class ContextEngine:
         *,
         branch_id: str | None = None,
         chapter_ends: bool = False,
-        progress: Progress = nobody,
+        progress: Progress = ignore_progress,
     ) -> Consolidated:
         """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns (spec 2).
 
         It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
         the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
         """
-        self._open()
+        self._require_open()
         if not self._consolidator.is_able:
             raise ConfigError(
                 "Consolidation needs a model: set consolidation.model (or summary.model) as litellm names it."
@@ -348,7 +348,7 @@ class ContextEngine:
 
         None when nothing is new. SummarizerError, SessionNotFoundError.
         """
-        self._open()
+        self._require_open()
         async with self._work("summarize", session_id, self._emitter):
             return await self._roller.roll(session_id, self._config, branch_id)
 
@@ -357,7 +357,7 @@ class ContextEngine:
         async with self._work("upsert_tasks", session_id, self._emitter):
             check_tasks(tasks, await self.tasks(session_id))
             done = await self._parts.store.upsert_tasks(session_id, tasks)
-        await self._emitter.tell(
+        await self._emitter.emit(
             EventType.PERSISTED, session_id, what="tasks", version=done.version, tasks=[t.task_id for t in tasks]
         )
         return done
@@ -366,21 +366,23 @@ class ContextEngine:
         """Return the to-do list; SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
-    def _behind(self, session_id: str, result: CommitResult) -> None:
-        """Begin what is to be done behind a committed turn; nobody waits for it."""
+    def _start_background_work(self, session_id: str, result: CommitResult) -> None:
+        """Start the background work that follows a committed turn; nothing waits for it."""
         if self._preparer is not None:
-            self._roller.ahead(session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES)
+            self._roller.begin_ahead(
+                session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES
+            )
             self._consolidator.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
             if self._talk is not None and self._config.curation.enabled:
                 self._talk.begin(session_id, result.turn_id)
 
-    def _open(self) -> TurnPreparer:
+    def _require_open(self) -> TurnPreparer:
         if self._preparer is None:
             raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
         return self._preparer
 
-    def _teller_of(self, config: RuntimeConfig) -> EventEmitter:
-        return EventEmitter(self._parts.events, self._parts.clock).tagged(
+    def _emitter_of(self, config: RuntimeConfig) -> EventEmitter:
+        return EventEmitter(self._parts.events, self._parts.clock).with_tags(
             config.tags, enabled=config.observability.emit_events
         )
 

@@ -1,7 +1,7 @@
-"""The first half of a turn: window, summary, plan, both streams, one prompt, one transaction (seed 002 section 7).
+"""Prepares a turn: window, summary, plan, both streams, one prompt, one transaction (seed 002 section 7).
 
-The room exists so that the engine says who may call what and when, and this one what a turn is made of. Each call runs while
-its session is held. Nothing is written before the whole turn stands. It must not import a concrete store.
+The engine decides which calls may run when; this module decides what a turn is made of. Each call runs while its session is
+locked. Nothing is written before the whole turn is complete. It must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext, Triage
-from jacquard.memory.summarize.roller import Ready, SummaryRoller
+from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import known_keywords, recent_texts
 from jacquard.pipeline.planning.actions import ActionOutcome, apply_action, read_input
@@ -73,12 +73,14 @@ class TurnPreparer:
         world, head = await self._worlds.world(window.head.world_id), window.head
         name = turn_id or turn_id_of(session_id, head.branch_id, head.turn_id, head.depth + 1, message.content)
         fingerprint = request_fingerprint(message.content, config, world.digest)
-        if (stored := await self._stored(session_id, name, window, fingerprint, given=turn_id is not None)) is not None:
+        if (
+            stored := await self._find_stored_turn(session_id, name, window, fingerprint, given=turn_id is not None)
+        ) is not None:
             return turn_from_record(stored, head.version)
-        ready = await self._summed_up(window, config, branch_id)
+        ready = await self._load_summary(window, config, branch_id)
         window, head = ready.window, ready.window.head
         watch.lap("summary")
-        beside = partial(self._look_ahead, message.content, ready, config)
+        beside = partial(self._start_prefetch, message.content, ready, config)
         planned = await self._planner.plan(message.content, window, world, config, name, beside=beside)
         plan = planned.plan if config.template_id is None else replace(planned.plan, template_id=config.template_id)
         watch.lap("plan")
@@ -95,7 +97,7 @@ class TurnPreparer:
             calls=calls or CallBook(),
         )
         if plan.triage is Triage.NUMERICAL:
-            return await self._numerical(draft, fingerprint, watch, emitter)
+            return await self._answer_action(draft, fingerprint, watch, emitter)
         turn, anchors = await self._drafter.draft(draft, watch)
         await emit_woven(emitter, turn, config)
         with_report = config.observability.include_reports_in_store
@@ -113,7 +115,9 @@ class TurnPreparer:
             await emit_usage(emitter, session_id, name, usage)
         return turn
 
-    async def _summed_up(self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None) -> Ready:
+    async def _load_summary(
+        self, window: SessionWindow, config: RuntimeConfig, branch_id: str | None
+    ) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
         limits = history_limits(config)
         most = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
@@ -124,7 +128,9 @@ class TurnPreparer:
 
         return await self._roller.ready(window, config, limits, most, load)
 
-    def _look_ahead(self, user_text: str, ready: Ready, config: RuntimeConfig, plan: PlanContext) -> None:
+    def _start_prefetch(
+        self, user_text: str, ready: SummarizedWindow, config: RuntimeConfig, plan: PlanContext
+    ) -> None:
         """Begin with the input's vectors beside what is still to be done before recall, unless a memory of the turn before may
         do (spec B8).
         """
@@ -134,7 +140,7 @@ class TurnPreparer:
             texts = user_text, recent_texts(ready.history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.expect, *texts)
 
-    async def _stored(
+    async def _find_stored_turn(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool
     ) -> TurnRecord | None:
         """Return the record that answers this request already, if there is one."""
@@ -152,11 +158,11 @@ class TurnPreparer:
                 return None
         return record if record.fingerprint == fingerprint and record.prompt is not None else None
 
-    async def _numerical(
+    async def _answer_action(
         self, draft: TurnContext, fingerprint: str, watch: Stopwatch, emitter: EventEmitter
     ) -> PreparedTurn:
         """Apply a declared action and answer; the skeleton is built for hosts that want it, Stream B never starts."""
-        outcome = await to_thread.run_sync(_acted, draft)
+        outcome = await to_thread.run_sync(_apply_action, draft)
         watch.lap("action")
         changed = replace(draft, window=replace(draft.window, state=outcome.state), reply=outcome.reply)
         turn, anchors = await self._drafter.draft(changed, watch)
@@ -174,7 +180,7 @@ class TurnPreparer:
         return turn
 
 
-def _acted(draft: TurnContext) -> ActionOutcome:
+def _apply_action(draft: TurnContext) -> ActionOutcome:
     """Return what the planned action does; ConfigError where the input is no action."""
     found = read_input(draft.message.content, draft.world, draft.plan.action_id)
     if found.action is None:

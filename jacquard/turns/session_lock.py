@@ -1,7 +1,6 @@
-"""One call at a time on a session (seed 002 section 17.3): a lock within the process, and the store's among processes.
+"""One call at a time on a session (seed 002 section 17.3): a lock within the process, and the store's lock among processes.
 
-The room exists so that the engine says once what is serial. Locks are made when they are wanted and gone when nobody wants
-them. It must not import a store.
+Locks are made when they are needed and removed when nothing waits for them. This module must not import a store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A tool call and its result are one thing (spec P5): a tail of a tool loop is checked for halves, never changed. Pure.
+"""Checks the tail of a tool loop: a tool call and its result belong together (spec P5). Nothing is changed. Pure.
 
-Read are the shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
-`tool_result` among the parts of a content). A `tool` message without an id answers the
-oldest call that is open.
+The shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
+`tool_result` among the parts of a content) are read. A `tool` message without an id answers the oldest open call.
 """
 
 from __future__ import annotations

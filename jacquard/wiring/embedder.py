@@ -1,4 +1,4 @@
-"""An embedder from its name: a room of `build`, because it knows concrete embedders. They are imported when they are named."""
+"""Opens an embedder by its name. The concrete embedders are imported when they are named."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def open_embedder(name: str) -> Embedder | None:
     if name == "none":
         return None
     if name == "auto":
-        return next((found for package in CARRIED_MODELS if (found := _carried(package)) is not None), None)
+        return next((found for package in CARRIED_MODELS if (found := _find_packaged(package)) is not None), None)
     if name.startswith(ONNX):
-        return _exported(name.removeprefix(ONNX))
+        return _open_exported(name.removeprefix(ONNX))
     if "/" in name and not name.startswith(_PATHS) and not Path(name).exists():
         model, _, address = name.partition("@http")
         if "://" in model:
@@ -53,11 +53,11 @@ def open_embedder(name: str) -> Embedder | None:
     return local
 
 
-def _carried(package: str) -> Embedder | None:
+def _find_packaged(package: str) -> Embedder | None:
     if not find_spec(package):
         return None
     if find_spec("onnxruntime") and find_spec("tokenizers") and _is_of(kept_export(package), package):
-        return _exported(package)
+        return _open_exported(package)
     return open_embedder(package) if find_spec("sentence_transformers") else None
 
 
@@ -73,7 +73,7 @@ def _is_of(export: Path, package: str) -> bool:
     return note.model == package and note.source == fingerprint(source)
 
 
-def _exported(name: str) -> Embedder:
+def _open_exported(name: str) -> Embedder:
     if find_spec("onnxruntime") is None or find_spec("tokenizers") is None:
         raise ConfigError(f"The exported model {name!r} needs onnxruntime: pip install 'jacquard-context[onnx]'.")
     module = import_module("mnemosyne.retrieval.embedding.local")

@@ -1,6 +1,6 @@
 """A whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
 
-For hosts that bring their own store and model, for tests and for trying things out. `jacquard.wiring.runtime` opens the
+For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the
 usual engine with its folder, worlds and models.
 """
 
@@ -25,7 +25,7 @@ from jacquard.templating import shipped_templates
 from jacquard.turns.compose import EngineParts
 from jacquard.turns.engine import ContextEngine
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
-from jacquard.wiring.observability import open_observability, open_refiner, watched_model, watched_stream
+from jacquard.wiring.observability import build_curation_stream, open_observability, open_refiner, trace_model
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
@@ -85,7 +85,7 @@ def create_context_engine(
     ahead = None if embedder is None else PrefetchingEmbedder(embedder)
     tracing = _tracing(settings, tracing)
     if llm_adapter is not None:
-        llm_adapter = watched_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
+        llm_adapter = trace_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
         seconds = settings.summary.background_seconds
         summarizer = summarizer or ModelSummarizer(llm_adapter, estimator.estimate, seconds)
     cleaner, ttl = redactor or open_redactor(settings.redaction), ttl_of(settings.evidence)
@@ -95,7 +95,9 @@ def create_context_engine(
         store=store,
         planner=RulePlanner(),
         automation=AutomationStream(estimator, _SHIPPED),
-        curation=watched_stream(retriever, _selector(llm_adapter, settings.selector), HeuristicSelector(), tracing),
+        curation=build_curation_stream(
+            retriever, _selector(llm_adapter, settings.selector), HeuristicSelector(), tracing
+        ),
         pruner=pruner,
         estimator=estimator,
         clock=timed,

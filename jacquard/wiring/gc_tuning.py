@@ -1,5 +1,6 @@
-"""What the whole process is set to while an engine works: why a turn waits neither for the garbage collector nor for its turn
-on the interpreter.
+"""Settings of the whole process while an engine works: the garbage collector's and the interpreter's switch interval.
+
+They keep a turn from waiting for a collection, or for other threads to give up the interpreter.
 """
 
 from __future__ import annotations

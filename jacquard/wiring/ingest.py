@@ -1,7 +1,6 @@
-"""The part of `jacquard.wiring.runtime` for evidence: redactor, detector, vault, ingestor, and where an erasure must look.
+"""The evidence part of `jacquard.wiring.runtime`: redactor, detector, vault, ingestor, and where an erasure must search.
 
-The room exists so that `build` stays readable; like it, it knows concrete classes. Presidio is imported when a setting names
-it, never before.
+It knows concrete classes. Presidio is imported when a setting names it, never before.
 """
 
 from __future__ import annotations

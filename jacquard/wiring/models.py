@@ -1,4 +1,4 @@
-"""The small models of an engine from a configuration: who selects, who sums up, who plans.
+"""The small models of an engine, from a configuration: selector, summarizer, planner.
 
 litellm and the reranker's packages are imported when a setting names them, never before.
 """
@@ -22,12 +22,12 @@ from mnemosyne.protocols import TokenEstimator
 Watch = Callable[[LlmAdapter], LlmAdapter]
 
 
-def _as_it_is(model: LlmAdapter) -> LlmAdapter:
+def _unwatched(model: LlmAdapter) -> LlmAdapter:
     return model
 
 
 def open_selector(
-    settings: SelectorConfig, watch: Watch = _as_it_is
+    settings: SelectorConfig, watch: Watch = _unwatched
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
     """Return the selector of a configuration with the models behind it; neither model nor reranker, no selector."""
     breaker = CircuitBreaker(settings.failure_limit, settings.reset_seconds)
@@ -53,7 +53,7 @@ def open_reranker(folder: str) -> PairScorer:
 
 
 def open_writers(
-    settings: RuntimeConfig, estimator: TokenEstimator, watch: Watch = _as_it_is
+    settings: RuntimeConfig, estimator: TokenEstimator, watch: Watch = _unwatched
 ) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
     """Return the summarizer and the model of consolidation with the models behind them; without a model, neither."""
     summing = None if settings.summary.model is None else open_model(settings.summary, watch)
@@ -66,7 +66,7 @@ def open_writers(
 
 
 def open_model(
-    settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, watch: Watch = _as_it_is
+    settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, watch: Watch = _unwatched
 ) -> LlmAdapter:
     """Return the model that a part of the configuration names, watched; ConfigError where litellm is not installed."""
     if find_spec("litellm") is None:

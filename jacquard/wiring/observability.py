@@ -1,4 +1,4 @@
-"""The parts of an engine that watch it or hold others off, from a configuration: events, tracing, metrics, locks, tier 1.
+"""Events, tracing, metrics, session locks and planner tier 1, from a configuration.
 
 OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting names them, never before.
 """
@@ -52,14 +52,14 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
     return Observability(events=events, tracing=tracing, metrics=metrics)
 
 
-def watched_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
+def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
     """Return a model whose calls are spans; the same model where nobody traces."""
     if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
     return TracedModel(model, tracing, capture_content)
 
 
-def watched_stream(
+def build_curation_stream(
     retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
 ) -> CurationStream:
     """Return Stream B on these parts, its recalls and choices spans where somebody traces."""

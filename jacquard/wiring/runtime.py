@@ -1,6 +1,6 @@
-"""An engine from a few settings: the one room of jacquard that knows concrete stores, indexes, embedders and models.
+"""Opens an engine from a few settings, with concrete stores, indexes, embedders and models.
 
-Heavy parts are imported by their own module when a setting names them, never before.
+Large dependencies are imported by their own module when a setting names them, never before.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from jacquard.wiring.models import open_reranker as open_reranker
 from jacquard.wiring.models import open_selector as open_selector
 from jacquard.wiring.observability import (
     Observability,
+    build_curation_stream,
     open_locks,
     open_observability,
     open_refiner,
-    watched_model,
-    watched_stream,
+    trace_model,
 )
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
@@ -148,7 +148,7 @@ class Runtime:
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
         """Return what an erasure would come to; nothing is changed."""
-        return await plan_erasure(self._place(), erasure)
+        return await plan_erasure(self._memory_locations(), erasure)
 
     async def forget(self, erasure: Erasure) -> Forgotten:
         """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
@@ -156,9 +156,9 @@ class Runtime:
             raise JacquardError(
                 "Work of this engine still goes on and might write again; nothing was erased. Ask again."
             )
-        return await forget(self._place(), erasure)
+        return await forget(self._memory_locations(), erasure)
 
-    def _place(self) -> MemoryLocations:
+    def _memory_locations(self) -> MemoryLocations:
         caches = () if self.embedder is None else (self.embedder.forget,)
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
@@ -245,7 +245,7 @@ async def open_runtime(
     async with _index_folder(location) as folder:
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
-        fit = await to_thread.run_sync(_fit_out, location, folder, tenant, settings, embedder, notes, pack)
+        fit = await to_thread.run_sync(_build_fittings, location, folder, tenant, settings, embedder, notes, pack)
         settled = ProcessTuning()
         try:
             async with ContextEngine(fit.parts, settings) as engine:
@@ -287,7 +287,7 @@ class _Fittings:
     models: Sequence[LlmAdapter | PairScorer]
 
 
-def _fit_out(
+def _build_fittings(
     location: StoreLocation,
     folder: Path,
     tenant: str,
@@ -305,7 +305,7 @@ def _fit_out(
     retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)
-    watch = partial(watched_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
+    watch = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
     selector, selecting = open_selector(settings.selector, watch)
     planning = None if settings.planner.model is None else open_model(settings.planner, watch)
     summarizer, consolidator, writers = open_writers(settings, estimator, watch)
@@ -314,7 +314,7 @@ def _fit_out(
         store=opened,
         planner=RulePlanner(),
         automation=AutomationStream(estimator, shipped),
-        curation=watched_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
+        curation=build_curation_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
         pruner=None,
         estimator=estimator,
         clock=SystemClock(),

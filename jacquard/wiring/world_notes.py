@@ -1,6 +1,6 @@
-"""Where the packs of a store's worlds were named: a small JSON file beside the index, from world id to folder.
+"""Where the packs of a store's worlds were loaded from: a small JSON file beside the index, from world id to folder.
 
-Packs lie in the store; the file is for authors, whose commands read templates from the folder that they edit, and for stores
+Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit, and for stores
 that an older release wrote, which hold lore alone. Everything here reads files, so call it off the event loop.
 """
 
@@ -37,7 +37,7 @@ class WorldNotes:
     def folder(self, world_id: str) -> Path | None:
         """Return the folder that was noted for a world, if a pack is there still; ConfigError for a damaged file."""
         noted = self._read().get(world_id)
-        return Path(noted) if noted is not None and _holds_a_pack(Path(noted)) else None
+        return Path(noted) if noted is not None and _is_pack(Path(noted)) else None
 
     def find(self, world_id: str) -> NotedPack:
         """Return the pack that was noted for a world; WorldPackError where it has faults, with its folder before them."""
@@ -47,7 +47,7 @@ class WorldNotes:
             return NotedPack(reason=str(error).rstrip("."))
         if noted is None:
             return NotedPack()
-        if not _holds_a_pack(Path(noted)):
+        if not _is_pack(Path(noted)):
             return NotedPack(folder=noted, reason=f"the folder {noted}, where it lay, has no {PACK_FILE} any more")
         try:
             world = load_world(Path(noted))
@@ -86,26 +86,28 @@ class WorldNotes:
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._damaged(f"cannot be read ({error.strerror or error})") from error
+            raise self._damaged_file_error(f"cannot be read ({error.strerror or error})") from error
         except UnicodeDecodeError as error:
-            raise self._damaged(f"is no UTF-8 text (byte {error.start + 1})") from error
+            raise self._damaged_file_error(f"is no UTF-8 text (byte {error.start + 1})") from error
         except (ValueError, RecursionError) as error:
-            raise self._damaged(f"is no JSON ({error})") from error
+            raise self._damaged_file_error(f"is no JSON ({error})") from error
         if not isinstance(noted, dict):
-            raise self._damaged(f"holds {json.dumps(noted)[:40]} in place of a mapping from world ids to folders")
+            raise self._damaged_file_error(
+                f"holds {json.dumps(noted)[:40]} in place of a mapping from world ids to folders"
+            )
         for world_id, folder in noted.items():
             if not isinstance(folder, str) or "\0" in folder:
-                raise self._damaged(f"has no folder for world {world_id!r}, but {json.dumps(folder)[:40]}")
+                raise self._damaged_file_error(f"has no folder for world {world_id!r}, but {json.dumps(folder)[:40]}")
         return noted
 
-    def _damaged(self, what: str) -> ConfigError:
+    def _damaged_file_error(self, what: str) -> ConfigError:
         return ConfigError(
             f"{self.file} {what}. It only says where packs were named: mend it, or remove it and name each pack again by "
             "--world DIR."
         )
 
 
-def _holds_a_pack(folder: Path) -> bool:
+def _is_pack(folder: Path) -> bool:
     try:
         return (folder / PACK_FILE).is_file()
     except OSError:

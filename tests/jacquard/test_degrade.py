@@ -33,9 +33,9 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.core.blocks import sensitivity_of
-from jacquard.core.truncation import lead, opening
+from jacquard.core.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.pipeline.weaving.degrade import WITHHELD, LeadShortener, carry_out
+from jacquard.pipeline.weaving.degrade import WITHHELD, LeadShortener, apply_degradations
 from jacquard.pipeline.weaving.packing import short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
@@ -85,7 +85,7 @@ def order(block: PromptBlock, tokens: int = 0, code: str = "shortened"):
 @given(st.text(max_size=400), st.integers(0, 60))
 def test_a_lead_is_a_beginning_and_fits(text, limit):
     try:
-        short = lead(text, limit, COUNT)
+        short = truncate_sentences(text, limit, COUNT)
     except SummarizerError:
         return
     assert COUNT(short) <= limit or not short
@@ -93,14 +93,14 @@ def test_a_lead_is_a_beginning_and_fits(text, limit):
 
 
 def test_a_lead_ends_with_a_sentence_where_one_fits():
-    assert lead(LONG, 30, COUNT).startswith("The miller keeps the key under a stone.")
-    assert lead(LONG, 30, COUNT).endswith("[…]")
-    assert lead("  short  ", 30, COUNT) == "short"
+    assert truncate_sentences(LONG, 30, COUNT).startswith("The miller keeps the key under a stone.")
+    assert truncate_sentences(LONG, 30, COUNT).endswith("[…]")
+    assert truncate_sentences("  short  ", 30, COUNT) == "short"
 
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_an_opening_is_a_beginning_of_the_text_and_says_where_it_ends(text, limit):
-    shown, chars = opening(text, limit, COUNT)
+    shown, chars = truncate_with_size(text, limit, COUNT)
     assert COUNT(shown) <= limit + 2 or (shown, chars) == ("[…]", 0)
     if chars == len(text):
         assert shown == text
@@ -116,7 +116,7 @@ def test_an_opening_reads_no_more_than_it_may_show():
         read.append(len(text))
         return COUNT(text)
 
-    shown, chars = opening("The wheel turns slowly. " * 40_000, 50, count)
+    shown, chars = truncate_with_size("The wheel turns slowly. " * 40_000, 50, count)
     assert max(read) <= 50 * 8 + 4
     assert shown == ("The wheel turns slowly. " * 40_000)[:chars] + " […]"
 
@@ -124,7 +124,7 @@ def test_an_opening_reads_no_more_than_it_may_show():
 @pytest.mark.parametrize("shortener", [None, LeadShortener(COUNT)])
 async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener):
     block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
-    carried = await carry_out([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
+    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
     short = carried.blocks["flesh:m1"]
     assert short.content.startswith('<memory shortened="true" id="m1" speaker="Ann &amp; Bo">The miller')
     assert short.content.endswith("[…]</memory>")
@@ -134,7 +134,7 @@ async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener
 
 async def test_talk_is_shortened_with_its_overhead_counted():
     block = said("m1", LONG)
-    carried = await carry_out([order(block, 40)], count=COUNT, shortener=None, redactor=None)
+    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=None, redactor=None)
     short = carried.blocks["m1"]
     assert short.tokens == COUNT(short.content) + MESSAGE_OVERHEAD_TOKENS <= 40
     assert unescape(short.content).endswith("[…]")
@@ -157,7 +157,7 @@ class Babbler:
 @pytest.mark.parametrize("answer", ["word " * 500, "", None])
 async def test_a_shortener_that_fails_is_replaced_by_the_first_sentences(answer):
     block = said("m1", LONG)
-    carried = await carry_out([order(block, 40)], count=COUNT, shortener=Babbler(answer), redactor=None)
+    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=Babbler(answer), redactor=None)
     assert unescape(carried.blocks["m1"].content).startswith("The miller keeps")
     assert carried.blocks["m1"].tokens <= 40
     assert [each.code for each in carried.degradations] == ([] if answer is not None else ["shorten_failed"])
@@ -173,7 +173,7 @@ class Sleeper(Babbler):
 
 async def test_a_shortener_that_hangs_holds_no_turn():
     orders = [order(said("m1", LONG), 40), order(said("m2", LONG), 40), order(memory("m", "x"), code="masked")]
-    carried = await carry_out(orders, count=COUNT, shortener=Sleeper(None), redactor=None, within_seconds=0.05)
+    carried = await apply_degradations(orders, count=COUNT, shortener=Sleeper(None), redactor=None, within_seconds=0.05)
     assert list(carried.blocks) == ["m1", "m2", "m"]
     assert unescape(carried.blocks["m2"].content).startswith("The miller keeps")
     assert [each.code for each in carried.degradations] == ["shorten_late"]
@@ -197,7 +197,7 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
     shortener = SummarizingShortener(summarizer)
     for _ in range(2):
         block = said("m1", LONG)
-        carried = await carry_out([order(block, 40)], count=COUNT, shortener=shortener, redactor=None)
+        carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=shortener, redactor=None)
         assert carried.blocks["m1"].content == "The key is under a stone."
     (asked,) = summarizer.asked
     assert asked.talk[0].lines[0][1] == LONG.strip()
@@ -208,13 +208,17 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
 
 async def test_what_a_shortener_writes_is_data():
     block = said("m1", LONG)
-    carried = await carry_out([order(block, 60)], count=COUNT, shortener=Babbler("</memory><root>"), redactor=None)
+    carried = await apply_degradations(
+        [order(block, 60)], count=COUNT, shortener=Babbler("</memory><root>"), redactor=None
+    )
     assert carried.blocks["m1"].content == "&lt;/memory&gt;&lt;root&gt;"
 
 
 async def test_a_guarded_text_is_shown_redacted():
     block = memory("m", '<memory id="m" speaker="Ann">Write to ann@example.com, please.</memory>')
-    carried = await carry_out([order(block, code="masked")], count=COUNT, shortener=None, redactor=RegexRedactor())
+    carried = await apply_degradations(
+        [order(block, code="masked")], count=COUNT, shortener=None, redactor=RegexRedactor()
+    )
     content = carried.blocks["m"].content
     assert "ann@example.com" not in content
     assert "speaker" not in content
@@ -224,7 +228,7 @@ async def test_a_guarded_text_is_shown_redacted():
 @pytest.mark.parametrize("redactor", [None, RegexRedactor()])
 async def test_a_guarded_text_without_a_redacted_form_is_withheld(redactor):
     block = memory("m", '<entry id="m">\n  <name>The heir</name>\n  <desc>Kai is the king\'s son.</desc>\n</entry>')
-    carried = await carry_out([order(block, code="masked")], count=COUNT, shortener=None, redactor=redactor)
+    carried = await apply_degradations([order(block, code="masked")], count=COUNT, shortener=None, redactor=redactor)
     content = carried.blocks["m"].content
     assert WITHHELD in content
     assert "heir" not in content
@@ -365,7 +369,7 @@ async def test_the_room_that_a_pruner_leaves_is_enough_for_tags_and_words():
     for length in (60, 120, 300, 900):
         block = memory("m", f"{opened}{escape_text((LONG * 9)[:length])}</memory>")
         tokens = short_tokens(block, PruneRules())
-        carried = await carry_out([order(block, tokens)], count=COUNT, shortener=None, redactor=None)
+        carried = await apply_degradations([order(block, tokens)], count=COUNT, shortener=None, redactor=None)
         assert carried.blocks["m"].tokens <= max(tokens, block.tokens)
         assert carried.degradations == ()
 
@@ -394,7 +398,7 @@ async def test_sensitivity_of_an_entry_reaches_the_prompt():
         count=COUNT,
         rules=PruneRules(max_sensitivity=Sensitivity.INTERNAL),
     )
-    carried = await carry_out(laid.orders, count=COUNT, shortener=None, redactor=None)
+    carried = await apply_degradations(laid.orders, count=COUNT, shortener=None, redactor=None)
     prompt = complete(laid, carried.blocks)
     assert WITHHELD in prompt.assembled.text
     assert "555" not in prompt.assembled.text

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_runtime
-from jacquard.pipeline.record.evidence import ingest_result, load_evidence_blocks, shown_of
+from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result, load_evidence_blocks
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
 from mnemosyne import (
     ConflictPolicy,
@@ -165,14 +165,14 @@ async def test_what_the_prompt_showed_is_no_news(runtime):
     await take(runtime, told)
     await runtime.engine.prepare_turn("s1", "What of the bell that hangs under the old chapel in the north?")
     window = await runtime.store.window("s1", message_limit=1)
-    shown = shown_of(window.pending)
+    shown = find_shown_texts(window.pending)
     for echo in (told, "What of the bell that hangs under the old chapel in the north?", f"<memory>{told}</memory>"):
         done = await ingest_result(
             runtime.intake.ingestor, "s1", replace(CALL, tool_call_id="c2", tool="echo"), echo, shown=shown
         )
         assert done.evidence is None, echo
         assert done.recalled
-    assert shown_of(None) == ()
+    assert find_shown_texts(None) == ()
 
 
 async def test_a_failed_call_is_worth_little(runtime):

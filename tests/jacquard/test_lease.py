@@ -36,7 +36,7 @@ from jacquard import (
     play,
     snapshot_in,
 )
-from jacquard.pipeline.curation.lease import Lease, renewed
+from jacquard.pipeline.curation.lease import Lease, renew_choice
 from jacquard.pipeline.curation.prefetch import build_prefetch, find_lease, is_late
 from jacquard.pipeline.curation.stream import Curation
 from mnemosyne import BranchSpan, CalibratedEstimator, Comparison, Condition, Erasure, Prefetch, Recall
@@ -133,24 +133,24 @@ def test_an_input_that_asks_or_tells_does(text: str) -> None:
 
 def test_only_what_this_turn_recalls_is_given_in_the_order_of_choice() -> None:
     recall = Recall(candidates=(candidate("a", score=1.0), candidate("x", score=0.9), candidate("b", score=0.8)))
-    again, why = renewed(lease("b", "gone", "a"), recall, 5)
+    again, why = renew_choice(lease("b", "gone", "a"), recall, 5)
     assert again is not None
     assert again.entry_ids == ("b", "a")
     assert "Chosen for turn t10, a turn ago" in why
     assert "2 more to come" in why
-    assert renewed(lease("gone"), recall, 5)[0] is None
-    once, _ = renewed(lease("b", "a"), recall, 1)
+    assert renew_choice(lease("gone"), recall, 5)[0] is None
+    once, _ = renew_choice(lease("b", "a"), recall, 1)
     assert once is not None
     assert once.entry_ids == ("b",)
 
 
 def test_a_much_better_find_ends_it_and_is_named() -> None:
     recall = Recall(candidates=(candidate("new", score=0.8), candidate("a", score=0.6)))
-    assert renewed(lease("a", margin=1.5), recall, 5)[0] is not None
-    again, why = renewed(lease("a", margin=1.25), recall, 5)
+    assert renew_choice(lease("a", margin=1.5), recall, 5)[0] is not None
+    again, why = renew_choice(lease("a", margin=1.25), recall, 5)
     assert again is None
     assert "new fits this turn better" in why
-    assert renewed(lease("a", margin=inf), recall, 5)[0] is not None
+    assert renew_choice(lease("a", margin=inf), recall, 5)[0] is not None
 
 
 IDS = st.sampled_from("abcdef")
@@ -165,7 +165,7 @@ IDS = st.sampled_from("abcdef")
 def test_whatever_is_given_was_recalled_and_has_no_far_better_rival(leased_, scores, margin, limit) -> None:
     ranked = sorted(scores, key=lambda name: -scores[name])
     recall = Recall(candidates=tuple(candidate(name, score=scores[name]) for name in ranked))
-    again, why = renewed(lease(*leased_, margin=margin), recall, limit)
+    again, why = renew_choice(lease(*leased_, margin=margin), recall, limit)
     assert why
     if again is None:
         return

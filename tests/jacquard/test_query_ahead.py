@@ -199,6 +199,6 @@ async def test_a_store_that_fails_behind_a_turn_harms_nothing(monkeypatch, caplo
         committed = await engine.commit_assistant_message("s", "She nods.")
         assert await engine.settle(60)
         monkeypatch.setattr(store, "turn", turn)
-        engine._behind("s", committed)
+        engine._start_background_work("s", committed)
         assert await engine.settle(60)
     assert "could not be read ahead" in caplog.text

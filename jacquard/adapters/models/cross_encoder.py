@@ -1,6 +1,6 @@
-"""Local cross-encoders; torch and sentence-transformers are imported by `cross_encoder_torch`, on the worker thread, at first use.
+"""Local cross-encoders. `cross_encoder_torch` imports torch and sentence-transformers, on the worker thread, at first use.
 
-Nothing is ever downloaded: the model is a folder. This room must not be imported unless a configuration names a reranker.
+Nothing is ever downloaded: the model is a folder. This module is imported only when a configuration names a reranker.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Small models through LiteLLM; the only module that imports litellm.
 
-LiteLLM loads for seconds, blocks the loop of its first call for another, leaves logging tasks behind and caches
-clients by event loop (measured: lab 2). So it is given a thread with an event loop of its own, shared by all models of
-the process, started by the first use and closed with the last model. The engine's loop never waits for more than a
-future, and nothing outlives `close`. This module must not be imported unless a configuration names a model.
+LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running and
+caches clients by event loop (measured: lab 2). So it gets a thread with an event loop of its own, which all models of the
+process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a future,
+and nothing outlives `close`. This module is imported only when a configuration names a model.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _litellm() -> Any:
     return _loaded["litellm"]
 
 
-def _bound(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the argument that binds an answer to a schema; a model that cannot is asked without it (`drop_params`)."""
     if schema is None:
         return {}
@@ -190,7 +190,7 @@ class LiteLlmModel:
         try:
             litellm = _litellm()
             async with asyncio.timeout(request.timeout_seconds):
-                reply = await litellm.acompletion(**self._arguments(request), **self._whom())
+                reply = await litellm.acompletion(**self._arguments(request), **self._endpoint_arguments())
         except ImportError as error:
             raise ModelError("unavailable", f"LiteLLM is not installed ({error}); install the extra `models`") from None
         except TimeoutError:
@@ -210,10 +210,10 @@ class LiteLlmModel:
             "num_retries": 0,
             "drop_params": True,
             "stream": False,
-            **_bound(request.schema),
+            **_schema_argument(request.schema),
         }
 
-    def _whom(self) -> dict[str, Any]:
+    def _endpoint_arguments(self) -> dict[str, Any]:
         return {
             "api_base": self._api_base,
             "api_key": self._api_key,

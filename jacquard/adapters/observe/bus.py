@@ -1,7 +1,6 @@
-"""The event bus of one process (seed 002 section 9.2).
+"""The event bus of one process (seed 002 section 9.2): handlers subscribe to event types, and the engine emits events.
 
-The room exists so that whoever wants to know of a turn can be told without the engine knowing him. It must not import an
-engine, a store or an exporter.
+The engine knows none of the handlers. This module must not import an engine, a store or an exporter.
 """
 
 from __future__ import annotations
@@ -57,19 +56,19 @@ class InMemoryEventBus:
 
 
 class EventEmitter:
-    """Makes events: the bus, the time and the tags are known here, so that whoever tells something gives only facts.
+    """Emits events to a bus, with the time and the tags of a configuration; callers give only the facts.
 
-    Without a bus nothing is made.
+    Without a bus nothing is emitted.
     """
 
     def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
         self._bus, self._clock, self._tags = bus, clock, tags
 
-    def tagged(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
-        """Return a emitter with the tags of one configuration, silent if events are not wanted."""
+    def with_tags(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
+        """Return an emitter with the tags of one configuration; it emits nothing unless `enabled`."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags)
 
-    async def tell(
+    async def emit(
         self,
         event_type: EventType,
         session_id: str,
@@ -80,7 +79,7 @@ class EventEmitter:
         model_usage_id: str | None = None,
         **payload: Any,
     ) -> None:
-        """Tell of one thing that happened; a bus that fails is logged and harms nobody."""
+        """Emit one event. An error of the bus is logged and not raised, so that no turn fails for it."""
         if self._bus is None:
             return
         event = Event(

@@ -1,5 +1,6 @@
-"""OpenTelemetry: our spans as spans of its API. The one room that imports it, and only the API: what becomes of a span is the
-host's affair (an SDK and an exporter, or nothing at all).
+"""OpenTelemetry: spans of this product as spans of its API. The only module that imports it, and it imports the API alone.
+
+The host decides what becomes of a span: it sets an SDK with an exporter, or nothing.
 """
 
 from __future__ import annotations

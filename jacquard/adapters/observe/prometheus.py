@@ -1,7 +1,7 @@
-"""Prometheus figures of an engine, counted from its events. The one room that imports prometheus_client.
+"""Prometheus metrics of an engine, counted from its events. The only module that imports prometheus_client.
 
-Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session costs no series.
-`docs/observability.md` lists every figure with a question that it answers.
+Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session adds no time series.
+`docs/observability.md` lists every metric with a question that it answers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class PrometheusMetrics:
             buckets=_SHARES,
             registry=own,
         )
-        self._stream_b = Counter("jacquard_stream_b", "Roads of Stream B.", ["path", "code"], registry=own)
+        self._stream_b = Counter("jacquard_stream_b", "Paths of Stream B.", ["path", "code"], registry=own)
         self._prefetch = Counter("jacquard_prefetch", "Late results that were at hand.", ["what"], registry=own)
         self._lease = Counter("jacquard_lease", "Leased choices that were at hand.", ["what"], registry=own)
         self._plans = Counter(
@@ -63,7 +63,7 @@ class PrometheusMetrics:
         kind, told = event.event_type, event.payload
         self._events.labels(kind.value).inc()
         if kind is EventType.ASSEMBLED:
-            self._assembled(told)
+            self._count_assembled(told)
         elif kind is EventType.PRUNE_COMPLETED:
             for action in ("kept", "dropped", "degraded"):
                 self._decisions.labels(action).inc(told.get(action, 0))
@@ -78,7 +78,7 @@ class PrometheusMetrics:
         elif kind is EventType.TOOL_CALL_COMPLETED:
             self._tools.labels(str(told.get("status"))).inc()
         elif kind is EventType.PERSISTED:
-            self._persisted(told)
+            self._count_persisted(told)
         elif kind is EventType.ASSISTANT_CHUNK_RECEIVED:
             self._chunks.labels(str(bool(told.get("duplicate"))).lower()).inc()
         elif kind is EventType.EVIDENCE_INGESTED:
@@ -88,7 +88,7 @@ class PrometheusMetrics:
         """Return all figures in the text format that Prometheus scrapes."""
         return generate_latest(self.registry)
 
-    def _assembled(self, told: Any) -> None:
+    def _count_assembled(self, told: Any) -> None:
         self._tokens.observe(told["tokens"])
         if told["tokens"]:
             self._prefix.observe(told["shared_prefix_tokens"] / told["tokens"])
@@ -101,7 +101,7 @@ class PrometheusMetrics:
             if step in _STEPS:
                 self._seconds.labels(step).observe(milliseconds / 1000)
 
-    def _persisted(self, told: Any) -> None:
+    def _count_persisted(self, told: Any) -> None:
         what = str(told.get("what"))
         self._turns.labels(what).inc()
         if what == "model_usage":

@@ -1,7 +1,7 @@
-"""The seam of tracing: an engine opens spans by name and puts facts on them, whoever records them.
+"""The interface of tracing: an engine opens spans by name and sets attributes on them; an implementation records them.
 
-Names are ours, but for those of the GenAI conventions (`gen_ai.*`), which stand in `jacquard.adapters.observe.names`. This
-room must not import a tracing library; `jacquard.adapters.observe.otel` is the one that does.
+Names are ours, except those of the GenAI conventions (`gen_ai.*`), which are in `jacquard.adapters.observe.names`. This
+module must not import a tracing library; `jacquard.adapters.observe.otel` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Recall and choice as spans: what Stream B does, step by step, however long it outlives its turn.
+"""Recall and selection as spans: each step of Stream B, even where it outlives its turn.
 
-The room exists so that Stream B need not know of tracing. It must not import a concrete retriever or selector.
+These wrappers keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.
 """
 
 from __future__ import annotations

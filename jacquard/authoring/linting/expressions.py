@@ -1,6 +1,6 @@
-"""What an expression of a template gives, and what is wrong with it: unknown names, unsafe reaches, unprintable values.
+"""What shape an expression of a template has, and its faults: unknown names, unsafe access, values that cannot be printed.
 
-Pure, over syntax and shapes. A field that is asked for with `is defined`, `default` or `in` before is guarded: its absence
+Pure, over syntax and shapes. A field that was tested with `is defined`, `default` or `in` before is guarded: its absence
 is no fault.
 """
 
@@ -78,10 +78,10 @@ def root_of(node: Node) -> str | None:
     return node.text("name") if node.kind == "Name" else None
 
 
-def asked_for(test: Node) -> set[str]:
+def paths_when_true(test: Node) -> set[str]:
     """Return the paths that are there when a test holds."""
     if test.kind == "And":
-        return asked_for(test.node("left")) | asked_for(test.node("right"))
+        return paths_when_true(test.node("left")) | paths_when_true(test.node("right"))
     if test.kind == "Test" and test.text("name") == "defined":
         path = path_of(test.node("node"))
         return {path} if path else set()
@@ -93,10 +93,10 @@ def asked_for(test: Node) -> set[str]:
     return set()
 
 
-def missing_when(test: Node) -> set[str]:
+def paths_when_false(test: Node) -> set[str]:
     """Return the paths that are there when a test does not hold."""
     if test.kind == "Not":
-        return asked_for(test.node("node"))
+        return paths_when_true(test.node("node"))
     if test.kind == "Test" and test.text("name") == "undefined":
         path = path_of(test.node("node"))
         return {path} if path else set()
@@ -126,7 +126,7 @@ class Expressions:
                 return self._call(node, scope)
             case "And":
                 self.shape(node.node("left"), scope)
-                self.shape(node.node("right"), scope.asked(asked_for(node.node("left"))))
+                self.shape(node.node("right"), scope.asked(paths_when_true(node.node("left"))))
                 return ANY
             case "CondExpr":
                 return self._choice(node, scope)
@@ -248,11 +248,11 @@ class Expressions:
     def _choice(self, node: Node, scope: Scope) -> Shape:
         test = node.node("test")
         self.shape(test, scope)
-        chosen = self.shape(node.node("expr1"), scope.asked(asked_for(test)))
+        chosen = self.shape(node.node("expr1"), scope.asked(paths_when_true(test)))
         other = node.get("expr2")
         if not isinstance(other, Node):
             return chosen
-        rest = self.shape(other, scope.asked(missing_when(test)))
+        rest = self.shape(other, scope.asked(paths_when_false(test)))
         return chosen if chosen.kind == rest.kind else ANY
 
 

@@ -1,7 +1,7 @@
-"""How the templates of a set hang together: who extends, includes and imports whom, and what comes of it.
+"""How the templates of a set are connected: which template extends, includes or imports which.
 
-The room exists so that one file can be judged by what is done with it: what its includers hand to it, which of its blocks
-are printed, whether it leads out of the folders. Pure, over syntax.
+A template is judged by how others use it: which names its includers pass to it, which of its blocks are printed, whether a
+name leads out of the folders. Pure, over syntax.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from jacquard.authoring.linting.names import given_names
+from jacquard.authoring.linting.names import collect_given_names
 from jacquard.core.errors import TemplateError
 from jacquard.templating import read_syntax
 from jacquard.templating.files import TemplateFile
@@ -101,8 +101,8 @@ def read_library(templates: TemplateSet) -> Library:
         links=links,
         faults=tuple(faults),
         blocks=blocks,
-        handed=_handed(syntaxes),
-        scoped={name: _scoped(syntax) for name, syntax in syntaxes.items()},
+        handed=_collect_handed_names(syntaxes),
+        scoped={name: _read_scoped_names(syntax) for name, syntax in syntaxes.items()},
         each=frozenset(),
     )
     specs = [spec for group in blocks.values() for spec in group]
@@ -117,7 +117,7 @@ def read_library(templates: TemplateSet) -> Library:
         handed=library.handed,
         scoped=library.scoped,
         each=frozenset(each | (set(syntaxes) - used)),
-        isolated=frozenset(_isolated(library, specs)),
+        isolated=frozenset(_find_isolated(library, specs)),
     )
 
 
@@ -142,11 +142,11 @@ def _links(name: str, syntax: Syntax) -> Iterator[Link]:
             )
 
 
-def _handed(syntaxes: Mapping[str, Syntax]) -> dict[str, frozenset[str]]:
+def _collect_handed_names(syntaxes: Mapping[str, Syntax]) -> dict[str, frozenset[str]]:
     """Return, by template, the names that its includers hand to it besides the context."""
     handed: dict[str, frozenset[str]] = {}
     for name, syntax in syntaxes.items():
-        for key, names in given_names(syntax.root).items():
+        for key, names in collect_given_names(syntax.root).items():
             kind, _, target = key.partition(":")
             if kind == "include":
                 full = target_name(target, name)
@@ -154,12 +154,12 @@ def _handed(syntaxes: Mapping[str, Syntax]) -> dict[str, frozenset[str]]:
     return handed
 
 
-def _scoped(syntax: Syntax) -> dict[str, frozenset[str]]:
-    given = given_names(syntax.root)
+def _read_scoped_names(syntax: Syntax) -> dict[str, frozenset[str]]:
+    given = collect_given_names(syntax.root)
     return {key.partition(":")[2]: frozenset(names) for key, names in given.items() if key.startswith("block:")}
 
 
-def _isolated(library: Library, specs: Iterable[BlockSpec]) -> Iterator[str]:
+def _find_isolated(library: Library, specs: Iterable[BlockSpec]) -> Iterator[str]:
     """Yield the templates that are only ever imported without the context: their macros see no variables."""
     seeing = {spec.name for spec in specs}
     imported: set[str] = set()

@@ -1,6 +1,7 @@
-"""The lint: every fault of templates that can be seen without a turn, each with file, line, column and what to do.
+"""The lint: every fault of templates that can be found without a turn, each with file, line, column and what to do.
 
-The room exists to join the rules; each rule lives in a room of its own. It reads files, and writes and renders nothing.
+This module joins the rules; the rules themselves are in the other modules of this folder. It reads files, and writes and
+renders nothing.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> Li
     layouts = [each for each in names if each.startswith(f"{LAYOUTS}/")]
     found += _layouts(library, layouts, target.roots)
     found += _prefix(library, names, target.roots)
-    found += _unused(library, names)
+    found += _find_unused(library, names)
     return LintReport(findings=in_order(found), files=names)
 
 
@@ -104,7 +105,7 @@ def _template(library: Library, name: str, shapes: Mapping[str, Shape]) -> list[
             at_place("tab-in-code", token.line, token.column, "a tab inside a template tag")
     for link in library.links[name]:
         _link(library, name, link, at_node)
-    _lost(library, name, at_node)
+    _report_lost_output(library, name, at_node)
     return found
 
 
@@ -138,7 +139,7 @@ def _link(library: Library, name: str, link: Link, report: Any) -> None:
         report("circular-extends", link.node, f"{link.name!r} leads back to this template", words)
 
 
-def _lost(library: Library, name: str, report: Any) -> None:
+def _report_lost_output(library: Library, name: str, report: Any) -> None:
     """What a template that extends writes, and nobody prints."""
     parents = library.parents(name)
     if not parents:
@@ -212,7 +213,7 @@ def _line_of(manifest: TemplateFile, block_id: str) -> int:
     return 1
 
 
-def _unused(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
+def _find_unused(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
     used = {part for specs in library.blocks.values() for spec in specs for part in library.reach(spec.name)}
     for name in names:
         if name in library.syntaxes and name not in used:

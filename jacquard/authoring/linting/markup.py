@@ -1,7 +1,7 @@
-"""The XML of a template's literal text: tags open and close in every branch, values stand where they are safe.
+"""The XML in a template's literal text: tags open and close in every branch, and values are printed only where that is safe.
 
 Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the reader
-carries a state through the branches: what is open, and whether it stands inside a tag.
+carries a state through the branches: which tags are open, and whether the text is inside a tag.
 """
 
 from __future__ import annotations

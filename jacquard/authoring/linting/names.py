@@ -1,13 +1,21 @@
-"""The statements of a template, walked with what is known at each place: variables, loops that grow, ways around safety.
+"""Walks the statements of a template with the variables known at each place; reports unbounded loops and unsafe constructs.
 
-Pure. It reports through `Expressions`; loops over what grows during play want a slice.
+Pure. Faults are reported through `Expressions`. A loop over something that grows during play needs a slice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jacquard.authoring.linting.expressions import Expressions, Report, Scope, asked_for, missing_when, path_of, root_of
+from jacquard.authoring.linting.expressions import (
+    Expressions,
+    Report,
+    Scope,
+    path_of,
+    paths_when_false,
+    paths_when_true,
+    root_of,
+)
 from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, Shape
 from jacquard.templating.syntax import Node
 
@@ -63,8 +71,8 @@ class NameReader:
     def _if(self, node: Node, scope: Scope) -> None:
         test = node.node("test")
         self._expressions.shape(test, scope)
-        self._walk(node.nodes("body"), scope.asked(asked_for(test)))
-        rest = scope.asked(missing_when(test))
+        self._walk(node.nodes("body"), scope.asked(paths_when_true(test)))
+        rest = scope.asked(paths_when_false(test))
         for other in node.nodes("elif_"):
             self._if(other, rest)
         self._walk(node.nodes("else_"), rest)
@@ -83,7 +91,7 @@ class NameReader:
         test = node.get("test")
         if isinstance(test, Node):
             self._expressions.shape(test, inner)
-            inner = inner.asked(asked_for(test))
+            inner = inner.asked(paths_when_true(test))
         self._walk(node.nodes("body"), inner)
         self._walk(node.nodes("else_"), scope.inner())
 
@@ -152,7 +160,7 @@ class NameReader:
             self._bind(part, ANY, scope)
 
 
-def given_names(root: Node) -> dict[str, set[str]]:
+def collect_given_names(root: Node) -> dict[str, set[str]]:
     """Return what the places of a template hand on: names that an include or a `scoped` block sees besides the context.
 
     Keys are `include:<name>` and `block:<name>`.

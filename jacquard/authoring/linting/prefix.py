@@ -1,7 +1,7 @@
-"""What changes each turn must not stand in the stable prefix: before the history of a cache-friendly layout (spec W3).
+"""The rule that what changes each turn is not in the stable prefix: before the history of a cache-friendly layout (spec W3).
 
 Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the system
-text or before the history, and so is every slot that the layout does not name.
+text or before the history; so is every slot that the layout does not name.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Nod
             syntax = library.syntaxes.get(part)
             if syntax is None or part in library.isolated:
                 continue
-            own = _bound(syntax.root) | library.handed.get(part, frozenset())
+            own = _collect_bound_names(syntax.root) | library.handed.get(part, frozenset())
             for node, root in _reads(syntax.root, overridden):
                 if root not in own and (part, root) not in told:
                     told.add((part, root))
                     yield part, node, root
-        overridden |= _replaced(library, name)
+        overridden |= _find_replaced_blocks(library, name)
 
 
-def _bound(root: Node) -> frozenset[str]:
+def _collect_bound_names(root: Node) -> frozenset[str]:
     """Return the names that a template gives itself."""
     return frozenset(each.text("name") for each in root.find("Name") if each.get("ctx") in ("store", "param"))
 
@@ -55,7 +55,7 @@ def _parts(library: Library, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part for one in direct for part in library.reach(one)))
 
 
-def _replaced(library: Library, name: str) -> frozenset[str]:
+def _find_replaced_blocks(library: Library, name: str) -> frozenset[str]:
     """Return the blocks of a template that put themselves in place of their parent's, without `super()`."""
     syntax = library.syntaxes.get(name)
     if syntax is None:
@@ -68,7 +68,7 @@ def _reads(node: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
     if node.kind == "Block" and node.text("name") in without:
         return
     if node.kind in ("If", "CondExpr"):
-        yield from _weighed(node.node("test"), without)
+        yield from _iterate_tests(node.node("test"), without)
         for child in node.children():
             if child is not node.get("test"):
                 yield from _reads(child, without)
@@ -80,11 +80,11 @@ def _reads(node: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
         yield from _reads(child, without)
 
 
-def _weighed(test: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
+def _iterate_tests(test: Node, without: frozenset[str]) -> Iterator[tuple[Node, str]]:
     if test.kind in ("And", "Or"):
-        yield from _weighed(test.node("left"), without)
-        yield from _weighed(test.node("right"), without)
+        yield from _iterate_tests(test.node("left"), without)
+        yield from _iterate_tests(test.node("right"), without)
     elif test.kind == "Not":
-        yield from _weighed(test.node("node"), without)
+        yield from _iterate_tests(test.node("node"), without)
     elif test.kind != "Name" or path_of(test) is None:
         yield from _reads(test, without)

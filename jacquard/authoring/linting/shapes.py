@@ -1,7 +1,7 @@
-"""What a template may read, learned from what Stream A really gives (spec 2.2), never from a list of our own.
+"""The shapes of the variables that a template may read, taken from Stream A itself (spec 2.2), not from a separate list.
 
-The room exists so that the lint cannot drift from the renderer: it makes the variables of two specimen turns, one rich and
-one poor, with Stream A's own function, and takes their shape. What only the rich one has may be missing in play.
+Stream A's own function makes the variables of two sample turns, one with everything and one with as little as possible. So the
+lint always agrees with the renderer. What only the first sample has may be missing in a session.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
 
     Without a world nothing is known of the state and the persona. With one, `state` is the tree at its start.
     """
-    rich, poor = _variables(_specimen(), _TASKS), _variables(bare_world("specimen"))
+    rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(bare_world("specimen"))
     shapes = {name: either(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
     shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
     shapes["quests"] = _open_below(shape_of(rich["quests"], closed=True))
@@ -175,7 +175,7 @@ _QUESTS = {
 }
 
 
-def _specimen() -> WorldPack:
+def _build_sample_pack() -> WorldPack:
     bare = bare_world("specimen")
     return replace(bare, lore=(_ENTRY,), state={"quests": _QUESTS}, persona={"name": "t"})
 

@@ -20,7 +20,7 @@ _PLACES_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _Request:
     """What is to be forgotten, as the options say it."""
 
     user: str | None
@@ -53,7 +53,7 @@ def erase(
     An audit record stays (a hash of the id, counts, no words). Then store and files are searched for what should be gone;
     the command fails when anything is left.
     """
-    asked = _Asked(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
+    asked = _Request(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
 
     async def work() -> None:
         # Only what goes from a session that stays is indexed again, so a model is needed only then.
@@ -61,10 +61,10 @@ def erase(
             erasures = await _erasures(runtime, asked)
             if dry_run:
                 plans = [await runtime.plan_erasure(each) for each in erasures]
-                _tell_plans(plans, as_json=as_json)
+                _print_plans(plans, as_json=as_json)
                 return
             done = [await runtime.forget(each) for each in erasures]
-        _tell(done, as_json=as_json)
+        _print_results(done, as_json=as_json)
 
     run(work)
 
@@ -92,7 +92,7 @@ def sweep(
     run(work)
 
 
-async def _erasures(runtime: Runtime, asked: _Asked) -> list[Erasure]:
+async def _erasures(runtime: Runtime, asked: _Request) -> list[Erasure]:
     """Return what the options ask for, one erasure a subject; ConfigError where they do not say one thing."""
     clock = SystemClock()
     at = clock.now()
@@ -116,7 +116,7 @@ async def _erasures(runtime: Runtime, asked: _Asked) -> list[Erasure]:
     return [Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason) for name, ids in homes.items()]
 
 
-async def _homes(runtime: Runtime, asked: _Asked) -> dict[str, tuple[str, ...]]:
+async def _homes(runtime: Runtime, asked: _Request) -> dict[str, tuple[str, ...]]:
     """Return in which sessions the evidence lies; ConfigError for one that lies nowhere."""
     if asked.session is not None:
         return {asked.session: tuple(asked.evidence)}
@@ -131,7 +131,7 @@ async def _homes(runtime: Runtime, asked: _Asked) -> dict[str, tuple[str, ...]]:
     return homes
 
 
-def _tell_plans(plans: Sequence[ErasurePlan], *, as_json: bool) -> None:
+def _print_plans(plans: Sequence[ErasurePlan], *, as_json: bool) -> None:
     if as_json:
         print_json({"dry_run": True, "erasures": [_plan_json(plan) for plan in plans]})
         return
@@ -167,7 +167,7 @@ def _plan_json(plan: ErasurePlan) -> dict[str, Any]:
     }
 
 
-def _tell(done: Sequence[Forgotten], *, as_json: bool) -> None:
+def _print_results(done: Sequence[Forgotten], *, as_json: bool) -> None:
     if as_json:
         print_json({"dry_run": False, "erasures": [_json(each) for each in done], "proved": all(e.done for e in done)})
     else:
@@ -176,7 +176,7 @@ def _tell(done: Sequence[Forgotten], *, as_json: bool) -> None:
                 show(line)
         if not done:
             show("There is nothing to forget.")
-    left = [line for each in done for line in _left(each)]
+    left = [line for each in done for line in _describe_remains(each)]
     if left and as_json:
         raise typer.Exit(1)
     if left:
@@ -206,7 +206,7 @@ def _lines(done: Forgotten) -> list[str]:
     return lines
 
 
-def _left(done: Forgotten) -> list[str]:
+def _describe_remains(done: Forgotten) -> list[str]:
     lines = list(done.faults)
     lines += [f"left in the store: {place}" for place in done.proof.places]
     lines += [f"left in a file: {file}" for file in done.proof.found_files]

@@ -46,7 +46,7 @@ def explain(
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
-            record = await recorded(runtime.store, session, turn)
+            record = await load_recorded_turn(runtime.store, session, turn)
         prepared = turn_from_record(record, 0)
         if at is not None or find is not None:
             _trace(record, prepared, at, find, as_json=as_json)
@@ -65,7 +65,7 @@ def explain(
     run(work)
 
 
-async def recorded(store: Store, session: str, turn: str | None) -> TurnRecord:
+async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
     """Return a turn that has a receipt: the named one, or the newest; `session` may be left out where there is only one."""
     name = await only_session(store, session)
     if turn is not None:

@@ -15,7 +15,7 @@ from jacquard.cli.shared import (
     JsonOption,
     SessionOption,
     StoreOption,
-    configured,
+    load_configuration,
     print_json,
     run,
     say,
@@ -47,7 +47,7 @@ def consolidate(
 
     It can be stopped and called again at any time: what is there is never made twice.
     """
-    config = configured(config_file, {"consolidation": {"model": model, "api_base": api_base}})
+    config = load_configuration(config_file, {"consolidation": {"model": model, "api_base": api_base}})
 
     async def work() -> None:
         async with open_runtime(store, embedder=embedder, config=config) as runtime:

@@ -11,7 +11,7 @@ import typer
 from jacquard.authoring.opening import opening_faults
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
-from jacquard.core.receipt import degradation
+from jacquard.core.degradations import describe_degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
@@ -177,7 +177,7 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
             made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await runtime.sync(session, progress)
-        _tell_lacks(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
+        _print_index_lacks(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
@@ -191,7 +191,7 @@ async def _import_corpus(
     """Bring a corpus in; `which`: the session to make and that of the corpus. What there is to say of it is added to `told`."""
     corpus = read_corpus(corpus_file(source))
     session, only = which
-    wanted = _wanted(source, corpus, session, only)
+    wanted = _choose_sessions(source, corpus, session, only)
     check_speakers(corpus, wanted, [*voices["user"], *voices["assistant"]])
     known = set(await runtime.store.sessions())
     made: dict[str, int] = {}
@@ -201,19 +201,19 @@ async def _import_corpus(
         made[start.session_id] = (await runtime.import_session(start)).depth
         with indexing(f"indexing {start.session_id}") as progress:
             await runtime.sync(start.session_id, progress)
-        _tell_lacks(runtime, [session_scope(start.session_id)])
+        _print_index_lacks(runtime, [session_scope(start.session_id)])
         if start.session_id in known:
             told.append(f"session {start.session_id} was there: the turns that it had keep their speakers' roles")
         speakers = speakers_of(corpus.entries_for(name), user=voices["user"], assistant=voices["assistant"])
         has_guessed = has_guessed or speakers.reason in ("first", "name")
         if speakers.reason:
-            told.append(f"session {start.session_id}: {_who(speakers)}")
+            told.append(f"session {start.session_id}: {_describe_speakers(speakers)}")
     if has_guessed:
         told.append('To say it yourself, import into a new session with --user NAME, or write "role" into the lines.')
     return made
 
 
-def _wanted(source: Path, corpus: Corpus, session: str | None, only: str | None) -> list[str | None]:
+def _choose_sessions(source: Path, corpus: Corpus, session: str | None, only: str | None) -> list[str | None]:
     """Return the sessions of a corpus that are to be imported."""
     if only is not None or session in corpus.sessions:
         return [only or session]
@@ -225,12 +225,12 @@ def _wanted(source: Path, corpus: Corpus, session: str | None, only: str | None)
     return [*corpus.sessions] or [None]
 
 
-def _who(speakers: Speakers) -> str:
+def _describe_speakers(speakers: Speakers) -> str:
     named = [", ".join(name or "who has no name" for name in names) for names in (speakers.users, speakers.assistants)]
     told = f"user: {named[0] or 'nobody'}; assistant: {named[1] or 'nobody'}"
     return f"{told} ({_REASONS[speakers.reason]})"
 
 
-def _tell_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
+def _print_index_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
     for code in runtime.retriever.lacks(scopes):
-        say(degradation(code).detail)
+        say(describe_degradation(code).detail)

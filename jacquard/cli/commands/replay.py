@@ -45,7 +45,7 @@ _EVERY = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Replayed:
+class _ReplayResult:
     """What came of one turn: `faults` where the bytes differ, `templates` what today's templates make otherwise."""
 
     record: TurnRecord
@@ -87,17 +87,17 @@ def replay(
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
-            place = await _place(runtime, name, session)
+            place = await _find_turn(runtime, name, session)
             if config is None:
-                await _again(runtime, place, limit, branch, as_json=as_json)
+                await _replay_turns(runtime, place, limit, branch, as_json=as_json)
             else:
                 other = await to_thread.run_sync(load_config, config)
-                await _otherwise(runtime, place, other, limit, branch, as_json=as_json)
+                await _print_what_if(runtime, place, other, limit, branch, as_json=as_json)
 
     run(work)
 
 
-async def _place(runtime: Runtime, name: str | None, session: str) -> tuple[str, str | None]:
+async def _find_turn(runtime: Runtime, name: str | None, session: str) -> tuple[str, str | None]:
     """Return (session, turn); the turn is None for all of the session."""
     if name is not None and not session and name in await runtime.store.sessions():
         return name, None
@@ -125,7 +125,7 @@ async def _records(
             yield record, tape
 
 
-async def _again(
+async def _replay_turns(
     runtime: Runtime, place: tuple[str, str | None], limit: int, branch: str | None, *, as_json: bool
 ) -> None:
     roots: tuple[TemplateRoot, ...] | str
@@ -133,22 +133,22 @@ async def _again(
         roots = await _roots(runtime, place[0])
     except (WorldUnavailableError, WorldPackError) as error:
         roots = str(error)  # the bytes come from the records alone; only today's templates cannot be compared
-    done: list[_Replayed] = []
+    done: list[_ReplayResult] = []
     async for record, tape in _records(runtime, place, limit, branch):
-        done.append(await to_thread.run_sync(_played, record, tape, roots))
+        done.append(await to_thread.run_sync(_replay_turn, record, tape, roots))
     if not done:
         raise fail(f"Session {place[0]!r} has no turn that was recorded with what its prompt was made of.")
     if as_json:
-        print_json({"session_id": place[0], "turns": [_replayed_json(one) for one in done]})
+        print_json({"session_id": place[0], "turns": [_replay_to_json(one) for one in done]})
     elif place[1] is not None:
-        _show_replayed(done[0])
+        _show_replay(done[0])
     else:
         _show_session(place[0], done)
     if any(one.faults for one in done):
         raise typer.Exit(1)
 
 
-def _played(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _Replayed:
+def _replay_turn(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _ReplayResult:
     """Return what comes of one turn; `roots` are those of today's templates, or why there are none."""
     count = CalibratedEstimator().estimate
     templates, fault = None, ""
@@ -159,19 +159,19 @@ def _played(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRo
     except JacquardError as error:
         faults, chars = (str(error),), 0
     if isinstance(roots, str):
-        return _Replayed(record=record, chars=chars, faults=faults, template_fault=roots)
+        return _ReplayResult(record=record, chars=chars, faults=faults, template_fault=roots)
     try:
         templates = compare_templates(tape, open_templates(roots), count)
     except JacquardError as error:
         fault = str(error)
-    return _Replayed(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
+    return _ReplayResult(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
 
 
 async def _roots(runtime: Runtime, session: str) -> tuple[TemplateRoot, ...]:
     return await author_roots(runtime, (await runtime.store.head(session)).world_id)
 
 
-async def _otherwise(
+async def _print_what_if(
     runtime: Runtime,
     place: tuple[str, str | None],
     config: RuntimeConfig,
@@ -204,7 +204,7 @@ async def _otherwise(
         _show_diffs(diffs, sorted(played), sorted(unplayed))
 
 
-def _show_session(session: str, done: Sequence[_Replayed]) -> None:
+def _show_session(session: str, done: Sequence[_ReplayResult]) -> None:
     same = sum(not one.faults for one in done)
     show(f"session {session}: {same} of {len(done)} recorded turns came out byte for byte", "bold")
     for one in done:
@@ -221,7 +221,7 @@ def _show_session(session: str, done: Sequence[_Replayed]) -> None:
         say(fault, "red")
 
 
-def _show_replayed(one: _Replayed) -> None:
+def _show_replay(one: _ReplayResult) -> None:
     for fault in one.faults:
         say(fault, "red")
     if not one.faults:
@@ -286,7 +286,7 @@ def _show_diffs(diffs: Sequence[TurnDiff], played: Sequence[str], unplayed: Sequ
     )
 
 
-def _replayed_json(one: _Replayed) -> dict[str, Any]:
+def _replay_to_json(one: _ReplayResult) -> dict[str, Any]:
     return {
         "turn_id": one.record.turn_id,
         "same": not one.faults,

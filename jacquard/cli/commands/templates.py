@@ -12,7 +12,7 @@ import typer
 from anyio import to_thread
 
 from jacquard.authoring.findings import as_text, did_you_mean
-from jacquard.authoring.golden import GoldenResult, case_turn, golden_cases, run_case
+from jacquard.authoring.golden import GoldenResult, case_turn, find_golden_cases, run_case
 from jacquard.authoring.linting.lint import LintReport, lint_templates
 from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, totals
 from jacquard.authoring.scaffold import new_template
@@ -127,9 +127,9 @@ def preview(
     """Render the prompt of any turn of any session, or of a new input, with tokens by block. Nothing is written."""
 
     async def work() -> None:
-        async with _desk(store, world, session) as desk:
-            meant = desk.target(target)
-            one = await desk.turn(session, turn, text, viewer)
+        async with _open_author_context(store, world, session) as author:
+            meant = author.target(target)
+            one = await author.turn(session, turn, text, viewer)
             rendering = await to_thread.run_sync(_render, one, meant, layout)
         if as_json:
             print_json({**rendering.to_json(), "recorded_same": _same(one, rendering)})
@@ -160,9 +160,9 @@ def diff(
     """Render recorded turns under two templates and print what changes, in text and in tokens."""
 
     async def work() -> None:
-        async with _desk(store, world, session) as desk:
-            left, right = desk.target(old), desk.target(new)
-            recorded = await desk.reader(viewer).turns(session, turns)
+        async with _open_author_context(store, world, session) as author:
+            left, right = author.target(old), author.target(new)
+            recorded = await author.reader(viewer).turns(session, turns)
         if not recorded:
             raise fail(f"Session {session!r} has no turn with words of the user yet.")
         changes = await to_thread.run_sync(_compare, recorded, left, right, layout)
@@ -219,14 +219,14 @@ def watch(
     """Render a turn again whenever a template is saved, and print what changed in it. Stop with Ctrl-C."""
 
     async def work() -> None:
-        async with _desk(store, world, session) as desk:
-            meant = desk.target(target)
-            one = await desk.turn(session, turn, text, viewer)
+        async with _open_author_context(store, world, session) as author:
+            meant = author.target(target)
+            one = await author.turn(session, turn, text, viewer)
         last: Rendering | None = None
         done = 0
         while True:
             seen = await to_thread.run_sync(fingerprint, meant.roots)
-            last = await _again(one, meant, layout, last)
+            last = await _render_again(one, meant, layout, last)
             done += 1
             if renders is not None and done >= renders:
                 return
@@ -236,7 +236,7 @@ def watch(
     run(work)
 
 
-async def _again(
+async def _render_again(
     one: AuthorTurn, meant: TemplateTarget, layout: str | None, last: Rendering | None
 ) -> Rendering | None:
     """Render once more and say what is new; a template that cannot be rendered is told, and the last good one stays."""
@@ -257,7 +257,7 @@ async def _again(
     return rendering
 
 
-class _Desk:
+class _AuthorContext:
     """Where a command finds turns and templates: a store, or a pack alone.
 
     Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of `world`.
@@ -298,16 +298,16 @@ class _Desk:
 
 
 @asynccontextmanager
-async def _desk(store: str, world: Path | None, session: str | None) -> AsyncIterator[_Desk]:
+async def _open_author_context(store: str, world: Path | None, session: str | None) -> AsyncIterator[_AuthorContext]:
     """Open what a command needs: the store for a session, else the pack alone."""
     if session is None:
         pack = None if world is None else await to_thread.run_sync(load_world, world)
-        yield _Desk(None, world, pack)
+        yield _AuthorContext(None, world, pack)
         return
     async with open_runtime(store, world=world, embedder="none") as runtime:
         head = await runtime.store.head(session)
         found = await runtime.engine.worlds.world(head.world_id, write=False)
-        yield _Desk(runtime, world or await author_folder(runtime, head.world_id), found)
+        yield _AuthorContext(runtime, world or await author_folder(runtime, head.world_id), found)
 
 
 def _kept_templates(world: WorldPack) -> TextRoot | None:
@@ -346,7 +346,7 @@ def _lint(written: str | None, world: Path | None) -> LintReport:
 
 def _golden(pack: Path, name: str | None, update: bool) -> list[GoldenResult]:
     world = load_world(pack)
-    found = golden_cases(pack)
+    found = find_golden_cases(pack)
     if not found:
         raise JacquardError(
             f"{pack}/templates/tests: there are no golden cases. `jacquard template new` writes the first one."

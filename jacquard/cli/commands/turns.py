@@ -17,8 +17,8 @@ from jacquard.cli.shared import (
     SessionOption,
     StoreOption,
     WorldOption,
-    configured,
     fail,
+    load_configuration,
     print_json,
     read_input,
     read_text,
@@ -35,7 +35,7 @@ from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
-"""How long `commit` stays for what is done behind a turn (summaries, memory), after its answer is out."""
+"""How long `commit` waits for background work (summaries, memory) after it printed its result."""
 
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
@@ -112,7 +112,7 @@ def weave(
         },
         "selector": {"model": model, "api_base": api_base, "reranker": reranker},
     }
-    config, told = configured(config_file, given), _text(text)
+    config, told = load_configuration(config_file, given), _text(text)
 
     async def work() -> None:
         async with open_runtime(store, world=world, embedder=embedder, config=config) as runtime:
@@ -138,7 +138,7 @@ def action(
     told = _text(text)
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder="none", config=configured(config_file)) as runtime:
+        async with open_runtime(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
             check_user_message(told, runtime.limits)
             await runtime.ensure_session(session, index=False)
             meant, known = await runtime.action(session, told)
@@ -169,7 +169,7 @@ def commit(
     reply = read_text(file) if file else _text(text or "")
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder="none", config=configured(config_file)) as runtime:
+        async with open_runtime(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
             _print_commit(await runtime.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
             await runtime.engine.settle(BEHIND_SECONDS)
 

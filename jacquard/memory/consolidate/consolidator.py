@@ -1,8 +1,8 @@
-"""Makes memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
+"""Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
 
-Off every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so the work can be
-stopped at any time, taken up again, and done twice without harm. What is written lies at its turn and follows the branch. A
-batch that fails is told of and left for the next time; those after it are still tried, once each.
+This runs outside of every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so
+the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows the
+branch. A batch that fails is reported and left for the next run; the batches after it are still tried, once each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import ConsolidationConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
@@ -34,9 +35,9 @@ from jacquard.memory.consolidate.spans import (
     TURN_SUMMARY,
     MacroSpan,
     chapter_depths,
+    find_narrated_depth,
     macro_id,
     macro_spans,
-    told_upto,
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
@@ -50,15 +51,14 @@ from mnemosyne.schema.session import SessionHead, TurnKind
 
 PAGE = 500
 KEPT_BACK = 2
-"""Newest turns that are left for the next time by runs behind a turn."""
+"""How many of the newest turns a background run leaves for the next one."""
 
-FAILED = "consolidate_failed"
 _log = logging.getLogger(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
 
 
-def nobody(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Take no notice of progress."""
 
 
@@ -100,12 +100,12 @@ class Consolidator:
         return self._model is not None
 
     async def idle(self) -> None:
-        """Return when nothing is being made behind a turn."""
+        """Return when no background run is under way."""
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
     def begin(self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
-        """Begin to make memory behind a committed turn, if it is time for it; one run a session at once.
+        """Start consolidation after a committed turn, if it is due; one run for a session at a time.
 
         The newest turns wait, since a player may still have them answered otherwise.
         """
@@ -131,7 +131,7 @@ class Consolidator:
         branch_id: str | None = None,
         keep_back: int = 0,
         chapter_ends: bool = False,
-        progress: Progress = nobody,
+        progress: Progress = ignore_progress,
     ) -> Consolidated:
         """Bring the memory of a branch up to its head, or to `keep_back` turns before it; `chapter_ends` there.
 
@@ -147,7 +147,7 @@ class Consolidator:
         for start in range(0, len(bare), config.batch_turns):
             batch = bare[start : start + config.batch_turns]
             try:
-                memories = await self._remembered(head, batch, config)
+                memories = await self._extract_memories(head, batch, config)
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
@@ -156,7 +156,13 @@ class Consolidator:
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             progress(min(start + len(batch), len(bare)), len(bare))
         for failure in failures:
-            await self._emitter.tell(EventType.DEGRADED, session_id, head.turn_id, reason=FAILED, detail=failure)
+            await self._emitter.emit(
+                EventType.DEGRADED,
+                session_id,
+                head.turn_id,
+                reason=DegradationCode.CONSOLIDATE_FAILED.value,
+                detail=failure,
+            )
         told, faults = await self._narrate(head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back)
         return Consolidated(
             session_id=session_id,
@@ -181,7 +187,7 @@ class Consolidator:
         macros = [entry for entry in narratives if entry.kind == MACRO]
         before = max(macros, key=lambda entry: entry.depth or 0).text if macros else ""
         made = 0
-        for span in macro_spans(depths, told_upto(narratives), chapters, config):
+        for span in macro_spans(depths, find_narrated_depth(narratives), chapters, config):
             try:
                 entry = await self._narrative(head, span, texts, before, config)
             except (ModelError, SummarizerError) as error:
@@ -202,7 +208,7 @@ class Consolidator:
         last = told[-1][1]
         lines = [(depth, entry.text) for depth, entry in told]
         request = macro_request(lines, before, _locale(text for _, text in lines), config.timeout_seconds)
-        narrative = read_narrative((await self._asked(head, request, macro_id(last.turn_id or ""))).content)
+        narrative = read_narrative((await self._call_model(head, request, macro_id(last.turn_id or ""))).content)
         return MemoryEntry(
             entry_id=macro_id(last.turn_id or ""),
             scope=session_scope(head.session_id),
@@ -217,7 +223,7 @@ class Consolidator:
             metadata={"from_turn": span.first, "to_turn": span.last, "ended_by": span.reason},
         )
 
-    async def _remembered(
+    async def _extract_memories(
         self, head: SessionHead, batch: Sequence[TurnRecord], config: ConsolidationConfig
     ) -> tuple[TurnMemory, ...]:
         talk = tuple(
@@ -234,10 +240,10 @@ class Consolidator:
         )
         locale = _locale(text for turn in talk for _, text in turn.lines)
         request = turns_request(talk, locale, config.timeout_seconds)
-        reply = await self._asked(head, request, f"memory.{batch[-1].turn_id}")
+        reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
 
-    async def _asked(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
+    async def _call_model(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
         """Ask the model and write down what it answered and what that cost, whatever comes of the answer."""
         if self._model is None:
             raise ModelError("unavailable", "no model is configured for consolidation")
@@ -246,7 +252,7 @@ class Consolidator:
         try:
             reply = await self._model.generate(request)
         except ModelError as error:
-            await self._booked(head, self._usage(f"{name}.failed", call, head, began, str(error)))
+            await self._record_usage(head, self._usage(f"{name}.failed", call, head, began, str(error)))
             raise
         call = replace(
             call,
@@ -266,10 +272,10 @@ class Consolidator:
             links=EvidenceLinks(model_usage_id=usage.model_usage_id),
             created_at=self._clock.now(),
         )
-        await self._booked(head, usage, evidence)
+        await self._record_usage(head, usage, evidence)
         return reply
 
-    async def _booked(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
+    async def _record_usage(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
         """Write down a call, and what it answered."""
         async with self._hold(head.session_id):
             if evidence is not None:

@@ -1,7 +1,7 @@
-"""What a small model is told when turns become memory, and its answers read as data. Pure.
+"""The prompts with which a small model turns turns into memory, and its answers read as data. Pure.
 
-Turns are named by their number in the story, so that an answer cannot name another session's. Everything that is sent beside
-the rules is escaped; of an answer only known numbers, bounded texts and plain words come through.
+Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything that is sent
+besides the rules is escaped; of an answer only known numbers, bounded texts and plain words are used.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def turns_request(talk: Sequence[TalkTurn], locale: str, timeout_seconds: float)
     """Return the call that asks for the memory of turns."""
     rules = (_TURNS_ZH if locale.startswith("zh") else _TURNS_EN).format(events=EVENTS_A_TURN)
     return LlmRequest(
-        messages=(("system", rules), ("user", f"<talk>\n{_talk(talk)}\n</talk>")),
+        messages=(("system", rules), ("user", f"<talk>\n{_render_messages(talk)}\n</talk>")),
         max_tokens=300 * len(talk) + 100,
         timeout_seconds=timeout_seconds,
         schema=_TURNS_SCHEMA,
@@ -154,7 +154,7 @@ def read_narrative(answer: str) -> Narrative:
     raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
 
 
-def _talk(talk: Sequence[TalkTurn]) -> str:
+def _render_messages(talk: Sequence[TalkTurn]) -> str:
     return "\n".join(
         "\n".join(
             [

@@ -30,7 +30,7 @@ def macro_id(turn_id: str) -> str:
     return f"macro.{turn_id}"
 
 
-def told_upto(narratives: Sequence[MemoryEntry]) -> int:
+def find_narrated_depth(narratives: Sequence[MemoryEntry]) -> int:
     """Return the depth up to which narratives over many turns reach (0: there are none)."""
     ends = [entry.metadata.get("to_turn") or entry.depth for entry in narratives if entry.kind == MACRO]
     return max((end for end in ends if isinstance(end, int)), default=0)

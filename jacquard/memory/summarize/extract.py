@@ -1,8 +1,8 @@
-"""Summing up without a model: the gist of each turn in one line, the older the sparser. Deterministic and pure.
+"""Summarizes without a model: one line for each turn, fewer lines the older the turns are. Deterministic and pure.
 
-A turn that has a summary of its own in the narrative chain (written by the pack's author or by consolidation) is told by it.
-Otherwise by what was asked and the last sentence of the answer that tells, outside of speech: there most answers come to their
-point. It must not import a model.
+The line of a turn is its summary in the narrative chain (written by the pack's author or by consolidation) where it has one.
+Otherwise it is the input with the last sentence of the answer that is a statement outside of quoted speech: most answers end
+with their point. This module must not import a model.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ class ExtractSummarizer:
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
         """Return the list with the new turns; SummarizerError when not even its newest line fits."""
-        return await to_thread.run_sync(self._extracted, request)
+        return await to_thread.run_sync(self._extract_summary, request)
 
-    def _extracted(self, request: SummaryRequest) -> SummaryText:
+    def _extract_summary(self, request: SummaryRequest) -> SummaryText:
         lines = [line for line in request.previous.splitlines() if line.strip()]
-        lines += [f"{MARK}{gist}" for turn in request.talk if (gist := gist_of(turn))]
+        lines += [f"{MARK}{gist}" for turn in request.talk if (gist := summarize_turn(turn))]
         if not lines:
             raise SummarizerError("There is nothing to sum up: the talk holds no words.")
-        return SummaryText(content="\n".join(thinned(lines, request.limit_tokens, self._count)))
+        return SummaryText(content="\n".join(thin_lines(lines, request.limit_tokens, self._count)))
 
 
-def gist_of(turn: TalkTurn) -> str:
+def summarize_turn(turn: TalkTurn) -> str:
     """Return what happened in a turn in one line; empty for a turn without words."""
     if turn.gist.strip():
         return _clip(turn.gist, GIST_CHARS)
     spoken = [text for _, text in turn.lines if text.strip()]
     if len(spoken) < 2:
         return _clip(spoken[0], TOLD_CHARS) if spoken else ""
-    return f"{_clip(spoken[0], ASKED_CHARS)}{ARROW}{_clip(_told(spoken[-1]), TOLD_CHARS)}"
+    return f"{_clip(spoken[0], ASKED_CHARS)}{ARROW}{_clip(_last_statement(spoken[-1]), TOLD_CHARS)}"
 
 
-def thinned(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> list[str]:
+def thin_lines(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> list[str]:
     """Return lines that count at most `limit_tokens`, none twice: the older half loses every other line until they do."""
     kept = list(dict.fromkeys(lines))
     while len(kept) > 1 and count("\n".join(kept)) > limit_tokens:
@@ -73,7 +73,7 @@ def thinned(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]
     return kept
 
 
-def _told(text: str) -> str:
+def _last_statement(text: str) -> str:
     """Return the last sentence outside of speech that is no question, else the last one."""
     # Behind the last closing mark nothing is spoken; without that border each opening mark would be followed to the end.
     last = max(map(text.rfind, _CLOSING)) + 1

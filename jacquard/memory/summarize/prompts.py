@@ -1,7 +1,7 @@
-"""The words of summing up: what a small model is told, and its answer read as data. Pure.
+"""The prompt with which a small model summarizes, and its answer read as data. Pure.
 
-Everything that is summed up is escaped and marked as data. The answer is text from outside: it is bounded, cleaned of what
-models put around an answer, and refused when it is empty or so short that it must have lost what the summary before it held.
+Everything that is summarized is escaped and marked as data. The answer is untrusted text: it is bounded, cleaned of what
+models put around an answer, and refused when it is empty or so short that it must have lost what the previous summary held.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import in_fence, without_thoughts
 from jacquard.core.protocols import SummaryRequest, TalkTurn
-from jacquard.core.truncation import lead
+from jacquard.core.truncation import truncate_sentences
 
 LINE_CHARS = 4000
 ANSWER_CHARS = 20_000
@@ -67,16 +67,16 @@ def summary_prompt(request: SummaryRequest) -> tuple[tuple[str, str], ...]:
     before = (
         f"<summary_so_far>\n{escape_text(request.previous.strip())}\n</summary_so_far>\n" if request.previous else ""
     )
-    return ("system", rules), ("user", f"{before}<new_talk>\n{talk_text(request.talk)}\n</new_talk>")
+    return ("system", rules), ("user", f"{before}<new_talk>\n{render_conversation(request.talk)}\n</new_talk>")
 
 
-def talk_text(talk: Sequence[TalkTurn]) -> str:
+def render_conversation(talk: Sequence[TalkTurn]) -> str:
     """Return turns as data: each in an element with its id, every line after its speaker."""
     return "\n".join(
         "\n".join(
             [
                 f'<turn id="{escape_attribute(turn.turn_id)}">',
-                *(f"{escape_text(speaker)}: {escape_text(_clipped(text))}" for speaker, text in turn.lines),
+                *(f"{escape_text(speaker)}: {escape_text(_clip_line(text))}" for speaker, text in turn.lines),
                 "</turn>",
             ]
         )
@@ -90,7 +90,7 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
     if not text:
         raise SummarizerError("The model's summary is empty.")
     if count(text) > request.limit_tokens * LONGER:
-        text = lead(text, request.limit_tokens, count)
+        text = truncate_sentences(text, request.limit_tokens, count)
     before, now = count(request.previous), count(text)
     if before >= KEPT_TOKENS and now < before * SHRUNKEN:
         raise SummarizerError(f"The model's summary shrank from {before} to {now} tokens; the old one stays.")
@@ -107,5 +107,5 @@ def plain_answer(answer: str) -> str:
     return _BLANK.sub("\n\n", _LABEL.sub("", text, count=1)).strip()
 
 
-def _clipped(text: str) -> str:
+def _clip_line(text: str) -> str:
     return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"

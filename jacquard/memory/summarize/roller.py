@@ -1,9 +1,9 @@
-"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else behind it (seed 002 sections 6.9 and 18.2).
+"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else in the background (seed 002 sections 6.9 and 18.2).
 
-One job a branch at a time. A turn that finds talk outside both the summary and the window waits for the job at most
-`summary.timeout_ms`; what comes later is written for the turns after it. As long as there is no summary, history stays longer
-and the turn says so. A summary lies at the turn that was the head when it was made, so that it follows the branch: a fork
-before that turn still has the summary that its window was made for. The talk itself is never touched.
+There is one job for a branch at a time. A turn that finds messages outside both the summary and the window waits for the job at
+most `summary.timeout_ms`; a later result is written for the turns after it. As long as there is no summary, the history stays
+longer and the report says so. A summary belongs to the turn that was the head when it was made, so that it follows the branch:
+a fork before that turn still has the summary that its window was made for. The messages themselves are never changed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
@@ -27,11 +28,11 @@ from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
     UPTO,
     Coverage,
+    coverage_of_summary,
     due_depth,
+    extend_history_limits,
     history_of,
     own_coverage,
-    stretched,
-    told_coverage,
 )
 from jacquard.pipeline.record.events import emit_usage
 from mnemosyne.core.errors import ContextEngineError
@@ -47,8 +48,6 @@ from mnemosyne.schema.session import SessionHead, WindowMessage
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
-LATE = "summarize_late"
-FAILED = "summarize_failed"
 _ALL = 1_000_000_000
 _log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ Hold = Callable[[str], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ready:
+class SummarizedWindow:
     """A window with the summary that goes with it, the history to show, and codes of what was done without."""
 
     window: SessionWindow
@@ -66,7 +65,7 @@ class Ready:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rolled:
+class RollingSummary:
     """A summary that was made, with what it cost. `summary` is None where none came about; then `failure` says why."""
 
     head: SessionHead
@@ -88,12 +87,12 @@ class Rolled:
 class _Job:
     done: anyio.Event = field(default_factory=anyio.Event)
     ended: anyio.Event = field(default_factory=anyio.Event)
-    result: Rolled | None = None
+    result: RollingSummary | None = None
     is_written: bool = False
 
 
 class SummaryRoller:
-    """Rolls the summaries of all sessions. `hold` lends a session for writing behind a turn; `tasks` outlives turns."""
+    """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives turns."""
 
     def __init__(
         self,
@@ -120,7 +119,7 @@ class SummaryRoller:
 
     async def ready(
         self, window: SessionWindow, config: RuntimeConfig, limits: HistoryConfig, most_tokens: int, load: Load
-    ) -> Ready:
+    ) -> SummarizedWindow:
         """Return what a turn may show, its summary rolled if it was due. Call it while the session is held.
 
         `limits` are those of the history window, `most_tokens` what it may take at most while a summary is missing. `load`
@@ -128,46 +127,52 @@ class SummaryRoller:
         """
         if not config.summary.enabled:
             bare = replace(window, summary=None)
-            return Ready(window=bare, history=await self._shown(bare, Coverage(), limits))
+            return SummarizedWindow(window=bare, history=await self._load_history(bare, Coverage(), limits))
         coverage = await self._coverage(window)
-        shown, upto = await self._looked(window, coverage, limits, config)
+        shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
-            return Ready(window=window, history=shown)
-        job = self._job(window, coverage, upto, config)
-        result = await self._awaited(job, window.head.session_id, config)
+            return SummarizedWindow(window=window, history=shown)
+        job = self._start_job(window, coverage, upto, config)
+        result = await self._await_job(job, window.head.session_id, config)
         if result is not None and result.summary is not None:
             await self._write(job)
             # What a model told has brought more into the session than the summary.
             window = replace(window, summary=result.placed or window.summary) if self._is_local else await load()
             coverage = await self._coverage(window)
-            return Ready(window=window, history=await self._shown(window, coverage, limits))
+            return SummarizedWindow(window=window, history=await self._load_history(window, coverage, limits))
         if result is not None:
             await self._write(job)
             window = await load()
-        longer = await self._shown(window, coverage, stretched(limits, most_tokens))
-        return Ready(window=window, history=longer, degradations=(LATE if result is None else FAILED,))
+        longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
+        return SummarizedWindow(
+            window=window,
+            history=longer,
+            degradations=(DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED,),
+        )
 
-    async def _shown(
+    async def _load_history(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
     ) -> tuple[WindowMessage, ...]:
-        return await calculate(history_of, window, coverage, limits, self._count, size=_uncounted(window))
+        return await calculate(history_of, window, coverage, limits, self._count, size=_count_unread_chars(window))
 
-    async def _looked(
+    async def _check_history(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig, config: RuntimeConfig
     ) -> tuple[tuple[WindowMessage, ...], int | None]:
         """Return what history shows, and the depth up to which a summary must reach (None: it does already)."""
-        shown = await self._shown(window, coverage, limits)
-        size = _uncounted(window)
+        shown = await self._load_history(window, coverage, limits)
+        size = _count_unread_chars(window)
         return shown, await calculate(due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
-    def ahead(self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int) -> None:
-        """Begin, behind a committed turn, the summary that the next one will want. Only a model is worth it."""
+    def begin_ahead(
+        self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
+    ) -> None:
+        """Start, after a committed turn, the summary that the next one will need. Done only for a model, which is slow."""
         if not self._is_local and config.summary.enabled:
             looked = anyio.Event()
             self._looking.append(looked)
-            self._tasks.start_soon(self._ahead, session_id, turn_id, config, limits, spare, looked)
+            self._tasks.start_soon(self._summarize_ahead, session_id, turn_id, config, limits, spare, looked)
 
-    async def _ahead(
+    async def _summarize_ahead(
         self,
         session_id: str,
         turn_id: str,
@@ -181,9 +186,9 @@ class SummaryRoller:
             limit = limits.max_messages + spare
             window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
             coverage = await self._coverage(window)
-            _, upto = await self._looked(window, coverage, limits, config)
+            _, upto = await self._check_history(window, coverage, limits, config)
             if upto is not None:
-                self._job(window, coverage, upto, config)
+                self._start_job(window, coverage, upto, config)
         except ContextEngineError:
             _log.exception("the next summary of session %s could not be begun", session_id)
         finally:
@@ -201,7 +206,7 @@ class SummaryRoller:
         upto = window.messages[0].depth - 1 if window.messages else 0
         if upto <= coverage.depth:
             return None
-        made = await self._made(window, coverage, upto, config)
+        made = await self._summarize_batches(window, coverage, upto, config)
         await self._keep(made)
         if made.summary is None:
             raise SummarizerError(made.failure)
@@ -213,18 +218,18 @@ class SummaryRoller:
             return own or Coverage()
         head = window.head
         path = await self._store.turns(head.session_id, limit=_ALL, branch_id=head.branch_id)
-        return told_coverage(window.summary.summary, path)
+        return coverage_of_summary(window.summary.summary, path)
 
-    def _job(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> _Job:
+    def _start_job(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> _Job:
         """Return the branch's job: the one under way, or a new one."""
         key = (window.head.session_id, window.head.branch_id)
         job = self._jobs.get(key)
         if job is None:
             job = self._jobs[key] = _Job()
-            self._tasks.start_soon(self._attend, key, job, window, coverage, upto, config)
+            self._tasks.start_soon(self._run_job, key, job, window, coverage, upto, config)
         return job
 
-    async def _awaited(self, job: _Job, session_id: str, config: RuntimeConfig) -> Rolled | None:
+    async def _await_job(self, job: _Job, session_id: str, config: RuntimeConfig) -> RollingSummary | None:
         """Return the job's result if it comes in time; where the last one failed, only if it is there already."""
         if self._is_local:
             await job.done.wait()
@@ -234,7 +239,7 @@ class SummaryRoller:
             await job.done.wait()
         return job.result
 
-    async def _attend(
+    async def _run_job(
         self,
         key: tuple[str, str],
         job: _Job,
@@ -245,7 +250,7 @@ class SummaryRoller:
     ) -> None:
         try:
             try:
-                job.result = await self._made(window, coverage, upto, config)
+                job.result = await self._summarize_batches(window, coverage, upto, config)
             finally:
                 job.done.set()
             if not self._is_local:
@@ -263,7 +268,7 @@ class SummaryRoller:
         await self._keep(job.result)
         job.is_written = True
 
-    async def _keep(self, made: Rolled) -> None:
+    async def _keep(self, made: RollingSummary) -> None:
         """Write a summary with its evidence and what it cost; the summary last, as it stands for all."""
         session_id, turn_id = made.head.session_id, made.head.turn_id
         for evidence in made.evidences:
@@ -274,13 +279,19 @@ class SummaryRoller:
                 await emit_usage(self._emitter, session_id, turn_id, usage)
         if made.summary is None:
             self._failing.add(session_id)
-            await self._emitter.tell(EventType.DEGRADED, session_id, turn_id, reason=FAILED, detail=made.failure)
+            await self._emitter.emit(
+                EventType.DEGRADED,
+                session_id,
+                turn_id,
+                reason=DegradationCode.SUMMARIZE_FAILED.value,
+                detail=made.failure,
+            )
             return
         self._failing.discard(session_id)
         if made.placed is not None:
             await self._store.save_summary(session_id, made.placed)
         covered = made.summary.message_index_range
-        await self._emitter.tell(
+        await self._emitter.emit(
             EventType.SUMMARY_GENERATED,
             session_id,
             turn_id,
@@ -290,7 +301,9 @@ class SummaryRoller:
             summarizer=self._summarizer.name,
         )
 
-    async def _made(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> Rolled:
+    async def _summarize_batches(
+        self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
+    ) -> RollingSummary:
         """Return the summary up to a depth, batch after batch; what was reached before a failure is kept."""
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
@@ -305,7 +318,7 @@ class SummaryRoller:
                 break
             usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
             request = SummaryRequest(
-                talk=await self._talk(head.session_id, turns, coverage),
+                talk=await self._load_messages(head.session_id, turns, coverage),
                 previous=text,
                 limit_tokens=config.summary.max_summary_tokens,
                 locale=locale,
@@ -318,9 +331,9 @@ class SummaryRoller:
                 failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
                 if not self._is_local:
                     call = getattr(error, "call", None) or Call(model="")
-                    usages.append(self._spent(f"summary-{head.turn_id}-failed", call, head, began, failure))
+                    usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
-            text, coverage = answer.content, _further(coverage, turns)
+            text, coverage = answer.content, _extend_coverage(coverage, turns)
             summary = Summary(
                 content=text,
                 updated_at=at,
@@ -328,9 +341,9 @@ class SummaryRoller:
                 extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
             )
             if answer.model is not None:
-                usages.append(self._spent(usage_id, answer.call(), head, began))
+                usages.append(self._usage_record(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
-        return Rolled(
+        return RollingSummary(
             head=head,
             summary=summary,
             usages=tuple(usages),
@@ -360,7 +373,9 @@ class SummaryRoller:
             taken.append(turn)
         return taken
 
-    async def _talk(self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage) -> tuple[TalkTurn, ...]:
+    async def _load_messages(
+        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage
+    ) -> tuple[TalkTurn, ...]:
         ids = [f"{turn.turn_id}.summary" for turn in turns]
         gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
         return tuple(
@@ -377,19 +392,19 @@ class SummaryRoller:
             for turn in turns
         )
 
-    def _spent(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
+    def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
         timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
         stage = ModelUsageStage.SUMMARIZE
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
 
 
-def _uncounted(window: SessionWindow) -> int:
+def _count_unread_chars(window: SessionWindow) -> int:
     """Return how many characters of a window have to be read to count its tokens; the counts of shorter texts are kept."""
     lengths = (len(placed.message.content) for placed in window.messages)
     return sum(length for length in lengths if length > KEPT_CHARS)
 
 
-def _further(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
+def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
     new = [m for turn in turns for m in turn.messages if m.message_id not in coverage.message_ids]
     return Coverage(depth=turns[-1].depth, messages=coverage.messages + len(new))
 

@@ -1,8 +1,8 @@
 """What a rolling summary covers, what history shows beside it, and when more is to be covered. Pure.
 
-A summary and the history window are one line without seam: the summary covers whole turns from the first on, history begins
+A summary and the history window join without a gap: the summary covers whole turns from the first on, and history begins
 with the next. More is covered only when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the prompt
-breaks once a batch, and summary and history change in the same turn.
+changes once for a batch of turns, and summary and history change in the same turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOTHING = Coverage()
 
 
 def own_coverage(summary: PathSummary | None) -> Coverage | None:
-    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages (`told_coverage`)."""
+    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages (`coverage_of_summary`)."""
     if summary is None:
         return NOTHING
     covered = summary.summary.message_index_range
@@ -57,7 +57,7 @@ def own_coverage(summary: PathSummary | None) -> Coverage | None:
     return Coverage(depth=depth, messages=covered.to_index) if isinstance(depth, int) else None
 
 
-def told_coverage(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
+def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
     """Return what a summary from elsewhere covers by its range; `path` is the whole path, oldest first."""
     covered = summary.message_index_range
     left = 0 if covered is None else covered.to_index
@@ -84,7 +84,7 @@ def history_of(
     return trim_history(talk, start, limits, count)
 
 
-def stretched(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
+def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
     """Return limits for a turn whose summary is late or failed: more talk in full, at most `most_tokens` of it."""
     return HistoryConfig(
         max_messages=int(limits.max_messages * STRETCH),

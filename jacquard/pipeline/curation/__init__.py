@@ -1,1 +1,1 @@
-"""Curation."""
+"""Stream B: recalls memories, selects among them and renders the selection."""

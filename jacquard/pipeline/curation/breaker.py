@@ -1,6 +1,6 @@
-"""The circuit breaker (spec B5): a selector that keeps failing is left alone for a while.
+"""The circuit breaker (spec B5): a selector that keeps failing is not called for a while.
 
-It knows time only through the clock that it is given, and must not import anything that waits.
+It knows the time only by the clock that it is given, and must not import anything that waits.
 """
 
 from __future__ import annotations

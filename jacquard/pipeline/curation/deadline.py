@@ -1,8 +1,7 @@
-"""Stream B against the clock (seed 004 section 6.5; spec B5): the only file that knows time limits.
+"""Stream B under its time limits (seed 004 section 6.5; spec B5): the only module that knows them.
 
-The work runs in the engine's own task group, so that it outlives the turn that asked for it and never the engine. What
-happens at which limit is written in `docs/decisions/0003-deadline.md`. It must not import a store, a model or a
-concrete selector.
+The work runs in the engine's own task group, so that it may outlive its turn but never the engine. What happens at which
+limit is written in `docs/decisions/0003-deadline.md`. This module must not import a store, a model or a concrete selector.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class CurationDeadline:
         attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime))
         self._under_way.append(attempt)
         request = replace(request, patience=attempt.patience)
-        self._tasks.start_soon(self._attend, stream, request, attempt, on_late, on_end)
+        self._tasks.start_soon(self._watch_attempt, stream, request, attempt, on_late, on_end)
         try:
             with deadline_scope(deadline_seconds):
                 await self._wait(attempt, limits, on_near)
@@ -134,7 +133,7 @@ class CurationDeadline:
             await attempt.done.wait()
             return
         if on_near is not None:
-            on_near(_missed(attempt, limits))
+            on_near(_report_missed_deadline(attempt, limits))
         await attempt.done.wait()
 
     async def _answer(
@@ -148,9 +147,9 @@ class CurationDeadline:
         if within is not None and attempt.recall is not None and attempt.recall.candidates:
             reason = f"the selector had not answered after {within} ms"
             return await _fall_back(stream, request, attempt.recall, "selector_timeout", reason)
-        return _missed(attempt, limits)
+        return _report_missed_deadline(attempt, limits)
 
-    async def _attend(
+    async def _watch_attempt(
         self,
         stream: CurationStream,
         request: CurationRequest,
@@ -169,7 +168,7 @@ class CurationDeadline:
             attempt.ended.set()
 
 
-def _missed(attempt: _Attempt, limits: CurationConfig) -> Curation:
+def _report_missed_deadline(attempt: _Attempt, limits: CurationConfig) -> Curation:
     """Return what is said of a deadline that was missed, with what was recalled so far."""
     found = len(attempt.recall.candidates) if attempt.recall else 0
     so_far = f"it had recalled {found} candidates" if attempt.recall else "recall was still under way"

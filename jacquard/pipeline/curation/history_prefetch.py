@@ -1,7 +1,7 @@
-"""Behind a committed turn: the vector of the talk so far, which the next input may lean on (spec B8).
+"""Embeds the newest messages after a committed turn, because the next input's recall may need their vector (spec B8).
 
-Nobody waits for it; a turn that comes sooner finds it under way, and one that it was not made for has it made. It must not
-import a concrete store or embedder.
+Nothing waits for it. A turn that comes before it ends waits for the embedding that is under way; a turn without one embeds the
+messages itself. This module must not import a concrete store or embedder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class HistoryPrefetcher:
-    """Reads a session's newest messages behind its turns and has them embedded."""
+    """Reads a session's newest messages after each of its turns and has them embedded."""
 
     def __init__(self, store: Store, embedder: QueryPrefetcher, tasks: TaskGroup) -> None:
         self._store, self._embedder, self._tasks = store, embedder, tasks
@@ -31,7 +31,7 @@ class HistoryPrefetcher:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Begin behind a committed turn."""
+        """Start the embedding for the turn that follows a committed one; returns at once."""
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

@@ -1,8 +1,8 @@
-"""The lease on a choice: as long as the scene holds, what was chosen for a turn serves the turns after it, and no model is asked.
+"""The lease on a choice: as long as the scene holds, the memories selected for one turn serve the next turns without a model call.
 
-Whether the scene holds is for `prefetch` to say, before recall; whether the choice is still the best that memory has is
-said here, after it. A lease gives nothing that this turn's recall has not brought, so every gate of recall is a gate of the
-lease as well. Pure; it must not import a store, a model or a selector.
+`prefetch` decides before recall whether the scene holds; this module decides after recall whether the choice is still the best.
+A lease gives only what this turn's recall has found, so every gate of recall holds for a lease too. Pure; it must not import
+a store, a model or a selector.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Lease:
         return self.places.index(candidate.place) if self.places else self.entry_ids.index(candidate.entry_id)
 
 
-def renewed(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
+def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
     """Return the choice made again out of `recall`, at most `limit` entries, or None; and why, or why not.
 
     It ends where no leased entry is recalled any more, and where an entry that is not leased has more than `margin` times

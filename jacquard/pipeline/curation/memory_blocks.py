@@ -1,7 +1,7 @@
-"""Chosen memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
+"""Selected memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
 
-Every text of an entry is escaped here, once; which attributes an element has is fixed here and never said by an entry.
-This room must not import a retriever, a selector or a model.
+Every text of an entry is escaped here, once. This module alone decides which attributes an element has; an entry cannot add
+any. It must not import a retriever, a selector or a model.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from filament import escape_text, open_tag
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
-from jacquard.core.truncation import opening
+from jacquard.core.truncation import truncate_with_size
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator
@@ -59,7 +60,7 @@ def cut_notes(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> 
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY]
     return tuple(
-        f"text_cut: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
+        f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
         for block, selector in cut
         if selector
     )
@@ -71,7 +72,7 @@ def _block(
     lore = entry.chain is Chain.LORE
     shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
     if limit_tokens is not None:
-        text, chars = opening(entry.text, limit_tokens, estimator.estimate)
+        text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
             selector = f"chars:0-{chars}" if chars else None
@@ -90,7 +91,7 @@ def _block(
         rank=rank,
         tokens=estimator.estimate(content),
         volatile=True,
-        title=entry.title or _shortened(entry.text),
+        title=entry.title or _shorten_title(entry.text),
         entities=entry.entities,
         category=_category(entry) if lore else None,
         refs=(ref,),
@@ -146,6 +147,6 @@ def _category(entry: MemoryEntry) -> LoreCategory | None:
     return LoreCategory(entry.kind) if entry.kind in set(LoreCategory) else None
 
 
-def _shortened(text: str) -> str:
+def _shorten_title(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _TITLE_CHARS else line[: _TITLE_CHARS - 1] + "…"

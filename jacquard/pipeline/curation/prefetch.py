@@ -1,8 +1,8 @@
-"""Choices that are kept for later turns: late results of Stream B (spec B5), and leases. What is kept, when it may serve. Pure.
+"""Choices kept for later turns: late results of Stream B (spec B5) and leases; what is kept, and when it may be used. Pure.
 
-A kept choice was made for another input. It is used only where the scene is still the same: same line of turns, same
-viewer, same focus. A late result needs the same subject besides, for it is used without recall; whether a lease still fits
-is asked of the turn's own recall (`lease`). This room must not import a store; it makes and reads values.
+A kept choice was made for another input. It is used only where the scene is still the same: the same branch, viewer and
+focus. A late result needs the same subject besides, because it is used without recall; whether a lease still fits is checked
+against the turn's own recall (`lease`). This module must not import a store; it makes and reads values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.lease import Lease
-from jacquard.pipeline.curation.stream import Curation, told_apart
+from jacquard.pipeline.curation.stream import Curation, make_entry_ids_unique
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, Trust
 from mnemosyne.schema.query import Candidate, Recall, Signals
@@ -97,7 +97,7 @@ def scene_matches(
     """
     if _same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
         return False, f"The late result was made for turn {prefetch.depth}; this is turn {head.depth + 1}."
-    if (other := _other_scene(prefetch, plan, head, viewer)) is not None:
+    if (other := _explain_other_scene(prefetch, plan, head, viewer)) is not None:
         return False, other
     fits, subject = _same_subject(prefetch, plan, user_text)
     if not fits:
@@ -110,7 +110,7 @@ def scene_matches(
 def prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
     """Return a late result as this turn's curation, without entries in `shown` (in the prompt already, or hidden)."""
     kept = tuple(_candidate_from_json(raw) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
-    candidates = told_apart(Recall(candidates=kept)).candidates
+    candidates = make_entry_ids_unique(Recall(candidates=kept)).candidates
     value = prefetch.value
     return Curation(
         path=CurationPath.PREFETCHED,
@@ -146,7 +146,7 @@ def find_lease(
         return None, "It was made further on than this turn."
     if age > turns and _same_line(prefetch, head):
         return None, f"It was chosen {age} turns ago; a choice is kept for {turns}."
-    if (other := _other_scene(prefetch, plan, head, viewer) or _other_plan(prefetch, plan)) is not None:
+    if (other := _explain_other_scene(prefetch, plan, head, viewer) or _explain_other_plan(prefetch, plan)) is not None:
         return None, other
     little = _says_little(plan, user_text)
     focus = f"The focus is still {plan.active_quest_id}." if plan.active_quest_id else "There is no focus, as then."
@@ -163,7 +163,7 @@ def find_lease(
     ), ""
 
 
-def _other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHead, viewer: str | None) -> str | None:
+def _explain_other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHead, viewer: str | None) -> str | None:
     """Return how the scene differs from that of a kept choice, or None: line of turns, viewer, focus."""
     if not _same_line(prefetch, head):
         return "It belongs to another line of turns."
@@ -174,7 +174,7 @@ def _other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHead, viewe
     return None
 
 
-def _other_plan(prefetch: Prefetch, plan: PlanContext) -> str | None:
+def _explain_other_plan(prefetch: Prefetch, plan: PlanContext) -> str | None:
     """Return how the plan differs from that of a kept choice, or None."""
     value, temporal = prefetch.value, plan.search_intent.temporal_context.value
     if (template := value.get("template_id", plan.template_id)) != plan.template_id:

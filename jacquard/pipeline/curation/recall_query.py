@@ -1,6 +1,6 @@
-"""What Stream B may see this turn: gates before recall, what the prompt shows already, and the question to ask.
+"""What Stream B may see in this turn: the gates before recall, what the prompt shows already, and the query.
 
-Gates come first, so that neither the selector nor the prompt ever meets a secret (spec B7).
+The gates come first, so that neither the selector nor the prompt ever sees a secret (spec B7).
 """
 
 from __future__ import annotations

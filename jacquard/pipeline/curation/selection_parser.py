@@ -1,7 +1,7 @@
-"""Reading a small model's choice out of whatever text it answered. Pure.
+"""Reads a small model's selection out of whatever text it answered. Pure.
 
-The answer is data from outside: nothing in it is trusted but ids that were asked for. This room must not import a model,
-a selector or anything that waits.
+The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a selector
+or anything that waits.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selectio
     known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
     listings = list(_listings(without_thoughts(text[-ANSWER_CHARS:]).strip()))
     if not listings:
-        raise SelectorError("unreadable", f"the answer holds no list of ids: {_shown(text)}")
-    listing = max(listings, key=lambda one: _worth(one, known))
+        raise SelectorError("unreadable", f"the answer holds no list of ids: {_quote_answer(text)}")
+    listing = max(listings, key=lambda one: _rank_listing(one, known))
     if listing.items and not _known_ids(listing, known):
         raise SelectorError(
-            "unreadable", f"none of the {len(listing.items)} ids in the answer is known: {_shown(text)}"
+            "unreadable", f"none of the {len(listing.items)} ids in the answer is known: {_quote_answer(text)}"
         )
     return _selection(listing, known, limit)
 
@@ -91,7 +91,7 @@ def _known_ids(listing: _Listing, known: Mapping[str, str]) -> set[str]:
     return {known[written] for written, _ in listing.items if written is not None and written in known}
 
 
-def _worth(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool]:
+def _rank_listing(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool]:
     """Most known ids first; then an honest empty list; then the one that gives reasons. The earliest wins a tie."""
     reasons = bool(listing.rationale) or any(why for _, why in listing.items)
     return len(_known_ids(listing, known)), not listing.items, reasons
@@ -106,7 +106,7 @@ def _listings(body: str) -> Iterator[_Listing]:
     if (found := _read(value, whole=True)) is not None:
         yield _Listing(items=found[0], rationale=found[1], repaired=False, prose=fenced is not None)
         return
-    for value in _embedded(body):
+    for value in _find_embedded_json(body):
         if (found := _read(value, whole=False)) is not None:
             yield _Listing(items=found[0], rationale=found[1], repaired=False, prose=True)
     start = min((place for place in map(body.find, "[{") if place >= 0), default=-1)
@@ -124,7 +124,7 @@ def _decode(text: str) -> Any:
         return None
 
 
-def _embedded(body: str) -> Iterator[Any]:
+def _find_embedded_json(body: str) -> Iterator[Any]:
     """Yield the outermost JSON lists and objects that stand whole in a text, in its order."""
     place, attempts = 0, 0
     while attempts < _BRACKETS:
@@ -193,5 +193,5 @@ def _line(text: str, limit_chars: int) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
 
 
-def _shown(text: str) -> str:
+def _quote_answer(text: str) -> str:
     return repr(_line(text, 80)) if text.strip() else "it is empty"

@@ -1,6 +1,6 @@
-"""Stream B (seed 004 section 6): recall and choice, and what the receipt says of them.
+"""Stream B (seed 004 section 6): recall, selection, and what the report says of them.
 
-It knows no time limit (the race does), no store and no concrete retriever or selector, and must not import them.
+It knows no time limit (`deadline` does), no store and no concrete retriever or selector, and must not import them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Cancellation, Selection, SelectionRequest, Selector
 from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
-from jacquard.pipeline.curation.lease import Lease, renewed
+from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
@@ -65,7 +65,7 @@ class CurationRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curation:
-    """What Stream B did for a turn: which road, why (`code` for machines, `reason` for people), on what, with what.
+    """What Stream B did for a turn: which path, why (`code` for machines, `reason` for people), on what, with what.
 
     `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
     result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.
@@ -122,7 +122,7 @@ class CurationStream:
         Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
         """
         started = perf_counter()
-        recall = told_apart(await self._retriever.recall(request.query))
+        recall = make_entry_ids_unique(await self._retriever.recall(request.query))
         recalled = perf_counter()
         timings = {"recall": (recalled - started) * 1000}
         if on_recall is not None:
@@ -143,7 +143,7 @@ class CurationStream:
     async def _choose(self, request: CurationRequest, recall: Recall) -> Curation:
         if request.lease is None:
             return await self._ask(request, recall)
-        selection, why = renewed(request.lease, recall, request.select_limit)
+        selection, why = renew_choice(request.lease, recall, request.select_limit)
         if selection is None:
             return replace(await self._ask(request, recall), lease_refused=why)
         return Curation(
@@ -177,7 +177,7 @@ class CurationStream:
         )
 
 
-def told_apart(recall: Recall) -> Recall:
+def make_entry_ids_unique(recall: Recall) -> Recall:
     """Return a recall in which no two entries have one name: the best of an id keeps it, others are called by their address.
 
     Names that differ only in blanks around them count as one, for a model does not keep those apart.

@@ -1,7 +1,7 @@
 """Numerical actions (spec 2.1, T1): a declared input changes numbers and is answered without any model.
 
-Pure, but that patterns run under limits of time. An action matches the whole input or not at all, so that nothing that tells
-a story is ever taken for a button press. It must not import a store, a stream or a model.
+Pure, except that patterns run under time limits. An action matches the whole input or not at all, so that narration is never
+taken for a button press. This module must not import a store, a stream or a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5
-PATTERN_FAILED = "action_pattern_failed"
 _END = " 。．.!！?？~～…、,，;；"
 _SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(

@@ -1,7 +1,7 @@
-"""Planner tier 1 (spec T6): a small model says better what the rules were not sure of. One call, bound to a schema.
+"""Planner tier 1 (spec T6): a small model refines what the rules were unsure of. One call, bound to a schema.
 
 It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped and
-marked as data. Its answer is data from outside: only what the session and the world know comes into a plan.
+marked as data. Its answer is untrusted: only names that the session and the world have are used in a plan.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always an answer.
 
-Pure, but that the patterns of a pack run under limits of time: what it keeps is a dictionary of names for each world, which
-changes nothing of what it answers. It must not import a stream, a store or a model.
+Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which does not
+change its answers. It must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, active_quests
-from jacquard.pipeline.planning.actions import PATTERN_FAILED, read_input
+from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.planning.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.record import SessionWindow
@@ -73,12 +74,12 @@ class RulePlanner:
         quests = active_quests(window.state)
         dictionary = self._dictionary(world)
         names = find_names(user_text, dictionary)
-        pointing = {quest.quest_id: _pointing(text, names.entities, quest, dictionary) for quest in quests}
+        pointing = {quest.quest_id: _score_quest(text, names.entities, quest, dictionary) for quest in quests}
         focus = choose_focus(quests, pointing, previous_focus(window), locked=world.planner.focus_locked)
         quest_id = focus.quest.quest_id if focus.quest else None
         goal = goal_of(focus.quest, world.locale)
         read = read_input(user_text, world)
-        flags = (PATTERN_FAILED,) if read.faults else ()
+        flags = (DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else ()
         if read.action is not None:
             return PlanContext(
                 triage=Triage.NUMERICAL,
@@ -169,7 +170,7 @@ def choose_focus(
     return Focus(quest=start, reason=reason, pointed=pointed, torn=pointed and rivals > 0)
 
 
-def _pointing(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
+def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
     own = {dictionary.owner(each) for each in quest.entities}
     return (mentions(text, quest.title), len(own.intersection(entities)))
 

@@ -1,7 +1,7 @@
-"""The plan of one turn, from its two tiers (spec 2.1): rules first, a small model where they are not sure, then the watch over
-both: a locked focus stays, a focus that will not settle is flagged, scheduled texts that are due are noted.
+"""The plan of one turn, from its two tiers (spec 2.1): rules first, then a small model where they are unsure.
 
-It must not import a concrete planner or a model.
+Checks over both follow: a locked focus stays, a focus that keeps switching is flagged, and scheduled texts that are due are
+noted. This module must not import a concrete planner or a model.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from anyio import to_thread
 
 from jacquard.adapters.observe.spans import Tracing
 from jacquard.config.sections import PlannerConfig, RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import normalise
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import active_quests
-from jacquard.core.schedule import due_injections
 from jacquard.pipeline.curation.deadline import TooLateError, within
 from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, line_of
-from jacquard.pipeline.planning.actions import PATTERN_FAILED, is_read_at_once
+from jacquard.pipeline.planning.actions import is_read_at_once
+from jacquard.pipeline.schedule import due_injections
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
@@ -71,7 +72,7 @@ class TurnPlanner:
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             size = size_of(user_text, window.state)
-            plan_by_rules = partial(self._by_rules, user_text, window, world, config.planner)
+            plan_by_rules = partial(self._plan_by_rules, user_text, window, world, config.planner)
             if is_read_at_once(user_text, world):
                 rules, locked = await calculate(plan_by_rules, size=size)
             else:
@@ -79,28 +80,28 @@ class TurnPlanner:
                 rules, locked = await to_thread.run_sync(plan_by_rules)
             if rules.search_intent.enabled:
                 beside(rules)
-            planned = await self._refined(user_text, window, world, config.planner, rules, locked)
-            plan = watched(planned.plan, window)
+            planned = await self._refine_plan(user_text, window, world, config.planner, rules, locked)
+            plan = count_focus_switches(planned.plan, window)
             due, injected_at = await calculate(due_injections, window, world, size=size)
             if plan.triage is Triage.NUMERICAL:
-                due, injected_at = (), dict(_before(window).get("injected_at", {}))
+                due, injected_at = (), dict(_previous_plan(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
             span.put({"jacquard.plan.tier": plan.tier, "jacquard.plan.confidence": plan.confidence})
         usages = tuple(
             replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
             for usage in planned.usages
         )
-        failed = (PATTERN_FAILED,) if PATTERN_FAILED in rules.flags else ()
+        failed = tuple(flag for flag in rules.flags if flag == DegradationCode.ACTION_PATTERN_FAILED)
         return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))
 
-    def _by_rules(
+    def _plan_by_rules(
         self, user_text: str, window: SessionWindow, world: WorldPack, settings: PlannerConfig
     ) -> tuple[PlanContext, bool]:
         """Return the plan of tier 0, and whether its focus may not move."""
         rules = self._planner.plan(user_text, window, world)
         return with_focus(rules, settings, window), is_locked(settings, window, world)
 
-    async def _refined(
+    async def _refine_plan(
         self,
         user_text: str,
         window: SessionWindow,
@@ -124,28 +125,28 @@ class TurnPlanner:
             waited = f"the small model had not answered after {settings.timeout_ms} ms"
             call = Call(model=self._refiner.model, latency_ms=settings.timeout_ms)
             usage = usage_of("", call, len, stage=ModelUsageStage.PLAN, purpose="plan", error=f"timeout: {waited}")
-            return _stood(rules, "timeout", waited, (usage,))
+            return _keep_rules_plan(rules, "timeout", waited, (usage,))
         except ModelError as error:
-            return _stood(rules, error.code, error.detail, error.usages)
+            return _keep_rules_plan(rules, error.code, error.detail, error.usages)
         except Exception as error:
             _log.exception("planner tier 1 broke")
-            return _stood(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
+            return _keep_rules_plan(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
         return Planned(plan=plan, usages=usages)
 
 
-def _stood(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> Planned:
+def _keep_rules_plan(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> Planned:
     plan = replace(rules, tier1=code, reasons=(*rules.reasons, f"the rules' plan stands: {detail}"))
-    return Planned(plan=plan, usages=usages, degradations=(f"planner_tier1: {code}: {detail}",))
+    return Planned(plan=plan, usages=usages, degradations=(f"{DegradationCode.PLANNER_TIER1}: {code}: {detail}",))
 
 
 def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:
     """Say whether the focus may not move: the world locks it, or the configuration names an active quest."""
-    return world.planner.focus_locked or _locked_on(settings, window) is not None
+    return world.planner.focus_locked or _find_locked_quest(settings, window) is not None
 
 
 def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow) -> PlanContext:
     """Return the plan with the spotlight where the configuration locks it."""
-    quest_id = _locked_on(settings, window)
+    quest_id = _find_locked_quest(settings, window)
     if settings.focus is not None and quest_id is None:
         return replace(plan, reasons=(*plan.reasons, f"the locked focus {settings.focus} is no active quest"))
     if quest_id is None or quest_id == plan.active_quest_id:
@@ -158,18 +159,18 @@ def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow
     )
 
 
-def _locked_on(settings: PlannerConfig, window: SessionWindow) -> str | None:
+def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | None:
     active = {quest.quest_id for quest in active_quests(window.state)}
     return settings.focus if settings.focus in active else None
 
 
-def watched(plan: PlanContext, window: SessionWindow) -> PlanContext:
+def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContext:
     """Return the plan with its count of switches in a row on one topic; the third and later ones are flagged.
 
     A turn switches when its focus is another than that of the turn before. It is on the same topic when both turns have a
     keyword or an entity in common, or neither has any. A numerical turn switches nothing and keeps the count.
     """
-    before = _before(window)
+    before = _previous_plan(window)
     count = int(before.get("switches", 0))
     if plan.triage is Triage.NUMERICAL:
         return replace(plan, switches=count)
@@ -183,7 +184,7 @@ def watched(plan: PlanContext, window: SessionWindow) -> PlanContext:
     return replace(plan, switches=count, flags=(*plan.flags, UNSTEADY), reasons=(*plan.reasons, told))
 
 
-def _before(window: SessionWindow) -> Mapping[str, Any]:
+def _previous_plan(window: SessionWindow) -> Mapping[str, Any]:
     plan = window.previous.plan if window.previous is not None else None
     return plan if plan is not None else {}
 

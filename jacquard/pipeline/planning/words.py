@@ -1,4 +1,4 @@
-"""Words that tell which time an input speaks of, and words that are no names, in Chinese and English.
+"""Words that show which time an input refers to, and words that are no names, in Chinese and English.
 
 Data only. A world pack adds words of its own (`planner.yaml`: past_words, future_words).
 """

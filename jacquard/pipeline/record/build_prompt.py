@@ -1,4 +1,4 @@
-"""The last stretch of prepare_turn, pure: both streams' blocks become the prompt, the package and the receipt."""
+"""The last step of `prepare_turn`, pure: the blocks of both streams become the prompt, the package and the report."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from filament import unescape
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
+from jacquard.core.degradations import Degradation
 from jacquard.core.plan import PlanContext, plan_to_json
 from jacquard.core.protocols import Pruner
-from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Degradation, Report, StreamBReport
+from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report, StreamBReport
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
 from jacquard.pipeline.record.stored_turn import reading
@@ -111,10 +112,10 @@ def build_turn_prompt(parts: PromptInputs, laid: PromptLayout, carried: Mapping[
         errors=parts.errors,
         state_cut=parts.skeleton.state_cut,
     )
-    return _prepared(parts, prompt, report)
+    return _build_prepared_turn(parts, prompt, report)
 
 
-def _prepared(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
+def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}

@@ -1,4 +1,4 @@
-"""The second half of a turn, pure: the model's reply is parsed, its ops are applied to the state, events are drawn."""
+"""The commit of a turn, pure: the model's reply is parsed, its ops are applied to the state, and events are derived."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from filament import Correction, OpLimits, OpVerdict, parse_reply
 from jacquard.config.sections import LimitsConfig
-from jacquard.core.schedule import event_words
 from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.schedule import event_words
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec

@@ -1,4 +1,4 @@
-"""No document and no source may fill the evidence by itself (seed 000 section 9). Pure."""
+"""Limits that keep one document or source from filling the evidence alone (seed 000 section 9). Pure."""
 
 from __future__ import annotations
 

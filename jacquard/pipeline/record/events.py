@@ -1,7 +1,7 @@
-"""What the engine tells of a turn, by event (seed 002 section 9.1): names, counts, codes and times.
+"""The events of a turn (seed 002 section 9.1): names, counts, codes and times.
 
-The room exists so that the payload of each event stands in one place (`docs/observability.md` lists them). What anyone said
-is in a payload only where the configuration captures content. It must not import a store.
+The payload of each event is built here and nowhere else (`docs/observability.md` lists them). Texts of users and models are
+in a payload only where the configuration captures content. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mnemosyne.schema.record import SessionWindow
 async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
     """Tell that a session's window is here."""
     head = window.head
-    await emitter.tell(
+    await emitter.emit(
         EventType.SESSION_LOADED,
         head.session_id,
         branch_id=head.branch_id,
@@ -37,7 +37,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
     """Tell what was planned and by which tier."""
-    await emitter.tell(
+    await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
         turn_id,
@@ -55,10 +55,10 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
     """Tell how a prompt came about: its blocks, what was pruned, what it costs, what was done without."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter(block.block_type.value for block in turn.context_blocks)
-    await emitter.tell(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
+    await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
     actions = Counter(decision.action.value for decision in report.decisions)
     left = [decision for decision in report.decisions if decision.action is not Action.KEPT]
-    await emitter.tell(
+    await emitter.emit(
         EventType.PRUNE_COMPLETED,
         session_id,
         turn_id,
@@ -69,7 +69,7 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
         dropped_blocks=[decision.block_id for decision in left],
     )
     content = {"text": turn.text} if config.observability.capture_content else {}
-    await emitter.tell(
+    await emitter.emit(
         EventType.ASSEMBLED,
         session_id,
         turn_id,
@@ -81,20 +81,20 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
         layout=report.layout,
         stream_b=report.stream_b.path.value,
         stream_b_code=report.stream_b.code,
-        prefetch=_kept(report.stream_b, CurationPath.PREFETCHED, report.stream_b.prefetch_refused),
-        lease=_kept(report.stream_b, CurationPath.LEASED, report.stream_b.lease_refused),
+        prefetch=_describe_kept_choice(report.stream_b, CurationPath.PREFETCHED, report.stream_b.prefetch_refused),
+        lease=_describe_kept_choice(report.stream_b, CurationPath.LEASED, report.stream_b.lease_refused),
         candidates=len(report.stream_b.candidates),
         selected=len(report.stream_b.selected),
         timings_ms=dict(report.timings_ms),
         **content,
     )
     for error in report.errors:
-        await emitter.tell(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
+        await emitter.emit(EventType.ERROR, session_id, turn_id, reason="derive_failed", detail=error)
     for degradation in report.degradations:
-        await emitter.tell(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
+        await emitter.emit(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
 
 
-def _kept(stream: StreamBReport, used: CurationPath, refused: str) -> str:
+def _describe_kept_choice(stream: StreamBReport, used: CurationPath, refused: str) -> str:
     """Say what became of a choice that was kept from an earlier turn."""
     if stream.path is used:
         return "used"
@@ -103,19 +103,19 @@ def _kept(stream: StreamBReport, used: CurationPath, refused: str) -> str:
 
 async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
     """Tell that a prepared turn is in the store, with the input and the evidence that it holds."""
-    await emitter.tell(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
+    await emitter.emit(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
-        await emitter.tell(
+        await emitter.emit(
             EventType.EVIDENCE_INGESTED, turn.session_id, turn.turn_id, evidence_ids=ids, source="recall"
         )
-    await emitter.tell(EventType.PERSISTED, turn.session_id, turn.turn_id, what="prepared", version=turn.version)
+    await emitter.emit(EventType.PERSISTED, turn.session_id, turn.turn_id, what="prepared", version=turn.version)
 
 
 async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
     """Tell of an error that reached the caller, or that a retry is about to answer."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
-    await emitter.tell(
+    await emitter.emit(
         EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
     )
 
@@ -133,7 +133,7 @@ async def emit_usage(
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
-    await emitter.tell(
+    await emitter.emit(
         EventType.PERSISTED,
         session_id,
         turn_id,

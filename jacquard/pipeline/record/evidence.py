@@ -1,7 +1,8 @@
-"""Evidence of a session in its turns: tool results into the prompt by ref, what a prompt showed, results taken in.
+"""Evidence of a session in its turns: loads tool results for the prompt by ref, and ingests new results.
 
-The room exists so that evidence has one way into a prompt (seed 002 sections 6.4, 6.6 and 7.2): found newest first, conflicts
-settled, resolved by selector against its hash, escaped, labelled with its trust. It writes nothing but through the ingestor.
+Evidence enters a prompt only here (seed 002 sections 6.4, 6.6 and 7.2): it is read newest first, conflicts are settled, each
+ref is resolved by its selector and checked against its hash, and the text is escaped and labelled with its trust. Only the
+ingestor writes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from anyio import to_thread
 from filament import escape_text, open_tag, unescape
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
-from jacquard.core.truncation import opening
+from jacquard.core.degradations import DegradationCode
+from jacquard.core.truncation import truncate_with_size
 from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
@@ -85,13 +87,13 @@ async def load_evidence_blocks(
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
-    told = [f"conflict: {_sentence(record)}" for record in settled.records]
+    told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]
     by_id = {each.evidence_id: each for each in kept}
     if any(each.metadata.get(SHOWN_REFS) for each in kept):
         # Selectors hold patterns; each may take its whole time.
-        derived, errors = await to_thread.run_sync(_derived, kept, now, count)
+        derived, errors = await to_thread.run_sync(_derive_blocks, kept, now, count)
     else:
-        derived, errors = await calculate(_derived, kept, now, count, size=size)
+        derived, errors = await calculate(_derive_blocks, kept, now, count, size=size)
     for block in derived:
         evidence = by_id[block.refs[0].evidence_id]
         refs = tuple([await resolver.resolve_in(ref, evidence) for ref in block.refs])
@@ -99,9 +101,11 @@ async def load_evidence_blocks(
         told += [each.detail for each in refs if each.detail]
         if texts:
             whole = "\n".join(texts)
-            text, chars = opening(whole, config.max_tokens, count)
+            text, chars = truncate_with_size(whole, config.max_tokens, count)
             if chars < len(whole):
-                told.append(f"text_cut: {block.block_id} shows chars:0-{chars} of {len(whole)} characters")
+                told.append(
+                    f"{DegradationCode.TEXT_CUT}: {block.block_id} shows chars:0-{chars} of {len(whole)} characters"
+                )
             resolved = ResolvedBlock(block=block, text=text, refs=refs)
             notices = settled.notices.get(evidence.evidence_id, ())
             made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)
@@ -129,7 +133,7 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
     return ids
 
 
-def _derived(
+def _derive_blocks(
     kept: Sequence[Evidence], now: datetime, count: Callable[[str], int]
 ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
     """Return the blocks of all evidences; one that cannot be derived is left out and told of (seed 002 section 18.2)."""
@@ -147,7 +151,7 @@ def _derived(
     return tuple(blocks), tuple(errors)
 
 
-def shown_of(record: TurnRecord | None) -> tuple[Shown, ...]:
+def find_shown_texts(record: TurnRecord | None) -> tuple[Shown, ...]:
     """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
     if record is None or record.prompt is None:
         return ()
@@ -181,7 +185,7 @@ async def take_result(
     window = await store.window(session_id, message_limit=1)
     record = window.pending or window.previous
     size = size_of(None if record is None else record.prompt)
-    shown = await calculate(shown_of, record, size=size)
+    shown = await calculate(find_shown_texts, record, size=size)
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()

@@ -1,4 +1,4 @@
-"""One prepared turn as a ContextPackage 0.1 (seed 000), with the evidence it rests on, and a package as messages. Pure."""
+"""A prepared turn as a ContextPackage 0.1 (seed 000), with the evidence that it is based on, and a package as messages. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Shortened:
+class _ShortenedPackage:
     """Evidence and talk within their limits, and how much had to go."""
 
     items: tuple[EvidenceItem, ...]
@@ -114,7 +114,7 @@ def build_package(
         name = evidence_ids.get(made.source_uri, made.id)
         items.append(replace(made, id=made.source_uri if name in taken else name))
     items += results
-    short = _shortened(items, history, limits)
+    short = _shorten_package(items, history, limits)
     return ContextPackage(
         context_id=report.turn_id,
         session_id=report.session_id,
@@ -188,12 +188,14 @@ def _entry_id(block: PromptBlock) -> str:
     return address.entry_id if isinstance(address, EntryAddress) else block.block_id
 
 
-def _shortened(items: Sequence[EvidenceItem], history: Sequence[PackageMessage], limits: PackageConfig) -> _Shortened:
+def _shorten_package(
+    items: Sequence[EvidenceItem], history: Sequence[PackageMessage], limits: PackageConfig
+) -> _ShortenedPackage:
     kept, cuts = constrain(items, by_document=limits.by_document, by_source=limits.by_source)
     starts = [place for place, message in enumerate(history) if place == 0 or message.role == Role.USER]
     over = max(0, len(starts) - limits.recent_turns_max)
     first = starts[over] if over < len(starts) else len(history)
-    return _Shortened(
+    return _ShortenedPackage(
         items=tuple(replace(each, snippet=_clip(each.snippet, limits.snippets_max_chars)) for each in kept),
         cuts=cuts,
         snippets_cut=sum(len(each.snippet) > limits.snippets_max_chars for each in kept),
@@ -203,7 +205,7 @@ def _shortened(items: Sequence[EvidenceItem], history: Sequence[PackageMessage],
     )
 
 
-def _constraints(report: Report, short: _Shortened, limits: PackageConfig) -> dict[str, Any]:
+def _constraints(report: Report, short: _ShortenedPackage, limits: PackageConfig) -> dict[str, Any]:
     """Return each limit with what came of it."""
     documents, sources = Counter(map(document_of, short.items)), Counter(map(source_of, short.items))
     return {
@@ -227,7 +229,7 @@ def _constraints(report: Report, short: _Shortened, limits: PackageConfig) -> di
     }
 
 
-def _debug(report: Report, plan: PlanContext, short: _Shortened) -> dict[str, Any]:
+def _debug(report: Report, plan: PlanContext, short: _ShortenedPackage) -> dict[str, Any]:
     held = {item.source_uri: item.id for item in short.items}
     stream = report.stream_b
     ignored = [f"{d.block_id}: {d.code}: {d.reason}" for d in report.decisions if d.action is not Action.KEPT]

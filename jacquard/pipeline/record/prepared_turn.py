@@ -1,4 +1,4 @@
-"""What a prepared turn is, how it is named, and how it becomes a stored record and comes back. Pure."""
+"""The value of a prepared turn, its id, and its conversion to a stored record and back. Pure."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PreparedTurn:
 
     @property
     def triage(self) -> Triage:
-        """Which road the turn took."""
+        """How the turn was triaged."""
         return self.plan.triage
 
 
@@ -161,7 +161,7 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
     return (*turn.usages, usage)
 
 
-def _stored_report(report: Report) -> Report:
+def _report_to_store(report: Report) -> Report:
     """Return what is kept of a receipt where its decisions shall not be kept."""
     return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
 
@@ -194,7 +194,7 @@ def build_record(
         messages=tuple(messages),
         fingerprint=fingerprint,
         plan=plan_to_json(turn.plan),
-        receipt=codec.to_plain(turn.report if with_report else _stored_report(turn.report)),
+        receipt=codec.to_plain(turn.report if with_report else _report_to_store(turn.report)),
         prompt=codec.to_plain(
             StoredPrompt(
                 messages=turn.messages,

@@ -1,8 +1,8 @@
-"""What is recorded of a prompt beside the prompt: everything that it was made of, so that it can be made again.
+"""The prompt snapshot: everything that a prompt was made of, recorded beside it so that it can be made again.
 
-A tape holds the rendered blocks, the layout, the rules of the budget and the configuration (no secret in it), and what the
-templates read, with a hash of every template. `jacquard.replay.replay` plays it. Pure; a tape is a part of the turn's record and
-is erased, exported and kept with it.
+A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what the
+templates read, with a hash of every template. `jacquard.replay.replay` replays it. Pure. A snapshot is a part of the turn's
+record and is erased, exported and kept with it.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def snapshot_prompt(
 
 def plain_config(config: RuntimeConfig) -> dict[str, Any]:
     """Return a configuration as plain values, without what has its default and without any secret."""
-    lean: dict[str, Any] = plain_without_secrets(_lean(config))
+    lean: dict[str, Any] = plain_without_secrets(_drop_defaults(config))
     return lean
 
 
 def snapshot_to_json(tape: PromptSnapshot) -> dict[str, Any]:
     """Return a tape as plain values; what has its default is left out, and what can be told from the rest."""
-    plain: dict[str, Any] = _lean(tape)
+    plain: dict[str, Any] = _drop_defaults(tape)
     plain["version"] = tape.version
     variables = plain["source"]["variables"]
     plain["source"] = {
@@ -122,16 +122,16 @@ def snapshot_in(record: TurnRecord) -> PromptSnapshot | None:
     return tape
 
 
-def _lean(value: Any) -> Any:
+def _drop_defaults(value: Any) -> Any:
     if value is None or type(value) in _LEAVES:
         return value
     leaner = _LEANERS.get(type(value))
     if leaner is None:
-        leaner = _LEANERS[type(value)] = _leaner(type(value))
+        leaner = _LEANERS[type(value)] = _drop_default_fields(type(value))
     return leaner(value)
 
 
-def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
+def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
     """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
         names, defaults = zip(*_defaults(kind), strict=True)
@@ -142,11 +142,11 @@ def _leaner(kind: type[Any]) -> Callable[[Any], Any]:
     if issubclass(kind, datetime):
         return codec.time_text
     if issubclass(kind, Mapping):
-        return lambda held: {key: _lean(inner) for key, inner in held.items()}
+        return lambda held: {key: _drop_defaults(inner) for key, inner in held.items()}
     if issubclass(kind, set | frozenset):
         return sorted
     if issubclass(kind, Sequence) and not issubclass(kind, str):
-        return lambda held: [_lean(inner) for inner in held]
+        return lambda held: [_drop_defaults(inner) for inner in held]
     return lambda held: held
 
 
@@ -154,7 +154,7 @@ def _lean_fields(
     names: tuple[str, ...], defaults: tuple[Any, ...], held: Callable[[Any], tuple[Any, ...]], value: Any
 ) -> dict[str, Any]:
     return {
-        name: each if type(each) in _LEAVES else _lean(each)
+        name: each if type(each) in _LEAVES else _drop_defaults(each)
         for name, default, each in zip(names, defaults, held(value), strict=False)
         if each is not default and each != default
     }

@@ -1,6 +1,6 @@
-"""What is read out of a stored turn: its receipt and its plan, and what is said of one that cannot be read.
+"""Reads the report and the plan out of a stored turn, and describes one that cannot be read.
 
-A store gives the papers of a turn as plain values; what they mean is known here. Pure.
+A store returns the parts of a turn as plain values; this module knows what they mean. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a host tells of its own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
+"""Records of a host's own work: tool calls, model calls, tasks (seed 002 sections 6.7 phase C and 12.1).
 
-The room exists so that links are made in one place, both ways: a call names the evidence of its result, and the evidence
-names the call. Each function runs while its session is held. It must not import a concrete store.
+Links are made here in both directions: a call names the evidence of its result, and the evidence names the call. Each
+function runs while its session is locked. This module must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from jacquard.core.calibration import with_counts
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
@@ -46,7 +47,7 @@ async def record_tool_call(
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
     results = await require_evidence(store, session_id, ids)
-    digest, degraded = await _redacted(call.args_digest, redactor)
+    digest, degraded = await _redact_arguments(call.args_digest, redactor)
     for evidence in results:
         if evidence.links.tool_call_id is None:
             linked = replace(evidence, links=replace(evidence.links, tool_call_id=call.tool_call_id))
@@ -56,7 +57,7 @@ async def record_tool_call(
         tasks = [_with_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
         await store.upsert_tasks(session_id, tasks)
     done = await store.append_tool_calls(session_id, [replace(call, result_evidence_ids=ids, args_digest=digest)])
-    return done, ("redaction_failed",) if degraded else ()
+    return done, (DegradationCode.REDACTION_FAILED.value,) if degraded else ()
 
 
 async def record_model_usage(
@@ -75,7 +76,7 @@ async def record_model_usage(
             links = replace(evidence.links, model_usage_id=usage.model_usage_id)
             await store.put_evidence(session_id, replace(evidence, links=links))
     window = await store.window(session_id, message_limit=1)
-    record = await store.turn(session_id, turn_id) if turn_id is not None else _answered(window, usage)
+    record = await store.turn(session_id, turn_id) if turn_id is not None else _find_usage_turn(window, usage)
     prompt_tokens, reply_tokens = (
         _estimates(record, estimator) if usage.stage is ModelUsageStage.ANSWER else (None, None)
     )
@@ -107,7 +108,7 @@ def _ancestors(task_id: str, whole: Mapping[str, Task]) -> set[str]:
     return seen
 
 
-def _answered(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
+def _find_usage_turn(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
     """Return the turn that a model call belongs to: the one that waits for its reply, else the last one."""
     return window.pending or window.previous
 
@@ -130,7 +131,7 @@ def _require_id(value: str, name: str) -> None:
         raise ConfigError(f"{name} is empty; give an id that stays the same when the call is recorded again.")
 
 
-async def _redacted(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
+async def _redact_arguments(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
     """Return the arguments without what must not be kept; what cannot be searched is withheld (fail closed)."""
     if redactor is None or not digest:
         return digest, False

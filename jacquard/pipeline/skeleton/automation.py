@@ -1,7 +1,7 @@
-"""Stream A (seed 004 section 5; spec 2.2): the skeleton that must be right, rendered from templates and the state.
+"""Stream A (seed 004 section 5; spec 2.2): the skeleton of a prompt, rendered from templates and the state.
 
-Pure but for template files, which are read when they are new or changed: same input, same bytes. It must not import a
-store, an index, a model or Stream B.
+Pure, except that template files are read when they are new or changed: the same input gives the same bytes. It must not
+import a store, an index, a model or Stream B.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
 from jacquard.core.receipt import StateCut
-from jacquard.core.schedule import INJECTION, injected_entries
+from jacquard.pipeline.schedule import INJECTION, injected_entries
 from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks, input_block
-from jacquard.pipeline.skeleton.naming import name_apart
+from jacquard.pipeline.skeleton.naming import rename_duplicates
 from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
 from jacquard.pipeline.skeleton.todo import open_todo
 from jacquard.templating import open_templates
@@ -102,7 +102,7 @@ class ShownState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
+class _RenderedBlocks:
     """Template blocks with what they were rendered from; `shown` is None where the state stands whole."""
 
     blocks: tuple[PromptBlock, ...]
@@ -117,7 +117,7 @@ def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the house's templates; a pack's own templates go before it.
+    """Renders skeletons. `shipped` is the root of the shipped templates; a pack's own templates go before it.
 
     Token counts of the newest texts are kept: most of a skeleton is the same as that of the turn before.
     """
@@ -142,12 +142,12 @@ class AutomationStream:
             locale=request.world.locale,
             variables=template_variables(request, state, quests),
             directives=(
-                *called_directives(request.world, request.user_text, request.hidden),
+                *select_directives(request.world, request.user_text, request.hidden),
                 *injected_entries(request.world, request.plan),
             ),
             digests=templates.digests,
         )
-        made = self._made(templates, source, quests, request.state_tokens)
+        made = self._render_template_blocks(templates, source, quests, request.state_tokens)
         start = previous_history_start(request.window)
         shown = request.history
         if shown is None:
@@ -156,16 +156,16 @@ class AutomationStream:
             blocks=made.blocks,
             history=history_blocks(shown, request.world, self._count, request.window.head.session_id),
             user_input=input_block(request.user_text, self._count),
-            anchors=shown_anchors(state, quests, made.shown),
+            anchors=find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
             source=made.source,
             state_tokens=made.state_tokens,
             state_cut=made.cut,
         )
 
-    def _made(
+    def _render_template_blocks(
         self, templates: TemplateSet, source: SkeletonSource, quests: tuple[Quest, ...], limit_tokens: int | None
-    ) -> _Made:
+    ) -> _RenderedBlocks:
         """Render the template blocks; a state that takes more than `limit_tokens` is cut first."""
         goal = str(source.variables["goal"])
         whole_tokens: int | None = None
@@ -173,7 +173,7 @@ class AutomationStream:
             blocks = render_blocks(templates, source, self._count)
             whole_tokens = _state_tokens(blocks) + goal_tokens(goal, self._count)
             if limit_tokens is None or whole_tokens <= limit_tokens:
-                return _Made(blocks=blocks, source=source, state_tokens=whole_tokens)
+                return _RenderedBlocks(blocks=blocks, source=source, state_tokens=whole_tokens)
 
         def tokens_of(variables: Mapping[str, Any]) -> int:
             """Return what the state takes over some variables; what is left of a long goal still counts."""
@@ -185,7 +185,7 @@ class AutomationStream:
         limit = MOST_TOKENS if limit_tokens is None else limit_tokens
         variables, cut, rows = fit_state(source.variables, quests, limit, tokens_of, whole_tokens)
         source = replace(source, variables=variables)
-        return _Made(
+        return _RenderedBlocks(
             blocks=render_blocks(templates, source, self._count),
             source=source,
             state_tokens=tokens_of(variables),
@@ -208,22 +208,24 @@ def render_blocks(
         if only is not None and spec.type is not only:
             continue
         if spec.each is None:
-            blocks += _rendered(templates, spec, source, count)
+            blocks += _render_spec(templates, spec, source, count)
             continue
         for rank, entry in enumerate(source.directives):
-            blocks += _rendered(templates, spec, source, count, entry, rank)
-    return name_apart(blocks, {spec.block_id for spec in specs})
+            blocks += _render_spec(templates, spec, source, count, entry, rank)
+    return rename_duplicates(blocks, {spec.block_id for spec in specs})
 
 
-def named_apart(skeleton: Skeleton, others: Sequence[PromptBlock]) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
+def make_block_ids_unique(
+    skeleton: Skeleton, others: Sequence[PromptBlock]
+) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
     """Return a skeleton and the blocks that join it, each block of both with an id of its own."""
     blocks, history = skeleton.blocks, skeleton.history
-    named = name_apart([skeleton.user_input, *blocks, *history, *others])[1:]
+    named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)
     return replace(skeleton, blocks=named[:first], history=named[first:last]), named[last:]
 
 
-def _rendered(
+def _render_spec(
     templates: TemplateSet,
     spec: BlockSpec,
     source: SkeletonSource,
@@ -316,7 +318,7 @@ def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def called_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
+def select_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
     """Return the directives of this turn: those marked `constant`, and those with a key in the input."""
     text = normalise(user_text)
     return tuple(
@@ -326,7 +328,7 @@ def called_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) 
     )
 
 
-def shown_anchors(
+def find_shown_anchors(
     state: Mapping[str, Any], quests: tuple[Quest, ...], shown: ShownState | None = None
 ) -> dict[str, str]:
     """Return anchor -> JSON Pointer for what the prompt shows (A4): the status, active quests and their open steps.

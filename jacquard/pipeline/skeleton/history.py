@@ -1,7 +1,7 @@
-"""The history window with hysteresis (spec A5): it keeps its start for many turns, so that the prompt's prefix stays.
+"""The history window with hysteresis (spec A5): its start stays the same for many turns, so that the prompt's prefix stays.
 
 Pure. A window grows at its end until it passes a limit; then its start jumps forward so far that both limits are met with
-room to spare (`low_water`), and stays there again. A turn is never cut in two.
+a reserve (`low_water`), and stays there again. A turn is never cut in two.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Fixed instructions of the host, beside those of the world (seed 002 section 6.4, `custom_instructions`). Pure.
 
-The room exists so that a host need not change a world or a template to say one thing more. It must not import a template.
+With them a host adds an instruction without a change of a world or a template. This module must not import a template.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The conversation as prompt blocks: the messages of the history window and the user's input. Pure.
 
-A speaker's name stands before the words only where the role does not tell it: not for the world's own player and narrator,
-nor for the generic names of the two roles, but for the people of an imported talk.
+A speaker's name precedes the words only where the role does not say it: not for the world's own player and narrator,
+nor for the generic names of the two roles, but for the people of an imported conversation.
 """
 
 from __future__ import annotations

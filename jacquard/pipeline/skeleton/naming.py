@@ -1,8 +1,8 @@
-"""Ids of blocks: each block of a prompt has one that no other has, whatever its data are called. Pure.
+"""Ids of blocks: each block of a prompt has an id that no other has, whatever its data are called. Pure.
 
-An id comes from a template, a world, a message, a host, and any of them may be called `status`, `user_input` or
+An id comes from a template, a world, a message or a host, and any of them may be called `status`, `user_input` or
 `flesh:rationale`. An id that two blocks would have stays with the one whose kind comes first in `BlockKind`; the other is
-named with its kind, as in `directive:status`. Ids that nobody else has stay as they are.
+named with its kind, as in `directive:status`. Ids that are unique stay as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _NOBODY: frozenset[str] = frozenset()
 _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 
 
-def name_apart(blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY) -> tuple[PromptBlock, ...]:
+def rename_duplicates(
+    blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY
+) -> tuple[PromptBlock, ...]:
     """Return the blocks in their order, each with an id of its own; running it again changes nothing.
 
     The ids of the frame and the input belong to those two, `template_ids` to blocks of templates, present or not. Blocks
@@ -31,7 +33,7 @@ def name_apart(blocks: Sequence[PromptBlock], template_ids: Collection[str] = _N
         if block.kind is BlockKind.UNKNOWN:
             taken.add(block.block_id)
         elif block.block_id in taken or _is_reserved(block, template_ids):
-            names[place] = next(name for name in _others(block) if name not in wanted and name not in taken)
+            names[place] = next(name for name in _number_names(block) if name not in wanted and name not in taken)
             taken.add(names[place])
         else:
             taken.add(block.block_id)
@@ -48,7 +50,7 @@ def _is_reserved(block: PromptBlock, template_ids: Collection[str]) -> bool:
     return block.kind is not BlockKind.TEMPLATE and block.block_id in template_ids
 
 
-def _others(block: PromptBlock) -> Iterator[str]:
+def _number_names(block: PromptBlock) -> Iterator[str]:
     name = f"{block.kind.value}:{block.block_id}"
     yield name
     for number in count(2):

@@ -1,7 +1,7 @@
-"""A state that is too large for its place in the prompt, cut to a size: the biggest parts first, the rest untouched. Pure.
+"""Cuts a state that is too large for its part of the prompt: the largest parts first, the others unchanged. Pure.
 
-A long text shows its beginning and says how much is missing, a long list or mapping its first entries and how many there are
-more. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
+A long text shows its beginning and says how much is missing; a long list or mapping shows its first entries and how many more
+there are. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
 same state and size give the same result. It must not import a template, a stream or a store.
 """
 
@@ -114,7 +114,7 @@ def _lean(node: Any) -> Any:
     return [_lean(each) for each in node] if isinstance(node, list | tuple) else node
 
 
-def shares(wanted: Sequence[int], chars: int) -> list[int]:
+def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
     """Return what each part gets of `chars`: what it wants where that is no more than an equal share of what is left, else
     that share.
     """
@@ -142,7 +142,7 @@ class StateCutter:
         if not note:
             return kept
         if isinstance(kept, Mapping):
-            return {**kept, _fresh("…", kept): note}
+            return {**kept, _find_unused_key("…", kept): note}
         return [*kept, {"…": note}]
 
     def cut_apart(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
@@ -157,7 +157,7 @@ class StateCutter:
             self._note(node, path, _unit(node), 0, len(node))
             return f"… {self._missing(node, len(node))}", ""
         if _is_pair(node):
-            given = shares([shown_chars(each, chars, depth) for each in node], chars - _LINE_CHARS)
+            given = divide_chars([shown_chars(each, chars, depth) for each in node], chars - _LINE_CHARS)
             return [self.cut(each, given[at], (*path, str(at)), depth) for at, each in enumerate(node)], ""
         if isinstance(node, Mapping):
             return self._mapping(node, chars, path, depth)
@@ -179,7 +179,7 @@ class StateCutter:
         usable = [key for key in fields if len(key) <= KEY_CHARS and not _is_long_id(key, node[key])]
         order = sorted(usable, key=lambda key: key not in _IDENTITY)  # ids first, else in the stored order
         frame = [2 * depth + _LINE_CHARS + _text_chars(key, KEY_CHARS) for key in order]
-        kept, given = _allotted(
+        kept, given = _allot_chars(
             [node[key] for key in order], frame, chars, depth, has_fields=True, whole=len(usable) == len(fields)
         )
         shown = {key: given[at] for at, key in enumerate(order[:kept])}
@@ -190,17 +190,17 @@ class StateCutter:
             if key in shown:
                 result[key], note = self.cut_apart(node[key], shown[key], (*path, key), depth + 1)
                 if note:
-                    result[_fresh(f"… {key}", node)] = note
-        return result, self._rest(node, path, kept, len(fields))
+                    result[_find_unused_key(f"… {key}", node)] = note
+        return result, self._note_rest(node, path, kept, len(fields))
 
     def _list(self, node: Sequence[Any], chars: int, path: Tokens, depth: int) -> tuple[list[Any], str]:
-        kept, given = _allotted(node, [2 * depth + _LINE_CHARS] * len(node), chars, depth, has_fields=False)
+        kept, given = _allot_chars(node, [2 * depth + _LINE_CHARS] * len(node), chars, depth, has_fields=False)
         if kept == 2 and _is_pair(node[:2]):
             kept = 1  # Two entries of a longer list would be read as a value with its description.
         result = [self.cut(node[at], given[at], (*path, str(at)), depth + 1) for at in range(kept)]
-        return result, self._rest(node, path, kept, len(node))
+        return result, self._note_rest(node, path, kept, len(node))
 
-    def _rest(self, node: Any, path: Tokens, kept: int, total: int) -> str:
+    def _note_rest(self, node: Any, path: Tokens, kept: int, total: int) -> str:
         if kept == total:
             return ""
         self._note(node, path, _unit(node), kept, total)
@@ -219,7 +219,7 @@ def pointer(path: Tokens) -> str:
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path)
 
 
-def moved(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
+def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
     """Yield the parts with their paths as they are in the state: `places` maps beginnings of paths to others."""
     for cut in cuts:
         steps = cut.path.split("/")
@@ -227,7 +227,7 @@ def moved(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPar
         yield replace(cut, path="/".join([places["/".join(steps[:longest])], *steps[longest:]])) if longest else cut
 
 
-def _allotted(
+def _allot_chars(
     values: Sequence[Any], frame: Sequence[int], chars: int, depth: int, *, has_fields: bool, whole: bool = True
 ) -> tuple[int, list[int]]:
     """Return how many of the values are shown, from the first on, and what each of them gets. `frame` is what each costs beside
@@ -256,7 +256,7 @@ def _allotted(
     if kept < len(values):
         kept = first(max(_FIELD_CHARS[-1], chars // _FEW), chars - _NOTE_CHARS)
     note = 0 if whole and kept == len(values) else _NOTE_CHARS
-    return kept, shares(costs[:kept], chars - sum(frame[:kept]) - note)
+    return kept, divide_chars(costs[:kept], chars - sum(frame[:kept]) - note)
 
 
 def _is_pair(entries: Any) -> bool:
@@ -271,7 +271,7 @@ def _unit(node: Any) -> str:
     return "fields" if isinstance(node, Mapping) else "entries"
 
 
-def _fresh(key: str, node: Mapping[str, Any]) -> str:
+def _find_unused_key(key: str, node: Mapping[str, Any]) -> str:
     while key in node:
         key = f"…{key}"
     return key

@@ -1,7 +1,7 @@
-"""How much of the state one prompt shows: the parts that templates read of it, cut until their blocks take no more tokens than
-the state may have. Pure: same variables, same limit, same result.
+"""How much of the state one prompt shows: the parts that templates read are cut until their blocks fit the state's limit.
 
-It must not import a template, a store or a model; whoever calls tells what the blocks take.
+Pure: the same variables and limit give the same result. It must not import a template, a store or a model; the caller passes a
+function that counts the tokens of the blocks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jacquard.core.receipt import CutPart, StateCut
 from jacquard.pipeline.skeleton.state_cut import (
     CutWords,
     StateCutter,
+    divide_chars,
     lean,
-    moved,
     pointer,
-    shares,
+    restore_paths,
     shown_chars,
     words_of,
 )
@@ -60,12 +60,12 @@ def fit_state(
     third result has the row by key. With a limit of 0 nothing of the state is shown.
     """
     parts = _Parts.of(variables, quests)
-    made, tokens = _fitted(parts, limit_tokens, tokens_of)
+    made, tokens = _fit_variables(parts, limit_tokens, tokens_of)
     cut = None
     if made.cuts:
         cut = StateCut(
             limit_tokens=max(0, limit_tokens),
-            before_tokens=_estimated(parts, made, tokens) if whole_tokens is None else whole_tokens,
+            before_tokens=_estimate_whole_state(parts, made, tokens) if whole_tokens is None else whole_tokens,
             after_tokens=tokens,
             parts=made.cuts,
             is_estimated=whole_tokens is None,
@@ -73,7 +73,7 @@ def fit_state(
     return made.variables, cut, made.rows
 
 
-def less_state(state_tokens: int, error: BudgetExceededError, tries: int) -> int | None:
+def reduce_state_limit(state_tokens: int, error: BudgetExceededError, tries: int) -> int | None:
     """Return how many tokens of state to try next when what must stay did not fit with `state_tokens` of them; None when there
     is nothing left to try. `tries` have been made before.
     """
@@ -83,7 +83,7 @@ def less_state(state_tokens: int, error: BudgetExceededError, tries: int) -> int
     return max(0, left - left // 20) if tries < _TRIES else 0
 
 
-def not_even_without_state(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
+def build_state_budget_error(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
     """Return the error of a prompt that does not fit: `first` with the whole state, `last` with the least of it."""
     if first is last:
         return first
@@ -91,7 +91,7 @@ def not_even_without_state(first: BudgetExceededError, last: BudgetExceededError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
+class _Variables:
     """Variables as cut; `rows` are the quests that are shown, by key."""
 
     variables: dict[str, Any]
@@ -124,13 +124,13 @@ class _Parts:
         )
 
 
-def _fitted(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Made, int]:
+def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Variables, int]:
     """Return the most of the state that fits, and its tokens."""
-    best: tuple[_Made, int] | None = None
+    best: tuple[_Variables, int] | None = None
     low, high = 0, MOST_CHARS + 1
     chars = min(MOST_CHARS, 4 * limit_tokens)
     for _ in range(_ROUNDS if limit_tokens > 0 else 0):
-        made = _made(parts, chars)
+        made = _build_variables(parts, chars)
         tokens = tokens_of(made.variables)
         if tokens > limit_tokens:
             high = chars
@@ -145,18 +145,18 @@ def _fitted(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Mad
         if chars - low < max(8, low // 50):
             break
     if best is None:
-        nothing = _made(parts, 0)
+        nothing = _build_variables(parts, 0)
         best = nothing, tokens_of(nothing.variables)
     return best
 
 
-def _made(parts: _Parts, chars: int) -> _Made:
+def _build_variables(parts: _Parts, chars: int) -> _Variables:
     """Return the variables with a state of about `chars` characters, shared so that what takes little stays whole. Of rules
     nothing is left but which fields are lists.
     """
     goal_wants = shown_chars(parts.goal, chars) if len(parts.goal) > GOAL_CHARS else 0
     wanted = [shown_chars(parts.status, chars), shown_chars(parts.rows, chars), goal_wants]
-    for_status, for_rows, for_goal = shares(wanted, chars)
+    for_status, for_rows, for_goal = divide_chars(wanted, chars)
     status, cuts = _status(parts, for_status)
     rows, more, quest_cuts = _rows(parts, for_rows)
     goal, goal_cuts = _goal(parts, for_goal if goal_wants else None)
@@ -175,14 +175,14 @@ def _made(parts: _Parts, chars: int) -> _Made:
         "quests": [*rows.values(), *more],
         "goal": goal,
     }
-    return _Made(variables=variables, rows=rows, cuts=(*cuts, *quest_cuts, *goal_cuts))
+    return _Variables(variables=variables, rows=rows, cuts=(*cuts, *quest_cuts, *goal_cuts))
 
 
 def _status(parts: _Parts, chars: int) -> tuple[Mapping[str, Any], tuple[CutPart, ...]]:
     if not parts.status:
         return {}, ()
     if chars <= 0:
-        return {}, (_gone(parts.status, ""),)
+        return {}, (_cut_whole_part(parts.status, ""),)
     cutter = StateCutter(parts.words)
     return cutter.cut(parts.status, chars, ()), tuple(cutter.cuts)
 
@@ -192,7 +192,7 @@ def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any
     if not parts.rows:
         return {}, [], ()
     if chars <= 0:
-        return {}, [], (_gone(parts.rows, f"/{QUESTS_KEY}"),)
+        return {}, [], (_cut_whole_part(parts.rows, f"/{QUESTS_KEY}"),)
     if shown_chars(parts.rows, chars) <= chars:
         return dict(parts.rows), [], ()
     cutter = StateCutter(parts.words)
@@ -202,7 +202,7 @@ def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any
     told = parts.words.quests.format(missing=f"{missing:,}")
     more = [{"id": "…", "status": "…", "title": told}] if missing else []
     rows = {quest.key: row for quest, row in zip(quests, kept, strict=False)}
-    return rows, more, tuple(moved(cutter.cuts, dict(_places(quests[: len(kept)]))))
+    return rows, more, tuple(restore_paths(cutter.cuts, dict(_places(quests[: len(kept)]))))
 
 
 def _places(quests: Sequence[Quest]) -> Iterator[tuple[str, str]]:
@@ -227,11 +227,11 @@ def _goal(parts: _Parts, chars: int | None) -> tuple[str, tuple[CutPart, ...]]:
     )
 
 
-def _gone(node: Mapping[str, Any], path: str) -> CutPart:
+def _cut_whole_part(node: Mapping[str, Any], path: str) -> CutPart:
     return CutPart(path=path, unit="fields", shown=0, total=len(node), chars=_chars(node))
 
 
-def _estimated(parts: _Parts, made: _Made, after: int) -> int:
+def _estimate_whole_state(parts: _Parts, made: _Variables, after: int) -> int:
     """Return what the whole state would take, by how many tokens a character of what is shown takes."""
     whole = _chars([parts.status, parts.rows, parts.goal])
     shown = _chars([made.variables["status"], made.variables["quests"], made.variables["goal"]])

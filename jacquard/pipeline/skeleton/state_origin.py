@@ -1,5 +1,6 @@
-"""Where a state that is too large for a prompt comes from: the newest op that made its biggest part so large, and how to take it
-back. It reads the session and writes nothing; it must not import a concrete store.
+"""Finds why a state is too large for a prompt: the newest op that made its largest part so large, and how to undo it.
+
+It reads the session and writes nothing; it must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jacquard.core.receipt import CutPart, Degradation, StateCut
+from jacquard.core.degradations import Degradation, DegradationCode
+from jacquard.core.receipt import CutPart, StateCut
 from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
 
-STATE_SHORTENED = "state_shortened"
 TURNS_READ = 200
 """How many of the newest turns are searched for the op."""
 _NAMED_PARTS = 5
@@ -33,7 +34,7 @@ class Growth:
     parent_id: str | None
 
 
-async def growth_of(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
+async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
     """Return the newest op that made a part large, None where the newest TURNS_READ turns have none.
 
     That is an op that set the part or what holds it, or added to it, with a value that is no small part of it.
@@ -41,33 +42,33 @@ async def growth_of(store: Store, session_id: str, branch_id: str, part: CutPart
     turns = await store.turns(session_id, limit=TURNS_READ, branch_id=branch_id)
     for turn in reversed(turns):
         for op in reversed(turn.ops):
-            if (chars := _brought(op, part)) is not None:
+            if (chars := _chars_added(op, part)) is not None:
                 path = str(op.get("path"))
                 return Growth(op=str(op["op"]), path=path, chars=chars, turn_id=turn.turn_id, parent_id=turn.parent_id)
     return None
 
 
-async def state_notes(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
+async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
     """Return what the receipt says of a state that is not shown whole; nothing of one that is (`cut` is None)."""
     if cut is None:
         return ()
-    growth = await growth_of(store, head.session_id, head.branch_id, cut.biggest)
-    return (shortened(head.session_id, cut, growth),)
+    growth = await find_growth(store, head.session_id, head.branch_id, cut.biggest)
+    return (describe_state_cut(head.session_id, cut, growth),)
 
 
-def shortened(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
+def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
     """Return the line of the receipt on a state that was shortened."""
     about = "about " if cut.is_estimated else ""
     return Degradation(
-        code=STATE_SHORTENED,
+        code=DegradationCode.STATE_SHORTENED.value,
         detail=(
             f"The state takes {about}{cut.before_tokens:,} tokens and may take {cut.limit_tokens:,} of this prompt: it is shown "
-            f"with {cut.after_tokens:,}. Not whole: {_parts(cut)}. {_way_back(session_id, cut.biggest, growth)}"
+            f"with {cut.after_tokens:,}. Not whole: {_parts(cut)}. {_describe_undo(session_id, cut.biggest, growth)}"
         ),
     )
 
 
-def _brought(op: Mapping[str, Any], part: CutPart) -> int | None:
+def _chars_added(op: Mapping[str, Any], part: CutPart) -> int | None:
     path, verb = str(op.get("path", "")), op.get("op")
     if verb not in ("add", "replace") or "/$meta" in path:
         return None
@@ -81,16 +82,16 @@ def _brought(op: Mapping[str, Any], part: CutPart) -> int | None:
 
 def _parts(cut: StateCut) -> str:
     biggest = sorted(cut.parts, key=lambda part: -part.chars)
-    told = [f"{_named(part.path)} ({part.shown:,} of {part.total:,} {part.unit})" for part in biggest[:_NAMED_PARTS]]
+    told = [f"{_clip(part.path)} ({part.shown:,} of {part.total:,} {part.unit})" for part in biggest[:_NAMED_PARTS]]
     more = len(biggest) - len(told)
     return ", ".join(told) + (f" and {more:,} more (state_cut in the receipt)" if more else "")
 
 
-def _way_back(session_id: str, part: CutPart, growth: Growth | None) -> str:
+def _describe_undo(session_id: str, part: CutPart, growth: Growth | None) -> str:
     shorter = "a reply may SET a shorter value, or POP or DELETE what is no longer needed"
     if growth is None:
         return (
-            f"No op of the last {TURNS_READ} turns made {_named(part.path)} so large: it came with the pack, an import or an older "
+            f"No op of the last {TURNS_READ} turns made {_clip(part.path)} so large: it came with the pack, an import or an older "
             f"turn. To make it smaller, {shorter}."
         )
     before = growth.parent_id or "start"
@@ -98,12 +99,12 @@ def _way_back(session_id: str, part: CutPart, growth: Growth | None) -> str:
         ["jacquard", "fork", "--session", session_id, "--at", before, "--name", f"before-{growth.turn_id}"]
     )
     return (
-        f"The newest op that made {_named(part.path)} so large: {growth.op} {_named(growth.path)} ({growth.chars:,} characters), "
+        f"The newest op that made {_clip(part.path)} so large: {growth.op} {_clip(growth.path)} ({growth.chars:,} characters), "
         f"turn {growth.turn_id}. To take that turn back: {command}. To go on from here, {shorter}."
     )
 
 
-def _named(path: str) -> str:
+def _clip(path: str) -> str:
     if not path:
         return "the status"
     return path if len(path) <= _PATH_CHARS else f"{path[: _PATH_CHARS - 1]}…"

@@ -1,6 +1,6 @@
-"""The to-do list of a session as a prompt shows it: what is open, in the host's order, bounded. Pure.
+"""The to-do list of a session as a prompt shows it: open tasks, in the host's order, bounded. Pure.
 
-The room exists so that Stream A and the Collector of layers show the same. It must not import a store or a template.
+Stream A and the Collector of layers both use it. It must not import a store or a template.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Weaving."""
+"""Weaving: blocks of both streams are ordered, pruned to the budget and assembled into messages."""

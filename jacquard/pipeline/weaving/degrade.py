@@ -1,8 +1,8 @@
-"""Carries out what a pruner decided to degrade: shortens texts, masks what is too guarded (seed 002 sections 6.5 and 8.2).
+"""Applies what a pruner decided to degrade: shortens texts and masks guarded ones (seed 002 sections 6.5 and 8.2).
 
-Pruners are pure and only decide; this room does the work, with a shortener and a redactor that are handed in. It must not
+Pruners are pure and only decide; this module does the work with the shortener and the redactor that it is given. It must not
 import a pruner, a model or a store. A block's tags stay as they are: only the text between them changes, and it is escaped
-anew. Where the work fails, a text is cut by sentences, and a guarded text is withheld whole.
+anew. Where the shortener fails, a text is cut by sentences; where the redactor fails, a guarded text is withheld whole.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import anyio
 
 from filament import escape_text, unescape
 from jacquard.core.blocks import PromptBlock
+from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
-from jacquard.core.receipt import BlockDecision, Degradation
-from jacquard.core.truncation import lead
+from jacquard.core.receipt import BlockDecision
+from jacquard.core.truncation import truncate_sentences
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.packing import MASKED, split_tags
 from mnemosyne.core.errors import RedactionError
@@ -50,10 +51,10 @@ class LeadShortener:
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
         """Return the beginning of the text; SummarizerError where not even a sign fits."""
-        return await calculate(lead, text, limit_tokens, self._count, size=size_of(text))
+        return await calculate(truncate_sentences, text, limit_tokens, self._count, size=size_of(text))
 
 
-async def carry_out(
+async def apply_degradations(
     orders: Sequence[Order],
     *,
     count: Callable[[str], int],
@@ -71,8 +72,8 @@ async def carry_out(
     async def one(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
         failures = failed[block.block_id]
         if decision.code == MASKED:
-            blocks[block.block_id] = await _masked(block, redactor, failures)
-        elif (short := await _shortened(block, decision.tokens, count, by, failures)) is not None:
+            blocks[block.block_id] = await _mask_block(block, redactor, failures)
+        elif (short := await _shorten_block(block, decision.tokens, count, by, failures)) is not None:
             blocks[block.block_id] = short
 
     with anyio.move_on_after(within_seconds) as limit:
@@ -83,7 +84,7 @@ async def carry_out(
     if limit.cancelled_caught:
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
         detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
-        failures.append(Degradation(code="shorten_late", detail=detail))
+        failures.append(Degradation(code=DegradationCode.SHORTEN_LATE.value, detail=detail))
         for block, decision in late:
             failed[block.block_id] = []
             await one(block, decision, None)
@@ -93,7 +94,7 @@ async def carry_out(
     return Carried(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
 
 
-async def _shortened(
+async def _shorten_block(
     block: PromptBlock,
     limit_tokens: int,
     count: Callable[[str], int],
@@ -102,19 +103,19 @@ async def _shortened(
 ) -> PromptBlock | None:
     """Return the block with its longest text shortened, so that the whole counts at most `limit_tokens`."""
     size = size_of(block.content)
-    parts, place, room = await calculate(_taken_apart, block, limit_tokens, count, size=size)
+    parts, place, room = await calculate(_split_block, block, limit_tokens, count, size=size)
     text = unescape(parts[place]).strip()
     try:
         if shortener is None:
-            short = await calculate(lead, text, room, count, size=size)
+            short = await calculate(truncate_sentences, text, room, count, size=size)
         else:
             short = await shortener.shorten(text, room)
     except SummarizerError as error:
-        failures.append(Degradation(code="shorten_failed", detail=str(error)))
+        failures.append(Degradation(code=DegradationCode.SHORTEN_FAILED.value, detail=str(error)))
         short = ""
     if not short.strip() or count(escape_text(short)) > room:
         try:
-            short = await calculate(lead, text, room, lambda each: count(escape_text(each)), size=size)
+            short = await calculate(truncate_sentences, text, room, lambda each: count(escape_text(each)), size=size)
         except SummarizerError:
             return None
     parts[place] = escape_text(short.strip())
@@ -122,17 +123,17 @@ async def _shortened(
     return replace(block, content=content, tokens=count(content) + _overhead(block, count), shortened=True)
 
 
-def _taken_apart(block: PromptBlock, limit_tokens: int, count: Callable[[str], int]) -> tuple[list[str], int, int]:
+def _split_block(block: PromptBlock, limit_tokens: int, count: Callable[[str], int]) -> tuple[list[str], int, int]:
     """Return texts and tags of a block, the place of its longest text, and how many tokens that may take."""
-    parts = split_tags(_marked(block.content))
+    parts = split_tags(_mark_shortened(block.content))
     place = _longest_text(parts)
     around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
     return parts, place, limit_tokens - around - 1
 
 
-async def _masked(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
+async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
     """Return the block in its redacted form; withheld whole where there is none, or where nothing was found to redact."""
-    parts = split_tags(_marked(block.content))
+    parts = split_tags(_mark_shortened(block.content))
     longest, changed = _longest_text(parts), False
     for place in range(1, len(parts), 2):
         parts[place] = _ATTRIBUTE.sub("", parts[place])
@@ -143,7 +144,7 @@ async def _masked(block: PromptBlock, redactor: Redactor | None, failures: list[
                 changed = changed or bool(result.spans)
                 parts[place] = escape_text(result.redacted_text)
     except RedactionError as error:
-        failures.append(Degradation(code="redaction_failed", detail=str(error)))
+        failures.append(Degradation(code=DegradationCode.REDACTION_FAILED.value, detail=str(error)))
         changed = False
     if not changed:
         parts = [part if place % 2 else "" for place, part in enumerate(parts)]
@@ -159,7 +160,7 @@ def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
     return max(0, min(MESSAGE_OVERHEAD_TOKENS, block.tokens - count(block.content)))
 
 
-def _marked(content: str) -> str:
+def _mark_shortened(content: str) -> str:
     """Say in the element itself that its text is not the whole; talk outside of elements says so by its ending."""
     found = _FIRST_TAG.match(content)
     return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'

@@ -1,8 +1,8 @@
-"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in their one order. Pure.
+"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in a fixed order. Pure.
 
-One mechanism, not two: the Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the
-two streams give a turn are the same layers (`layers_of`). The Composer sees no state, keeps none and holds no words of its
-own; the query enters there once and nowhere else. Only compression persists: it is the session's rolling summary.
+The Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the two streams give a turn
+are the same layers (`layers_of`). The Composer sees no state, keeps none and adds no words of its own; the query enters
+there once and nowhere else. Only compression persists: it is the session's rolling summary.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ class ContextComposer:
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
                 raise ConfigError(f"There is no layer {name!r}; there are: {', '.join(Layer)}.")
-        talk = _talk(checkpoint_messages)
+        talk = _message_blocks(checkpoint_messages)
         spoken = _input(talk, query)
         texts = {SYSTEM_PROMPT: system_prompt, **contexts}
         blocks = [_block(name, text) for name, text in texts.items() if text.strip()]
         woven = weave(blocks, talk[:-1] if query is None else talk, spoken, _LAYOUT)
-        return assemble(woven.skein, _free).messages
+        return assemble(woven.skein, _count_nothing).messages
 
 
 ALL_LAYERS = LayersConfig()
@@ -216,7 +216,7 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
 def layer_of(block: PromptBlock) -> str:
     """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for talk and input.
 
-    A block of a slot that the house does not know is knowledge.
+    A block of a slot that has no layer of its own is knowledge.
     """
     if is_talk(block) or _is_input(block):
         return ""
@@ -262,7 +262,7 @@ def share(
     return seen, tuple(history) if checkpoint else (), decisions
 
 
-def _talk(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
+def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
     system = [place for place, message in enumerate(messages) if message.role == Role.SYSTEM]
     if system:
         raise ConfigError(f"checkpoint_messages[{system[0]}] is a system message; the talk holds none, layers do.")
@@ -299,6 +299,6 @@ def _block(name: str, text: str) -> PromptBlock:
     )
 
 
-def _free(text: str) -> int:
+def _count_nothing(text: str) -> int:
     """The Composer counts nothing: budgets are the pruner's."""
     return 0

@@ -1,8 +1,8 @@
-"""Packing: which blocks get room, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
+"""Packing: which blocks fit the budget, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
 
-The room exists so that all pruners share one way of counting and one way of saying why. What makes packing monotone (P6):
-the steps have one order that no budget changes, and the first step that does not fit ends it. So what a budget gives is
-always a prefix of what a bigger one gives. Pure; it must not import a pruner.
+All pruners count and give their reasons with these functions. Packing is monotone (P6) because the steps have one order that
+no budget changes, and the first step that does not fit ends it. So what a budget keeps is always a prefix of what a bigger one
+keeps. Pure; it must not import a pruner.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Step:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Fate:
+class _UnitState:
     """What became of a unit: nothing yet, shortened, or whole; and why not more."""
 
     level: int = 0
@@ -117,7 +117,7 @@ def pack(
     blocks: Sequence[PromptBlock], units: Sequence[Unit], steps: Iterable[Step], budget: PruneBudget, rules: PruneRules
 ) -> PruneResult:
     """Take the steps until one does not fit; BudgetExceededError when what must be kept does not."""
-    fates = [_Fate() for _ in units]
+    fates = [_UnitState() for _ in units]
     used = _keep_must(blocks, units, fates, budget)
     tiers: dict[Priority, int] = {}
     closed: set[Priority] = set()
@@ -161,7 +161,7 @@ def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
 
 
 def _keep_must(
-    blocks: Sequence[PromptBlock], units: Sequence[Unit], fates: Sequence[_Fate], budget: PruneBudget
+    blocks: Sequence[PromptBlock], units: Sequence[Unit], fates: Sequence[_UnitState], budget: PruneBudget
 ) -> int:
     used = 0
     for unit, fate in zip(units, fates, strict=True):
@@ -226,11 +226,11 @@ def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:
     return seconds is not None and block.at is not None and rules.now - block.at > timedelta(seconds=seconds)
 
 
-def _decide(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> BlockDecision:
+def _decide(block: PromptBlock, unit: Unit, fate: _UnitState, rules: PruneRules) -> BlockDecision:
     action, code, reason, tokens = Action.KEPT, "fits", "", block.tokens
     if fate.level == 0:
         action = Action.DROPPED
-        code, reason = _why_out(block, unit, fate, rules)
+        code, reason = _explain_drop(block, unit, fate, rules)
     elif is_over_guarded(block, rules):
         action, code = Action.DEGRADED, MASKED
         reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
@@ -257,7 +257,7 @@ def _decide(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> B
     )
 
 
-def _why_out(block: PromptBlock, unit: Unit, fate: _Fate, rules: PruneRules) -> tuple[str, str]:
+def _explain_drop(block: PromptBlock, unit: Unit, fate: _UnitState, rules: PruneRules) -> tuple[str, str]:
     if unit.out == "sensitive" and not is_over_guarded(block, rules):
         return "with_group", "It stands with a block that is too guarded for this reader."
     if unit.out == "sensitive":

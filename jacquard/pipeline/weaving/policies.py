@@ -1,4 +1,4 @@
-"""Which pruners there are by name, and what a configuration says to them (seed 002 sections 8.1 and 8.2). Pure."""
+"""The pruners by name, and the rules that a configuration gives them (seed 002 sections 8.1 and 8.2). Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; what its decisions degrade is carried out by whoever called (`jacquard.pipeline.weaving.degrade`);
-`complete` builds the
-prompt and checks it before it goes out: whatever the counter says of the whole, the limit holds, by an emergency cut that
-prunes once more inside a smaller budget. Nothing is ever sent that overflows.
+`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` builds the prompt and
+checks it. Where the whole prompt counts more than its parts, an emergency cut prunes once more inside a smaller budget. A
+prompt over its limit is never returned.
 """
 
 from __future__ import annotations
@@ -75,9 +74,9 @@ def lay_out(
 
     `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
     """
-    priced = [_priced(block, count(block.content)) for block in blocks]
-    talk = [_priced(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    woven = weave(priced, talk, _priced(user_input, count(user_input.content)), layout, layer_attributes)
+    priced = [_with_tokens(block, count(block.content)) for block in blocks]
+    talk = [_with_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
+    woven = weave(priced, talk, _with_tokens(user_input, count(user_input.content)), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return PromptLayout(
@@ -99,9 +98,9 @@ def complete(laid: PromptLayout, carried: Mapping[str, PromptBlock] | None = Non
     """
     shorter = carried or {}
     pruned = laid.pruned
-    prompt = _built(laid, pruned, shorter)
+    prompt = _assemble_prompt(laid, pruned, shorter)
     room = laid.budget.max_tokens
-    while (over := _needed(prompt.assembled, laid.count) - laid.limit_tokens) > 0:
+    while (over := _count_needed_tokens(prompt.assembled, laid.count) - laid.limit_tokens) > 0:
         room -= over
         budget = replace(laid.budget, max_tokens=room)
         try:
@@ -109,7 +108,7 @@ def complete(laid: PromptLayout, carried: Mapping[str, PromptBlock] | None = Non
         except BudgetExceededError as error:
             needed = laid.limit_tokens + over
             raise BudgetExceededError(laid.limit_tokens, needed, error.blocks) from error
-        prompt = _built(laid, _told(again, laid.pruned), shorter)
+        prompt = _assemble_prompt(laid, _mark_emergency_cut(again, laid.pruned), shorter)
     return prompt
 
 
@@ -138,7 +137,7 @@ def build_prompt(
     return complete(laid)
 
 
-def _built(laid: PromptLayout, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
+def _assemble_prompt(laid: PromptLayout, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
     standing = {block.block_id: block for block in pruned.kept}
     kinds = {block.block_id: block.kind for block in laid.woven.skein.blocks()}
     decisions = []
@@ -164,11 +163,11 @@ def _built(laid: PromptLayout, pruned: PruneResult, carried: Mapping[str, Prompt
     )
 
 
-def _priced(value: Counted, tokens: int) -> Counted:
+def _with_tokens(value: Counted, tokens: int) -> Counted:
     return value if value.tokens == tokens else replace(value, tokens=tokens)
 
 
-def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:
+def _count_needed_tokens(assembled: Assembled, count: Callable[[str], int]) -> int:
     """Return what the prompt costs, counted by blocks and by whole messages, whichever is more."""
     pieces: dict[int, list[int]] = {}
     for span in assembled.spans:
@@ -181,7 +180,7 @@ def _needed(assembled: Assembled, count: Callable[[str], int]) -> int:
     return max(assembled.tokens, whole)
 
 
-def _told(again: PruneResult, before: PruneResult) -> PruneResult:
+def _mark_emergency_cut(again: PruneResult, before: PruneResult) -> PruneResult:
     """Say of what the emergency cut took that it did."""
     stood = {d.block_id for d in before.decisions if d.action is not Action.DROPPED}
     reason = "The finished prompt counted more than its blocks; this was cut so that it fits."
@@ -197,4 +196,4 @@ def _with_real_tokens(decisions: Sequence[BlockDecision], assembled: Assembled) 
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(d if d.action is Action.DROPPED else _priced(d, spent.get(d.block_id, 0)) for d in decisions)
+    return tuple(d if d.action is Action.DROPPED else _with_tokens(d, spent.get(d.block_id, 0)) for d in decisions)

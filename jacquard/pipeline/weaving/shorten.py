@@ -1,6 +1,6 @@
-"""A summarizer as a shortener: what a pruner degraded is told in fewer words by the model that sums up (seed 002 section 8.2).
+"""A summarizer as a shortener: the model that summarizes shortens the texts that a pruner degraded (seed 002 section 8.2).
 
-It must not import a model. What was shortened once is kept, since a block of talk is degraded again turn after turn.
+It must not import a model. Results are cached, since the same message is degraded in turn after turn.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class SummarizingShortener:
         self._summarizer, self._locale = summarizer, locale
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
-    def noting(self, note: Note) -> Shortener:
+    def with_note(self, note: Note) -> Shortener:
         """Return this shortener for one turn; `note` is told of every call that it takes, and why it failed if it did."""
-        return _Noting(self, note)
+        return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
         """Return the text in fewer words; SummarizerError when there is no room, or the summarizer has none."""
-        return await self.told(text, limit_tokens, _unnoted)
+        return await self.shorten_noted(text, limit_tokens, _ignore_call)
 
-    async def told(self, text: str, limit_tokens: int, note: Note) -> str:
+    async def shorten_noted(self, text: str, limit_tokens: int, note: Note) -> str:
         """Shorten, and tell `note` of the call where a model was asked."""
         if limit_tokens < 1:
             raise SummarizerError(f"There is no room for a summary: {limit_tokens} tokens.")
@@ -56,14 +56,14 @@ class SummarizingShortener:
         return self._kept[key]
 
 
-class _Noting:
+class _NotingShortener:
     def __init__(self, shortener: SummarizingShortener, note: Note) -> None:
         self.name = shortener.name
         self._shortener, self._note = shortener, note
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        return await self._shortener.told(text, limit_tokens, self._note)
+        return await self._shortener.shorten_noted(text, limit_tokens, self._note)
 
 
-def _unnoted(call: Call, error: str) -> None:
+def _ignore_call(call: Call, error: str) -> None:
     return None

@@ -1,4 +1,4 @@
-"""Cutting a preview to what matters for an input. Pure; it must not import a selector or a model."""
+"""Cuts a preview to the parts that matter for an input. Pure; it must not import a selector or a model."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
         best = max(fitting, key=lambda place: worth[place])
         used += _width(pieces[best])
         start, end = min(start, best), max(end, best)
-    cut = _narrowed("".join(pieces[start : end + 1]).strip(), limit_chars)
+    cut = _narrow_line("".join(pieces[start : end + 1]).strip(), limit_chars)
     return f"{CUT if start else ''}{cut}{CUT if end + 1 < len(pieces) and not cut.endswith(CUT) else ''}"
 
 
-def _narrowed(line: str, limit_chars: int) -> str:
+def _narrow_line(line: str, limit_chars: int) -> str:
     used = 0
     for place, sign in enumerate(line):
         used += _width(sign)

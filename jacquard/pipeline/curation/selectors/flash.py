@@ -1,8 +1,8 @@
 """The Flash Selector (seed 004 section 6.3): a small model chooses among the recalled candidates.
 
 It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
-and marked as data, so that no lore, no message and no input can give it orders. Tokens are spared (figures in
-`docs/decisions/0023-selection.md`): long previews are cut around the words of the input, the answer is a list of ids.
+and marked as data, so that no lore, message or input can give the model orders. To save tokens (figures in
+`docs/decisions/0023-selection.md`), long previews are cut around the words of the input, and the answer is a list of ids.
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ class FlashSelector:
         spent = [*(choice.counts for choice in found.values()), *(error.counts for error in failed.values())]
         if not found:
             first = failed[0]
-            raise SelectorError(first.code, first.detail, _summed(spent))
+            raise SelectorError(first.code, first.detail, _sum_counts(spent))
         chosen = [found[place] for place in sorted(found)]
-        return _joined(chosen, request.limit, {**_summed(spent), "batches": len(pools), "failed_batches": len(failed)})
+        return _join_selections(
+            chosen, request.limit, {**_sum_counts(spent), "batches": len(pools), "failed_batches": len(failed)}
+        )
 
     async def _ask(self, request: SelectionRequest, pool: Sequence[Candidate]) -> Selection:
         prompt = await to_thread.run_sync(selector_prompt, request, pool)
@@ -96,18 +98,18 @@ class FlashSelector:
             reply = await self._llm.generate(
                 LlmRequest(messages=prompt, max_tokens=self._max_tokens, timeout_seconds=self._timeout_seconds)
             )
-            call = _answered(call, reply)
+            call = _with_answer(call, reply)
             chosen = parse_selection(reply.content, [each.entry_id for each in pool], request.limit)
         except ModelError as error:
-            book.end(place, _timed(call, began), str(error))
+            book.end(place, _with_latency(call, began), str(error))
             raise SelectorError("timeout" if error.code == "timeout" else "model_error", error.detail) from error
         except SelectorError as error:
-            book.end(place, _timed(call, began), str(error))
+            book.end(place, _with_latency(call, began), str(error))
             raise SelectorError(error.code, error.detail, _token_counts(reply)) from error
         except BaseException as error:
-            book.end(place, _timed(call, began), f"{type(error).__name__}: the call was broken off")
+            book.end(place, _with_latency(call, began), f"{type(error).__name__}: the call was broken off")
             raise
-        book.end(place, _timed(call, began))
+        book.end(place, _with_latency(call, began))
         return Selection(
             entry_ids=chosen.entry_ids,
             rationale=chosen.rationale,
@@ -151,7 +153,7 @@ def _batches(candidates: Sequence[Candidate], size: int) -> list[list[Candidate]
     return [list(candidates[place::count]) for place in range(count)]
 
 
-def _joined(chosen: Sequence[Selection], limit: int, counts: Mapping[str, int]) -> Selection:
+def _join_selections(chosen: Sequence[Selection], limit: int, counts: Mapping[str, int]) -> Selection:
     """Join choices: all that were put first, then all that were put second, and so on."""
     dealt = zip_longest(*(choice.entry_ids for choice in chosen))
     entry_ids = tuple(one for rank in dealt for one in rank if one is not None)[:limit]
@@ -165,7 +167,7 @@ def _joined(chosen: Sequence[Selection], limit: int, counts: Mapping[str, int]) 
     )
 
 
-def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(one.get(name, 0) for one in counts) for name in dict.fromkeys(chain(*counts))}
 
 
@@ -174,7 +176,7 @@ def _clip(text: str, limit_chars: int) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
 
 
-def _answered(call: Call, reply: LlmResponse) -> Call:
+def _with_answer(call: Call, reply: LlmResponse) -> Call:
     return replace(
         call,
         model=reply.model,
@@ -184,7 +186,7 @@ def _answered(call: Call, reply: LlmResponse) -> Call:
     )
 
 
-def _timed(call: Call, began: float) -> Call:
+def _with_latency(call: Call, began: float) -> Call:
     return replace(call, latency_ms=(perf_counter() - began) * 1000)
 
 

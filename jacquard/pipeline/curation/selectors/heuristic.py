@@ -1,10 +1,10 @@
-"""The Heuristic Fallback (seed 004 section 6.3.2; spec B4): a choice without any model, always at hand. Pure.
+"""The heuristic selector (seed 004 section 6.3.2; spec B4): a choice without any model, always available. Pure.
 
-The best by fused score stand first, with corrections. Near-duplicates are folded into the better one, unless they differ in a
-figure, a name or a "not". Candidates that name what the plan is about move up, lore whose very subject the input names
-more, since it explains a proper noun (seed 004 section 6.3.1, rule 2), and most what is about a thing of the input that
-nothing chosen is about yet. Chains share the places as the plan weighs them, among candidates that are nearly as good. A
-turn that has been told moves down: its messages and its summary tell the same thing. No correction can lift a candidate
+Candidates are ordered by their fused score with corrections. Near-duplicates are merged into the better one, unless they differ
+in a number, a name or a "not". Candidates that name what the plan is about move up. Lore whose subject the input names moves
+up more, since it explains a proper noun (seed 004 section 6.3.1, rule 2). Most of all moves up what is about a thing of the
+input that no chosen candidate covers yet. Chains get their shares by the plan's weights, among candidates of nearly equal score. A
+turn that has a summary moves down, because its messages and its summary say the same. No correction can lift a candidate
 from the bottom of recall to its top. What the numbers are worth: `docs/decisions/0023-selection.md`.
 """
 
@@ -46,7 +46,7 @@ _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Scored:
+class _ScoredCandidate:
     candidate: Candidate
     name: str
     score: float
@@ -72,16 +72,16 @@ class HeuristicSelector:
         return await to_thread.run_sync(self._select, request)
 
     def _select(self, request: SelectionRequest) -> Selection:
-        waiting = _scored(request)
+        waiting = _score_candidates(request)
         shares, asked = _chain_shares(request.plan), frozenset(request.plan.entities)
-        chosen: list[_Scored] = []
+        chosen: list[_ScoredCandidate] = []
         folded: dict[str, str] = {}
         while waiting and len(chosen) < request.limit:
-            best = max(waiting, key=_worth(chosen, shares, asked))
+            best = max(waiting, key=_worth_function(chosen, shares, asked))
             chosen.append(best)
             rest, waiting = waiting, []
             for one in rest:
-                if one is not best and self._alike(one, best):
+                if one is not best and self._are_alike(one, best):
                     folded[one.candidate.entry_id] = best.candidate.entry_id
                 elif one is not best:
                     waiting.append(one)
@@ -91,7 +91,7 @@ class HeuristicSelector:
             counts={"folded": len(folded)} if folded else {},
         )
 
-    def _alike(self, one: _Scored, other: _Scored) -> bool:
+    def _are_alike(self, one: _ScoredCandidate, other: _ScoredCandidate) -> bool:
         if one.figures != other.figures or not one.shingles or not other.shingles:
             return False
         if set(one.candidate.entities) != set(other.candidate.entities):
@@ -103,7 +103,7 @@ class HeuristicSelector:
         return shared >= self._fold_overlap * (sum(sizes) - shared)
 
 
-def _scored(request: SelectionRequest) -> list[_Scored]:
+def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
     """Return candidates with scores of 0..1 plus bonus; ties stay in recall order, since `max` takes the first."""
     top = max((candidate.score for candidate in request.candidates), default=0.0)
     keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
@@ -111,10 +111,10 @@ def _scored(request: SelectionRequest) -> list[_Scored]:
     scored = []
     for candidate in request.candidates:
         shingles, figures = print_of(candidate.preview)
-        about = bool(focus & set(candidate.entities)) or _mentioned(candidate.title, keywords)
+        about = bool(focus & set(candidate.entities)) or _is_mentioned(candidate.title, keywords)
         base = max(candidate.score / top, 0.0) if top > 0 else 0.0
         scored.append(
-            _Scored(
+            _ScoredCandidate(
                 candidate=candidate,
                 name=_WEIGHT_NAMES.get(candidate.chain, "narrative"),
                 score=base + (SUBJECT_BONUS if _is_subject(candidate, request.plan) else FOCUS_BONUS if about else 0.0),
@@ -139,15 +139,17 @@ def print_of(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
 
 def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:
     """Say whether a lore entry is titled as a thing that the input names."""
-    names = {_bare(keyword) for keyword in plan.search_intent.focus_keywords}
-    return candidate.chain is Chain.LORE and _bare(candidate.title) in names - {""}
+    names = {_strip_article(keyword) for keyword in plan.search_intent.focus_keywords}
+    return candidate.chain is Chain.LORE and _strip_article(candidate.title) in names - {""}
 
 
-def _bare(name: str) -> str:
+def _strip_article(name: str) -> str:
     return _ARTICLE.sub("", normalise(name))
 
 
-def _worth(chosen: Sequence[_Scored], shares: Mapping[str, float], asked: frozenset[str]) -> Callable[[_Scored], float]:
+def _worth_function(
+    chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], asked: frozenset[str]
+) -> Callable[[_ScoredCandidate], float]:
     """Return what a candidate is worth beside those chosen: its score, more for a thing of the input that they are not about,
     less the cost of its turn and of its chain.
 
@@ -159,7 +161,7 @@ def _worth(chosen: Sequence[_Scored], shares: Mapping[str, float], asked: frozen
     left = asked.difference(*(each.candidate.entities for each in chosen))
     costs = {name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()}
 
-    def worth(one: _Scored) -> float:
+    def worth(one: _ScoredCandidate) -> float:
         again = TURN_COST if one.candidate.turn_id in told else 0.0
         new = COVER_BONUS if left.intersection(one.candidate.entities) else 0.0
         return one.score + new - costs[one.name] - again
@@ -167,7 +169,7 @@ def _worth(chosen: Sequence[_Scored], shares: Mapping[str, float], asked: frozen
     return worth
 
 
-def _mentioned(title: str, keywords: Iterable[str]) -> bool:
+def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:
     plain = normalise(title)
     return any(mentions(plain, keyword) for keyword in keywords)
 

@@ -1,7 +1,7 @@
-"""A reranker as selector: a local model reads input and candidate together and says how well they fit.
+"""A reranker as selector: a local model reads the input and a candidate together and scores how well they fit.
 
-It knows such a model only as a PairScorer, and must not import one. What the selector leaves to the race: time limits. It scores
-in small lots, so that a turn that is cancelled stops the work after the lot under way.
+It knows such a model only as a PairScorer, and must not import one. Time limits are the deadline's. It scores in small
+batches, so that a cancelled turn stops the work after the current batch.
 """
 
 from __future__ import annotations

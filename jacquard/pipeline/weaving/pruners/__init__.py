@@ -1,1 +1,1 @@
-
+"""Pruners: each decides which blocks are kept, shortened or dropped."""

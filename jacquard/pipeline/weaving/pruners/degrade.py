@@ -1,8 +1,9 @@
-"""DegradeToSummary pruner (seed 002 section 8.2): what has no room whole is shortened before anything is dropped.
+"""DegradeToSummary pruner (seed 002 section 8.2): what does not fit whole is shortened before anything is dropped.
 
 Pure: it only decides. A decision `shortened` says how many tokens the shorter text may have; the engine has a shortener
-write it. Tier by tier, every block first gets a short place, then, newest and best first, its whole text. What is too old
-is never shown whole. Shortened talk changes as the talk goes on, so a prompt's stable prefix is shorter under this policy.
+write it. Tier by tier, every block is first kept in its short form, then, newest and best first, in its whole text. What is too
+old is never shown whole. Which messages are shortened changes as the conversation goes on, so a prompt's stable prefix is
+shorter under this policy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GroupAware pruner (seed 002 section 8.2): blocks of one evidence live or die together, so that nothing is half there.
+"""GroupAware pruner (seed 002 section 8.2): blocks of one evidence are kept or dropped together, never in part.
 
 Two blocks are of one group when they rest on a common evidence, directly or through others, or when they name the same
 `group`. Packing is that of the greedy pruner, by units instead of by blocks.

@@ -1,8 +1,8 @@
-"""Scheduled texts of a world (origin: the scheduler): which of them are due this turn. Pure.
+"""Scheduled texts of a world (origin: the scheduler): which of them are due in this turn. Pure.
 
-A text comes at an interval of turns, after an event of the turn before, or whenever its conditions hold; a cooldown keeps it
-away for a while. When it came last stands in the plan of the turn before, so it follows the branch. This room must not
-import a store.
+A text is due at an interval of turns, after an event of the previous turn, or whenever its conditions hold; after that a
+cooldown holds it back. The plan of the previous turn says when each was last due, so the schedule follows the branch. This
+module must not import a store.
 """
 
 from __future__ import annotations

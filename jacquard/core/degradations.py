@@ -1,0 +1,121 @@
+"""Degradations: what a turn did without, each with a code for machines and a sentence for people (seed 002 section 18.2). Pure.
+
+Every code that this product reports is named here once; the table in docs/observability.md is made by `degradation_table`.
+`mnemosyne` reports its codes as plain strings, and a test holds both lists together. This module must not import a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class DegradationCode(StrEnum):
+    """The codes of degradations, in the order of a turn; the values are stored and must not change."""
+
+    VERSION_CONFLICT = "version_conflict"
+    SUMMARIZE_FAILED = "summarize_failed"
+    SUMMARIZE_LATE = "summarize_late"
+    ACTION_PATTERN_FAILED = "action_pattern_failed"
+    PLANNER_TIER1 = "planner_tier1"
+    STATE_SHORTENED = "state_shortened"
+    RECALL_FAILED = "recall_failed"
+    NO_EMBEDDER = "no_embedder"
+    EMBEDDER_UNAVAILABLE = "embedder_unavailable"
+    VECTORS_UNFIT = "vectors_unfit"
+    NO_VECTORS = "no_vectors"
+    VECTORS_BEHIND = "vectors_behind"
+    VECTORS_LATE = "vectors_late"
+    INDEX_DAMAGED = "index_damaged"
+    INDEX_BEHIND = "index_behind"
+    INDEX_IN_MEMORY = "index_in_memory"
+    CONFLICT = "conflict"
+    TEXT_CUT = "text_cut"
+    EVIDENCE_NOT_FOUND = "evidence_not_found"
+    EVIDENCE_EXPIRED = "evidence_expired"
+    CONTENT_NOT_STORED = "content_not_stored"
+    SELECTOR_RESOLVE_FAILED = "selector_resolve_failed"
+    SOURCE_CHANGED = "source_changed"
+    SHORTEN_FAILED = "shorten_failed"
+    SHORTEN_LATE = "shorten_late"
+    REDACTION_FAILED = "redaction_failed"
+    REDACTION_OFF = "redaction_off"
+    DEDUP_SKIPPED = "dedup_skipped"
+    SELECTOR_FAILED = "selector_failed"
+    ORIGINAL_FAILED = "original_failed"
+    CHUNKS_EXPIRED = "chunks_expired"
+    CONSOLIDATE_FAILED = "consolidate_failed"
+
+
+SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        DegradationCode.VERSION_CONFLICT: "Another writer came first: the turn was decided again on what it wrote.",
+        DegradationCode.SUMMARIZE_FAILED: "The messages that left the window could not be summarized; they are shown in full as "
+        "far as there is room.",
+        DegradationCode.SUMMARIZE_LATE: "The summary was not ready in time; the messages are shown in full where there is room.",
+        DegradationCode.ACTION_PATTERN_FAILED: "A pattern of an action took too long or cannot be used, so it matched nothing; "
+        "the plan says which.",
+        DegradationCode.PLANNER_TIER1: "The planner's model gave no usable plan; the plan of the rules is used.",
+        DegradationCode.STATE_SHORTENED: "The state is too large for its part of the prompt; its largest parts are shown "
+        "shortened.",
+        DegradationCode.RECALL_FAILED: "Recall broke off; the prompt holds no recalled memories.",
+        DegradationCode.NO_EMBEDDER: "No embedding model is configured: recall went by words alone.",
+        DegradationCode.EMBEDDER_UNAVAILABLE: "The embedding model could not be loaded: recall went by words alone.",
+        DegradationCode.VECTORS_UNFIT: "The embedding model does not know this language: its vectors were left out of recall.",
+        DegradationCode.NO_VECTORS: "The index holds no vectors for this memory yet: recall went by words alone.",
+        DegradationCode.VECTORS_BEHIND: "A part of this memory has no vectors yet: it was found by words alone. "
+        "`jacquard reindex` makes them.",
+        DegradationCode.VECTORS_LATE: "The embedding model had not answered in time: recall went by words alone.",
+        DegradationCode.INDEX_DAMAGED: "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
+        DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
+        "in the rest.",
+        DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: an index of this size is made anew in memory by each process. "
+        "`pip install 'jacquard-context[lance]'` keeps it on disk.",
+        DegradationCode.CONFLICT: "Two results disagree; the conflict policy decided what is shown (`report.conflicts`).",
+        DegradationCode.TEXT_CUT: "A text is long: its first sentences are shown, and its ref says which characters.",
+        DegradationCode.EVIDENCE_NOT_FOUND: "A chosen memory is no longer in the store; it was left out.",
+        DegradationCode.EVIDENCE_EXPIRED: "An evidence has expired; it was left out.",
+        DegradationCode.CONTENT_NOT_STORED: "Only the address of an evidence is stored and its text could not be fetched; it was "
+        "left out.",
+        DegradationCode.SELECTOR_RESOLVE_FAILED: "A selector found nothing in its evidence; the block's own text is shown, where "
+        "it has one.",
+        DegradationCode.SOURCE_CHANGED: "A text is not what it was when its ref was made; the text of now is shown.",
+        DegradationCode.SHORTEN_FAILED: "The model could not shorten a text; its first sentences are shown.",
+        DegradationCode.SHORTEN_LATE: "Texts were not shortened in time; their first sentences are shown.",
+        DegradationCode.REDACTION_FAILED: "A text could not be searched for what must not be kept; it was withheld.",
+        DegradationCode.REDACTION_OFF: "A text was kept without redaction, as its caller demanded.",
+        DegradationCode.DEDUP_SKIPPED: "The arguments of a tool call name no source to compare it by; "
+        "its result is written even if it is stored already.",
+        DegradationCode.SELECTOR_FAILED: "A selector of a tool result found nothing; the result was kept without it.",
+        DegradationCode.ORIGINAL_FAILED: "The original of a redacted text could not be written to the vault; only the redacted "
+        "text is kept.",
+        DegradationCode.CHUNKS_EXPIRED: "A streamed reply was neither finished nor aborted in time; its chunks were discarded.",
+        DegradationCode.CONSOLIDATE_FAILED: "A turn could not be turned into memories; the next consolidation covers it.",
+    }
+)
+"""One sentence for each code; it is used where the place that reports the code gives no detail of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Degradation:
+    """Something that was done without; `code` for machines, `detail` for people."""
+
+    code: str
+    detail: str
+
+
+def describe_degradation(code: str) -> Degradation:
+    """Return the degradation of a code with its sentence; the form `code: detail` gives a sentence of its own.
+
+    A code that is not in `DegradationCode` comes from a part of a host: its words are then the sentence.
+    """
+    name, _, detail = code.partition(": ")
+    return Degradation(code=name, detail=detail or SENTENCES.get(name, name.replace("_", " ")))
+
+
+def degradation_table() -> str:
+    """Return the Markdown table of all codes and their sentences, as docs/observability.md has it."""
+    rows = [f"| `{code.value}` | {SENTENCES[code]} |" for code in DegradationCode]
+    return "\n".join(("| code | what happened |", "| --- | --- |", *rows))
