@@ -85,7 +85,7 @@ def schema_text() -> str:
 def page_text() -> str:
     """Return the page of all settings: one table for those of the root, one for each section."""
     hints = get_type_hints(RuntimeConfig)
-    sections = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    sections: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     root = [each for each in settings_of() if each.path[0] not in sections]
     parts = [_INTRODUCTION, f"## The turn\n\n{_first_paragraph(RuntimeConfig)}\n\n{_table(root)}"]
     parts += [
