@@ -278,7 +278,7 @@ def test_a_draft_is_migrated_into_another_file(run):
     assert sorted(each.name for each in Path().iterdir()) == ["new.json", "newer.json", "old.json"]
 
 
-@pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"]])
+@pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"], ["settings"]])
 def test_schemas_are_printed(run, name):
     Draft202012Validator.check_schema(json.loads(run("schema", *name).stdout))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from jacquard.cli.commands import (
@@ -18,10 +21,13 @@ from jacquard.cli.commands import (
     turns,
 )
 
+DISTRIBUTION = "jacquard-context"
+"""The name under which the package is installed."""
+
 app = typer.Typer(
     name="jacquard",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help=(
@@ -31,6 +37,23 @@ app = typer.Typer(
         "Commit the model's reply with jacquard commit, and ask jacquard explain why a memory was chosen."
     ),
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"jacquard {version(DISTRIBUTION)}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Options of the command itself; the text of its help is the one that `typer.Typer` is given."""
+
 
 for command in (
     packs.init,

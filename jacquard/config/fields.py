@@ -1,36 +1,46 @@
-"""Fields of settings that know what they may hold, and what is wrong with what they were given.
+"""Fields of settings: their default, bounds and meaning, and what is wrong with a value.
 
-The room exists so that code, files and the environment are held to the same bounds. It must not import a section.
+Settings from code, files and the environment are held to the same bounds, and `jacquard.config.reference` publishes them. This
+module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high` (bounds of a number,
+both included), `words` (the texts that it can be), `keys` (the keys of a mapping) and `parts` (sentences of the fields of a value
+that is declared elsewhere).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
 
-def bounded(default: Any, low: float | None = None, high: float | None = None) -> Any:
-    """Return a field whose number lies between `low` and `high`, both included."""
-    return field(default=default, metadata={"low": low, "high": high})
+def described(default: Any = MISSING, *, doc: str, default_factory: Any = MISSING, shown: bool = True) -> Any:
+    """Return a field without bounds; its value is not in the `repr` of its section where `shown` is false."""
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, repr=shown, metadata={"doc": doc})
+    return field(default=default, repr=shown, metadata={"doc": doc})
 
 
-def one_of(default: str, *words: str) -> Any:
+def bounded(default: Any, low: float | None = None, high: float | None = None, *, doc: str) -> Any:
+    """Return a field whose number lies between `low` and `high`, both included; None is no bound."""
+    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
+
+
+def one_of(default: str, *words: str, doc: str) -> Any:
     """Return a field that is one of a few words."""
-    return field(default=default, metadata={"words": words})
+    return field(default=default, metadata={"words": words, "doc": doc})
 
 
-def some_of(default: tuple[str, ...], *words: str) -> Any:
+def some_of(default: tuple[str, ...], *words: str, doc: str) -> Any:
     """Return a field that is a list of some of these words."""
-    return field(default=default, metadata={"words": words})
+    return field(default=default, metadata={"words": words, "doc": doc})
 
 
-def by_word(words: Iterable[str], low: float) -> Any:
-    """Return a field that says a number, `low` or more, for each of some of these words."""
-    return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low})
+def by_word(words: Iterable[str], low: float, *, doc: str) -> Any:
+    """Return a field that maps some of these words to a number, `low` or more."""
+    return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc})
 
 
 def key_fault_of(metadata: Mapping[str, Any], key: str) -> str | None:

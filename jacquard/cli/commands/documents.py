@@ -24,6 +24,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.config import reference
 from jacquard.wiring.runtime import open_runtime
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
@@ -56,21 +57,23 @@ class SchemaName(StrEnum):
     SESSION = "session"
     PACKAGE = "package"
     WORLD = "world"
+    SETTINGS = "settings"
 
 
 _SCHEMAS: Mapping[SchemaName, Callable[[], str]] = {
     SchemaName.SESSION: lambda: schema_text(session_schema()),
     SchemaName.PACKAGE: lambda: schema_text(package_schema()),
     SchemaName.WORLD: publish.schema_text,
+    SchemaName.SETTINGS: reference.schema_text,
 }
 
 
 def schema(
     name: Annotated[
-        SchemaName, typer.Argument(metavar="[session|package|world]", help="Which one.")
+        SchemaName, typer.Argument(metavar="[session|package|world|settings]", help="Which one.")
     ] = SchemaName.SESSION,
 ) -> None:
-    """Print a JSON Schema: of the session document, of the context package, or of the files of a world pack."""
+    """Print a JSON Schema: of the session document, of the context package, of the files of a world pack, or of the settings."""
     sys.stdout.buffer.write(_SCHEMAS[name]().encode())
     sys.stdout.flush()
 

@@ -1,0 +1,218 @@
+"""Settings of what goes into a prompt (seed 002 section 15): budget, history, selection, planning, layers.
+
+A value outside its bounds is a ConfigError that names every wrong field of its section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jacquard.config.fields import bounded, by_word, check, described, one_of, some_of
+from jacquard.core.blocks import Sensitivity
+from jacquard.core.errors import ConfigError
+from mnemosyne.schema.evidence import Priority
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BudgetConfig:
+    """The tokens that a prompt may take (seed 002 section 8.1).
+
+    ConfigError where what is kept free for the reply and for tails leaves nothing for the prompt.
+    """
+
+    max_input_tokens: int = bounded(8192, 1, doc="Input limit of the main model, in tokens, with what is kept free.")
+    reserved_reply_tokens: int = bounded(1024, 0, doc="Tokens of the limit that are kept free for the reply.")
+    reserved_tail_tokens: int = bounded(
+        0, 0, doc="Tokens of the limit that are kept free for the tool calls and results of a tool loop (`assemble`)."
+    )
+    tier_tokens: Mapping[str, int] = by_word(
+        Priority,
+        0,
+        doc="The most tokens that the blocks of a priority may take together; without a bound they take what is left.",
+    )
+    state_share: float = bounded(
+        0.75,
+        0,
+        1,
+        doc="The largest share of a prompt that the state (status and active quests) may take before it is shortened.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        kept_free = self.reserved_reply_tokens + self.reserved_tail_tokens
+        if kept_free >= self.max_input_tokens:
+            raise ConfigError(
+                f"BudgetConfig: max_input_tokens {self.max_input_tokens} leaves nothing for the prompt, as "
+                f"{self.reserved_reply_tokens} are kept free for the reply and {self.reserved_tail_tokens} for tails"
+            )
+
+    def prompt_tokens(self, correction: float = 1.0) -> int:
+        """Return what a prompt may take by our own count; `correction` is the factor from it to what providers report."""
+        return int((self.max_input_tokens - self.reserved_reply_tokens - self.reserved_tail_tokens) / correction)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PruneConfig:
+    """What is dropped or shortened when the budget is short (seed 002 sections 6.5 and 15).
+
+    `must_keep_priorities` always includes `must`.
+    """
+
+    policy: str = described(
+        "greedy_priority",
+        doc="Name of the pruner: `greedy_priority`, `group_aware`, `degrade_to_summary`, or one that the host registered.",
+    )
+    must_keep_priorities: tuple[str, ...] = some_of(
+        ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them."
+    )
+    ttl_seconds: Mapping[str, float] = by_word(
+        Priority, 0, doc="The greatest age of a block, in seconds, by priority; older blocks are dropped."
+    )
+    max_sensitivity: str = one_of(
+        "secret",
+        *Sensitivity,
+        doc="The most guarded text that a prompt may hold; what is more guarded is masked or dropped.",
+    )
+    mask: bool = described(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.")
+    shorten_to: float = bounded(0.25, 0, 1, doc="The share of a text that stays when it is shortened.")
+    shorten_least_tokens: int = bounded(24, 1, doc="The fewest tokens that stay of a text that is shortened.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HistoryConfig:
+    """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again (A5)."""
+
+    max_messages: int = bounded(60, 0, doc="The most messages of the conversation in a prompt.")
+    max_tokens: int = bounded(3000, 0, doc="The most tokens of the conversation in a prompt.")
+    low_water: float = bounded(0.5, 0, 1, doc="The share of both limits that is left when the window is cut.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurationConfig:
+    """Stream B: recall and selection of memories, and how long a turn waits for them (B5).
+
+    A lease lets a selector's choice serve later turns without a call of the model. It ends where something that was not chosen
+    scores more than `lease_margin` times the best that was.
+    """
+
+    enabled: bool = described(True, doc="Whether memories are recalled at all.")
+    recall_limit: int = bounded(50, 1, 1000, doc="The most candidates that recall gives to the selector.")
+    select_limit: int = bounded(5, 0, 50, doc="The most memories that the selector may choose.")
+    fallback_limit: int = bounded(
+        3, 0, 50, doc="The most memories that the heuristic chooses when the selector fails or is late."
+    )
+    deadline_ms: int = bounded(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.")
+    selector_timeout_ms: int | None = bounded(
+        None,
+        0,
+        doc="How long the selector may take before the heuristic chooses, in milliseconds; none means `deadline_ms`.",
+    )
+    background_seconds: float = bounded(
+        30.0, 0, doc="How long a selection may go on after the deadline, in seconds, to serve the next turn."
+    )
+    max_entry_tokens: int = bounded(600, 1, doc="Tokens of a memory above which only its first sentences are shown.")
+    lease_turns: int = bounded(
+        0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off."
+    )
+    lease_margin: float = bounded(
+        1.25, 1, doc="A lease ends when an entry outside it scores more than this many times its best entry."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectorConfig:
+    """What selects memories: a small model, or a local reranker; with neither of them, the heuristic.
+
+    After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). ConfigError
+    where both a model and a reranker are named.
+    """
+
+    model: str | None = described(None, doc="Name of the small model that selects, as litellm names it.")
+    api_base: str | None = described(
+        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    )
+    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    reranker: str | None = described(None, doc="Folder of a local cross-encoder that selects in place of a model.")
+    max_tokens: int = bounded(400, 1, doc="The most tokens of the model's answer.")
+    failure_limit: int = bounded(3, 1, doc="Failures in a row after which the selector is not called for a while.")
+    reset_seconds: float = bounded(30.0, 0, doc="How long the selector is not called after these failures, in seconds.")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.model is not None and self.reranker is not None:
+            raise ConfigError("SelectorConfig: name a model or a reranker; only one of them can select")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannerConfig:
+    """Planner tier 1 (spec T6): one call of a small model where the rules are not sure."""
+
+    model: str | None = described(
+        None, doc="Name of the small model that plans, as litellm names it; without one, only the rules plan."
+    )
+    api_base: str | None = described(
+        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    )
+    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    max_tokens: int = bounded(300, 1, doc="The most tokens of the model's answer.")
+    timeout_ms: int = bounded(500, 1, doc="How long a turn waits for the model, in milliseconds.")
+    confidence_threshold: float | None = bounded(
+        None,
+        0,
+        1,
+        doc="The model is called when the rules are less confident than this; none means the world's value (0.6).",
+    )
+    focus: str | None = described(
+        None, doc="Id of a quest that stays in focus; neither the rules nor the model change it then."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackageConfig:
+    """What the ContextPackage of a turn may hold (seed 000 section 9); the prompt itself is bounded by `budget`."""
+
+    by_document: int = bounded(3, 1, doc="The most evidence items from one document or turn.")
+    by_source: int = bounded(10, 1, doc="The most evidence items from one chain.")
+    recent_turns_max: int = bounded(
+        20, 0, doc="The most recent turns; a turn reaches from one message of the user to the next."
+    )
+    snippets_max_chars: int = bounded(800, 1, doc="The most characters of the text of one item.")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LayersConfig:
+    """Which layers of context a call gets (seed 003)."""
+
+    process: str = one_of(
+        "sequential",
+        "sequential",
+        "dynamic",
+        "hierarchical",
+        "react",
+        "mapreduce_worker",
+        "mapreduce_planner",
+        "mapreduce_reducer",
+        doc="The part that this agent has in a process of several agents.",
+    )
+    enable_share_context: bool | None = described(
+        None, doc="Whether the call gets the blocks that agents share; none means that `process` decides."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -1,0 +1,40 @@
+"""Options of the command itself: its version, and completion in a shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
+
+
+def test_the_version_is_that_of_the_installed_package():
+    done = CliRunner().invoke(app, ["--version"])
+    assert (done.exit_code, done.stdout) == (0, f"jacquard {version('jacquard-context')}\n")
+
+
+def test_a_shell_is_given_the_commands_that_begin_so():
+    words = {"COMP_WORDS": "jacquard ex", "COMP_CWORD": "1", "_JACQUARD_COMPLETE": "complete_bash"}
+    done = _run_command(words)
+    assert done.stdout.split() == ["explain"]
+
+
+def test_a_shell_is_given_the_options_of_a_command():
+    words = {"COMP_WORDS": "jacquard weave --sess", "COMP_CWORD": "2", "_JACQUARD_COMPLETE": "complete_bash"}
+    assert _run_command(words).stdout.split() == ["--session"]
+
+
+def test_the_completion_script_can_be_shown():
+    done = _run_command({}, "--show-completion", "bash")
+    assert done.returncode == 0, done.stderr
+    assert "complete -o default -F _jacquard_completion jacquard" in done.stdout
+
+
+def _run_command(environment, *arguments):
+    command = [str(Path(sys.executable).with_name("jacquard")), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
