@@ -38,7 +38,7 @@ def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> s
 def enrolled(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
     """Return the configuration of one session: its arms' settings over it, their tags, and no experiments left.
 
-    ConfigError for settings that are none, and where two arms of the session set the same one.
+    ConfigError for unknown settings, and where two arms of the session set the same one.
     """
     if not config.experiments:
         return config

@@ -1,7 +1,7 @@
 """RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
 
-The room exists so that a setting has one place where it is read: by the fields of `jacquard.config.sections`, their types and their
-bounds. What is unknown is refused by its name, with the nearest known one; all faults are told at once, each with its place.
+Every setting is read in this one module, by the fields of `jacquard.config.sections`, their types and their bounds. An unknown name
+is refused with the most similar known one; all faults are reported at once, each with its place.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def load_config(
 ) -> RuntimeConfig:
     """Return the configuration: `base` (or the defaults), a YAML file over it, and JACQUARD_* variables over that.
 
-    `environment` is the process's own unless given. ConfigError tells every fault, `file:line: key: what` or
+    `environment` is the process's own unless given. ConfigError lists every fault, `file:line: key: what` or
     `JACQUARD_X: what`. Reads a file, so call it off the event loop.
     """
     config = base or RuntimeConfig()
@@ -67,7 +67,7 @@ def load_config(
 
 
 def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
-    """Return `base` with what a YAML text says; an empty text says nothing."""
+    """Return `base` with the settings of a YAML text over it; an empty text changes nothing. ConfigError lists every fault."""
     try:
         value, lines = load_yaml_marked(text)
     except PayloadError as error:
@@ -80,7 +80,7 @@ def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str 
 
 
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` with plain values over it, nested as the sections are."""
+    """Return `base` with plain values over it, nested as the sections are. ConfigError lists every fault."""
     reading = _Reading()
     config = _whole(value, reading, base)
     reading.close()
@@ -140,7 +140,7 @@ def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
 
 
 def _whole(value: Any, reading: _Reading, base: RuntimeConfig | None) -> RuntimeConfig:
-    """Return the configuration; the settings of every arm are looked at too, whichever sessions it will have."""
+    """Return the configuration; the settings of every arm are checked too, even of an arm without sessions."""
     config = _section(RuntimeConfig, value, (), reading, base)
     bare = replace(config, experiments=EMPTY)
     given = value.get("experiments", {}) if isinstance(value, Mapping) else {}
