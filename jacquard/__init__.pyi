@@ -27,6 +27,7 @@ from .config.sections import (
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
+from .core.degradations import Degradation
 from .core.errors import (
     BudgetExceededError,
     ChunkConflictError,
@@ -72,7 +73,6 @@ from .core.receipt import (
     BudgetReport,
     CandidateDecision,
     CurationPath,
-    Degradation,
     PrefixReport,
     Report,
     Span,
