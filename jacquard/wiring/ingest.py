@@ -22,7 +22,7 @@ from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.rerank_features import reading_of
-from mnemosyne.retrieval.text.words import tokens_of_line
+from mnemosyne.retrieval.text.words import word_tokens_of_line
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.stores.locate import StoreLocation
@@ -55,7 +55,7 @@ class IngestServices:
             vault=self.vault,
             folders=self.paths,
             caches=(
-                tokens_of_line.cache_clear,
+                word_tokens_of_line.cache_clear,
                 reading_of.cache_clear,
                 estimated.cache_clear,
                 line_cost.cache_clear,
