@@ -31,7 +31,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         "lance_big": lambda: LanceIndex(str(tmp_path / "index"), exact_rows=0),
         "tiered": lambda: TieredIndex(tmp_path / "index"),
         "big": lambda: TieredIndex(tmp_path / "index", memory_rows=-1),
-        "import": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, young_rows=0),
+        "import": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, delta_rows=0),
         "direct": lambda: TieredIndex(tmp_path / "index", memory_rows=-1, word_rows=-1),
     }
     one = made[request.param]()

@@ -23,7 +23,7 @@ from mnemosyne import CalibratedEstimator, HybridRetriever, SqliteStore, StoreEr
 TIERS = {
     "memory": {"held_rows": 16},
     "big": {"memory_rows": -1, "held_rows": 16},
-    "import": {"memory_rows": -1, "young_rows": 0},
+    "import": {"memory_rows": -1, "delta_rows": 0},
     "disk": {"memory_rows": -1, "word_rows": -1},
 }
 
