@@ -27,6 +27,7 @@ from .config.sections import (
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
+from .core.degradations import Degradation
 from .core.errors import (
     BudgetExceededError,
     ChunkConflictError,
@@ -45,6 +46,7 @@ from .core.errors import (
 from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from .core.protocols import (
     NO_RULES,
+    ConversationTurn,
     LlmAdapter,
     LlmRequest,
     LlmResponse,
@@ -64,7 +66,6 @@ from .core.protocols import (
     Summarizer,
     SummaryRequest,
     SummaryText,
-    TalkTurn,
 )
 from .core.receipt import (
     Action,
@@ -72,7 +73,6 @@ from .core.receipt import (
     BudgetReport,
     CandidateDecision,
     CurationPath,
-    Degradation,
     PrefixReport,
     Report,
     Span,
@@ -131,6 +131,7 @@ __all__ = [
     "ContextCollector",
     "ContextComposer",
     "ContextEngine",
+    "ConversationTurn",
     "CurationConfig",
     "CurationPath",
     "CurationStream",
@@ -211,7 +212,6 @@ __all__ = [
     "SummaryConfig",
     "SummaryRequest",
     "SummaryText",
-    "TalkTurn",
     "TemplateError",
     "Temporal",
     "ToolPairError",

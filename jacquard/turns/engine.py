@@ -389,7 +389,7 @@ class ContextEngine:
     async def _work(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
-        """Hold a session for one call, in a span of its own; an error that leaves it is told of."""
+        """Hold a session for one call, in a span of its own; an error that leaves it is emitted."""
         with self._parts.tracing.span(f"jacquard.{name}", {"gen_ai.conversation.id": session_id}) as span:
             try:
                 async with self._session_lock.acquire(session_id):
