@@ -158,7 +158,7 @@ class ReplyCommitter:
         raise TurnNotFoundError(session_id, "(pending)")
 
     async def _emit_expired(self) -> None:
-        for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
+        for session_id, turn_id, message_id in self._chunks.pop_expired(self._parts.clock.now()):
             await self._emitter.emit(
                 EventType.DEGRADED,
                 session_id,

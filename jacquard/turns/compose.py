@@ -326,7 +326,7 @@ class TurnComposer:
             finally:
                 waiting.ends(ended)
 
-        def rendered() -> tuple[Skeleton, SkeinTemplate]:
+        def render_skeleton() -> tuple[Skeleton, SkeinTemplate]:
             layout = load_layout(draft.config.layout, template_roots(parts.roots, draft.world))
             return parts.automation.render(request), layout
 
@@ -335,7 +335,7 @@ class TurnComposer:
             streams.start_soon(flesh)
             try:
                 with parts.tracing.span("jacquard.stream_a") as span:
-                    skeleton, layout = await to_thread.run_sync(rendered)
+                    skeleton, layout = await to_thread.run_sync(render_skeleton)
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
@@ -427,13 +427,13 @@ class TurnComposer:
             if self._deferred_usage is not None:
                 await self._deferred_usage.write(head.session_id, draft.turn_id, draft.calls)
 
-        def told(choice: Curation, ended: str) -> Curation:
+        def with_refusals(choice: Curation, ended: str) -> Curation:
             if lease is not None and choice.path is not CurationPath.LEASED and not ended:
                 ended = "Stream B had not answered in time."
             return replace(choice, prefetch_refused=refused, lease_refused=ended)
 
         def near(missed: Curation) -> None:
-            nears(told(missed, ended))
+            nears(with_refusals(missed, ended))
 
         curation = await self._race.run(self._parts.curation, request, settings, on_late=keep, on_end=end, on_near=near)
         ended = ended or curation.lease_refused
@@ -441,7 +441,7 @@ class TurnComposer:
             await keep(curation, late=False)
         elif ended:
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
-        return told(curation, ended)
+        return with_refusals(curation, ended)
 
     async def _fetch(self, curation: Curation, scene: RecallScene) -> tuple[MemoryEntry, ...]:
         """Return the full entries of the choice, in its order; quests come from the state, not from the store.

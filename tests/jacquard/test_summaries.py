@@ -318,7 +318,7 @@ class TestExtract(SummarizerContract):
 
 
 class TestModel(SummarizerContract):
-    def summarised(self, talk: Sequence[ConversationTurn], previous: str = "", limit_tokens: int = 200) -> str:
+    def summarize_turns(self, talk: Sequence[ConversationTurn], previous: str = "", limit_tokens: int = 200) -> str:
         async def work() -> str:
             with OpenAiServer("writer") as server:
                 model = LiteLlmModel("openai/small", api_base=server.api_base)

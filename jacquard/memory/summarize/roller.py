@@ -75,7 +75,7 @@ class RollingSummary:
     failure: str = ""
 
     @property
-    def placed(self) -> PathSummary | None:
+    def path_summary(self) -> PathSummary | None:
         """The summary with the turn whose path it covers; None without either."""
         head = self.head
         if self.summary is None or head.turn_id is None:
@@ -137,7 +137,7 @@ class SummaryRoller:
         if result is not None and result.summary is not None:
             await self._write(job)
             # A model's call brings its usage and evidence into the session besides the summary.
-            window = replace(window, summary=result.placed or window.summary) if self._is_local else await load()
+            window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
             coverage = await self._coverage(window)
             return SummarizedWindow(window=window, history=await self._load_history(window, coverage, limits))
         if result is not None:
@@ -288,8 +288,8 @@ class SummaryRoller:
             )
             return
         self._failing.discard(session_id)
-        if made.placed is not None:
-            await self._store.save_summary(session_id, made.placed)
+        if made.path_summary is not None:
+            await self._store.save_summary(session_id, made.path_summary)
         covered = made.summary.message_index_range
         await self._emitter.emit(
             EventType.SUMMARY_GENERATED,

@@ -244,19 +244,19 @@ def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) 
 def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
     """Return the seed's final structure (section 7) as one text."""
 
-    def joined(blocks: Sequence[PromptBlock]) -> str:
+    def join_pieces(blocks: Sequence[PromptBlock]) -> str:
         return "".join(each.text for each in _pieces(blocks, skein.layer_attributes))
 
-    lines = ["<root>", "<system>", joined(skein.system), "</system>", "<chat_history>"]
+    lines = ["<root>", "<system>", join_pieces(skein.system), "</system>", "<chat_history>"]
     for (_, is_message), blocks in groupby(history, key=_message_key):
         line = list(blocks)
         if is_message:
             lines += [f'<message role="{b.role.value}">{b.content}</message>' for b in line]
         else:
-            lines.append(joined(line))
+            lines.append(join_pieces(line))
     lines.append("</chat_history>")
     if tail or skein.anchor:
-        lines.append(joined([*tail, *skein.anchor]))
+        lines.append(join_pieces([*tail, *skein.anchor]))
     if skein.user_input is not None:
         lines += ["<user_input>", skein.user_input.content, "</user_input>"]
     return "\n".join([*lines, "</root>"])
