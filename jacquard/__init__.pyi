@@ -46,6 +46,7 @@ from .core.errors import (
 from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from .core.protocols import (
     NO_RULES,
+    ConversationTurn,
     LlmAdapter,
     LlmRequest,
     LlmResponse,
@@ -65,7 +66,6 @@ from .core.protocols import (
     Summarizer,
     SummaryRequest,
     SummaryText,
-    TalkTurn,
 )
 from .core.receipt import (
     Action,
@@ -131,6 +131,7 @@ __all__ = [
     "ContextCollector",
     "ContextComposer",
     "ContextEngine",
+    "ConversationTurn",
     "CurationConfig",
     "CurationPath",
     "CurationStream",
@@ -211,7 +212,6 @@ __all__ = [
     "SummaryConfig",
     "SummaryRequest",
     "SummaryText",
-    "TalkTurn",
     "TemplateError",
     "Temporal",
     "ToolPairError",

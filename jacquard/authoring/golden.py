@@ -131,7 +131,7 @@ def read_case(case: Path) -> Mapping[str, Any]:
 
 
 def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
-    """Return the turn of a case: the pack's state with the case's over it, the newest talk of the prologue or the case's."""
+    """Return the turn of a case: the pack's state with the case's over it, the newest messages of the prologue or the case's."""
     start = session_start("golden", world)
     depth = len(start.turns)
     head = SessionHead(

@@ -197,7 +197,7 @@ def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:
 
 
 def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionWindow:
-    """Return the window with the talk and the summary that the record's prompt had."""
+    """Return the window with the conversation and the summary that the record's prompt had."""
     prompt = record.prompt or {}
     start = prompt.get("history_start")
     ids = [each.message.message_id for each in window.messages]
@@ -217,6 +217,6 @@ def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionW
 
 
 def _whole_history(plan: PlanContext) -> RuntimeConfig:
-    """The record says which talk was shown: no limit trims it again."""
+    """The record says which messages were shown: no limit trims it again."""
     history = HistoryConfig(max_messages=10 * MESSAGES, max_tokens=10_000_000, low_water=1.0)
     return RuntimeConfig(template_id=plan.template_id, history=history)

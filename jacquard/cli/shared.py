@@ -116,7 +116,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def sentence(error: BaseException) -> str:
-    """Return what an error says to a person; one that nobody foresaw names itself and the line that it comes from."""
+    """Return what an error says to a person; an unexpected one with its name and the line that raised it."""
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
         return str(error)
     if isinstance(error, OSError):
@@ -131,7 +131,7 @@ def sentence(error: BaseException) -> str:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; what cannot be read is told with the file's name, exit code 1."""
+    """Return the text of a file; a file that cannot be read is reported by name, exit code 1."""
     return _decode_text(read_bytes(file), str(file))
 
 

@@ -43,12 +43,12 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
     table.add_column("block")
     table.add_column("slot")
     table.add_column("source")
-    talk = [row for row in rendering.rows if row.slot == HISTORY_SLOT and row.kept]
+    messages = [row for row in rendering.rows if row.slot == HISTORY_SLOT and row.kept]
     for row in rendering.rows:
         if row.slot == HISTORY_SLOT and row.kept:
-            if row is talk[0]:
-                told = Text(f"history  {len(talk)} messages", style=style_of("history"))
-                table.add_row(str(sum(each.tokens for each in talk)), told, Text(row.slot), Text(row.source))
+            if row is messages[0]:
+                told = Text(f"history  {len(messages)} messages", style=style_of("history"))
+                table.add_row(str(sum(each.tokens for each in messages)), told, Text(row.slot), Text(row.source))
             continue
         name = f"{row.block_id}  {row.title}" if row.title and row.title != row.block_id else row.block_id
         style = style_of(row.source) if row.kept else "dim strike"

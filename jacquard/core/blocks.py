@@ -64,7 +64,7 @@ class Sensitivity(StrEnum):
 
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
-    """Return how guarded metadata say a text is (`sensitivity`); a word that nobody knows counts as the most guarded."""
+    """Return how guarded metadata say a text is (`sensitivity`); an unknown word counts as the most guarded."""
     told = metadata.get("sensitivity", Sensitivity.PUBLIC)
     return Sensitivity(told) if isinstance(told, str) and told in tuple(Sensitivity) else Sensitivity.SECRET
 

@@ -130,7 +130,7 @@ class SelectorError(JacquardError):
 
 
 class SummarizerError(JacquardError):
-    """A text could not be made shorter, or a talk not summed up; the sentence says why.
+    """A text could not be made shorter, or a conversation not summarized; the sentence says why.
 
     `call` (a `jacquard.core.model_calls.Call`) is what was spent on it all the same.
     """
@@ -143,7 +143,7 @@ class SummarizerError(JacquardError):
 class ModelError(JacquardError):
     """A model could not be called. `code`: `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`.
 
-    `usages` are the records of the calls that failed, where whoever made them counted.
+    `usages` are the records of the calls that failed, where the caller counted them.
     """
 
     def __init__(self, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from jacquard.core.calibration import COUNTED, ESTIMATED, REPORTED
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
 
 UNKNOWN = "unknown"
-"""How a call was counted that never answered: nobody knows what it cost."""
+"""How a call without an answer was counted: its cost is unknown."""
 
 UNDER_WAY = "under_way"
 """In `extra` of a call that had not ended when its turn was written; it is written again when it ends."""
@@ -79,9 +79,9 @@ class _Entry:
 
 
 class CallBook:
-    """The calls that one turn's choice takes, written down as they begin and as they end; whoever makes them keeps it.
+    """The calls that one turn's choice takes, noted as they begin and as they end.
 
-    A turn does not wait for them all. Its record holds those under way as calls that nobody knows the cost of; `late` tells what
+    A turn does not wait for them all. Its record holds those under way as calls of unknown cost; `late_usages` returns what
     became of them.
     """
 

@@ -13,7 +13,7 @@ MAX_KEYWORDS = 12
 
 
 class Triage(StrEnum):
-    """T1: does the input only change numbers, or is it told?"""
+    """T1: does the input only change numbers, or is it narrated?"""
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
@@ -45,7 +45,7 @@ class PlanContext:
 
     `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in the
     input, in order of appearance. `action_id` names the numerical action, if any. `reasons` say in a few words why.
-    `tier1` tells what came of the small model: empty when it was not needed, `no_model`, `planned`, or why it failed.
+    `tier1` says what came of the small model: empty when it was not needed, `no_model`, `planned`, or why it failed.
     `switches`: how many turns in a row have moved the focus while the topic stayed; `flags` what a person should look at.
     `injections`: ids of the scheduled texts of this turn; `injected_at`: the depth at which each came last on this path.
     """

@@ -35,7 +35,7 @@ class Planner(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRequest:
-    """What planner tier 1 is asked: the input, the newest talk (oldest first, `name: text`), the rules' plan, the world.
+    """What planner tier 1 is asked: the input, the newest messages (oldest first, `name: text`), the rules' plan, the world.
 
     `locked`: the focus may not move.
     """
@@ -84,26 +84,26 @@ class Cancellation:
 
     def __init__(self) -> None:
         self.is_over = False
-        self._told: list[Callable[[], None]] = []
+        self._callbacks: list[Callable[[], None]] = []
 
-    def on_end(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called when nobody waits any more; at once if that is so already."""
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when the wait has ended; at once if it has already."""
         if self.is_over:
-            tell()
+            callback()
         else:
-            self._told.append(tell)
+            self._callbacks.append(callback)
 
     def end(self) -> None:
         """Wait no more."""
         if not self.is_over:
             self.is_over = True
-            for tell in self._told:
-                tell()
+            for callback in self._callbacks:
+                callback()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRequest:
-    """What a selector sees: the input, the newest talk (oldest first, `name: text`), and the candidates, best first.
+    """What a selector sees: the input, the newest messages (oldest first, `name: text`), and the candidates, best first.
 
     `patience` ends when the turn goes on without the choice; the call itself may go on for the next turn. A selector that calls
     a model notes each call in `calls` as it begins and as it ends, so that what it cost is in the session's model usage.
@@ -228,7 +228,7 @@ class Shortener(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TalkTurn:
+class ConversationTurn:
     """One turn to be summed up: its words as `(speaker, text)` in order, and its summary in the narrative chain, if any."""
 
     turn_id: str
@@ -239,9 +239,9 @@ class TalkTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryRequest:
-    """Talk that comes after what `previous` tells (empty: nothing yet), oldest first, to become one summary of both."""
+    """Turns after those that `previous` covers (empty: none yet), oldest first, to become one summary of both."""
 
-    talk: tuple[TalkTurn, ...]
+    turns: tuple[ConversationTurn, ...]
     previous: str
     limit_tokens: int
     locale: str = ""
@@ -271,16 +271,16 @@ class SummaryText:
 
 
 class Summarizer(Protocol):
-    """Sums up talk, going on from the summary before (seed 002 section 6.9).
+    """Summarizes a conversation, continuing the summary before (seed 002 section 6.9).
 
-    1. The answer is not empty and tells of `previous` and of the talk, about as long as `limit_tokens` at most.
+    1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most.
     2. An answer that lost what `previous` held is none: it raises SummarizerError, as for every failure.
     """
 
     name: str
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the summary of `previous` and the talk."""
+        """Return the summary of `previous` and the conversation."""
         ...
 
 
@@ -288,7 +288,7 @@ class Summarizer(Protocol):
 class LlmRequest:
     """A request to a small model: role messages as `(role, content)`.
 
-    `schema` binds the answer where the provider can (JSON Schema); whoever asks checks the answer all the same.
+    `schema` binds the answer where the provider can (JSON Schema); the caller checks the answer all the same.
     """
 
     messages: tuple[tuple[str, str], ...]

@@ -1,7 +1,7 @@
 """The world of a session: the one version of its pack that the store holds, read when it is first asked for.
 
 What is rendered (the pack) and what is hidden (the lore rows beside it) are written by one transaction under one digest, so they
-are of one version whoever edits the pack's folder meanwhile. A session that was imported without a pack has a bare world.
+are of one version even if the pack's folder is edited meanwhile. A session that was imported without a pack has a bare world.
 """
 
 from __future__ import annotations

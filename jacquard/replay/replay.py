@@ -166,8 +166,8 @@ def lay_out_with(
 ) -> PromptLayout:
     """Return the prompt that a tape's turn would have under another configuration and layout, as decided.
 
-    `templates` are needed where `config` names another template; `history` is the talk by the other window, if that is
-    another. `stream_b` tells how the memories were chosen, and so which limit of `curation` counts. What is to be shortened
+    `templates` are needed where `config` names another template; `history` is the conversation by the other window, if that is
+    another. `stream_b` says how the memories were chosen, and so which limit of `curation` counts. What is to be shortened
     or masked is for the caller to carry out (`complete` drops what is not). BudgetExceededError.
     """
     blocks = list(tape.blocks)

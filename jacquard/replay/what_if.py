@@ -117,7 +117,7 @@ class WhatIf:
     async def _history(
         self, record: TurnRecord, tape: PromptSnapshot, before: Baseline
     ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
-        """Return the talk by the other window and where it begins; None where the window is the same."""
+        """Return the conversation by the other window and where it begins; None where the window is the same."""
         stored = (record.prompt or {}).get("history_start")
         limits = history_limits(self.config)
         if limits == history_limits(tape.runtime):

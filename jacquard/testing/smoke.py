@@ -1,4 +1,4 @@
-"""The end-to-end smoke of an engine (seed 002 section 20.4), for whoever puts one together: prepare, call, commit, record.
+"""The end-to-end smoke of an engine (seed 002 section 20.4), for hosts that build one: prepare, call, commit, record.
 
 Give your engine and a session that it may fill; every promise that does not hold is one AssertionError with its sentence.
 With pytest, inherit `EngineSmoke` and override `open_engine`; each test gets an engine of its own.

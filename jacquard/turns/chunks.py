@@ -29,7 +29,7 @@ class _Reply:
 class ChunkBuffer:
     """Holds the replies under way.
 
-    One that has grown no more for `expire_seconds` is forgotten when the buffer is next used. `expired` hands out, once, the
+    One that has grown no more for `expire_seconds` is forgotten when the buffer is next used. `pop_expired` hands out, once, the
     keys of those that were.
     """
 
@@ -90,7 +90,7 @@ class ChunkBuffer:
         """Return (turn, message) of the replies under way in a session, the one begun last at the end."""
         return tuple((turn, message) for session, turn, message in self._replies if session == session_id)
 
-    def expired(self, now: datetime) -> tuple[Key, ...]:
+    def pop_expired(self, now: datetime) -> tuple[Key, ...]:
         """Return the keys that were forgotten since this was asked last."""
         self._sweep(now)
         keys, self._expired = tuple(self._expired), []

@@ -33,7 +33,7 @@ T = TypeVar("T")
 async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
     """Return what was decided; when another writer came first, decide once more on what it wrote (seed 002, 18.2).
 
-    The second decision is told so by the argument `version_conflict`.
+    The second call of `decide` gets the code `version_conflict` as its argument.
     """
     try:
         return await decide()
@@ -61,7 +61,7 @@ class ReplyCommitter:
         return await retry_on_conflict(commit, session_id, self._emitter)
 
     async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, chunk: str) -> None:
-        """Take in a chunk and tell of it."""
+        """Add a chunk and emit it."""
         turn = turn_id or await self._turn(session_id, message_id, pending=True)
         is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
         await self._emit_expired()
@@ -158,7 +158,7 @@ class ReplyCommitter:
         raise NoPendingTurnError(session_id)
 
     async def _emit_expired(self) -> None:
-        for session_id, turn_id, message_id in self._chunks.expired(self._parts.clock.now()):
+        for session_id, turn_id, message_id in self._chunks.pop_expired(self._parts.clock.now()):
             await self._emitter.emit(
                 EventType.DEGRADED,
                 session_id,

@@ -81,7 +81,7 @@ class EngineParts:
     is chosen from these and the shipped ones. Without a `shortener` the `summarizer` shortens texts, without both they
     are cut by sentences; without a `redactor` what is too guarded is withheld. Without a `summarizer` a rolling summary
     is the gist of each turn; without a `consolidator` nothing is made into memory. `refiner` is planner tier 1;
-    `ahead` embeds the input while it plans, and the talk behind the turn before. `events` are told what happens, `tracing`
+    `ahead` embeds the input while it plans, and the conversation behind the turn before. `events` receives the events, `tracing`
     times it. `locks` make the calls on a session serial among processes; without them
     among the tasks of this one. A session that is not there starts from `opening` with its first turn; without one it is
     an error. `worlds` are packs that the host has at hand: each becomes the present version of its world in the store when a
@@ -116,7 +116,7 @@ class EngineParts:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnContext:
     """A turn that has been planned; `reply` is set when a numerical action has answered already. `degradations` are codes of
-    what was done without so far. `history` is the talk to show (None: what the limits of the window say). `calls` holds the
+    what was done without so far. `history` is the conversation to show (None: what the limits of the window say). `calls` holds the
     model calls of its choice, those of an attempt that met a conflict too.
     """
 
@@ -174,7 +174,7 @@ class _Waiting:
 
 
 class TurnComposer:
-    """Makes the prompt of a planned turn. `late` (None: nobody) writes the model calls that a turn does not wait for."""
+    """Makes the prompt of a planned turn. `late` (or None) writes the model calls that a turn does not wait for."""
 
     def __init__(self, parts: EngineParts, race: CurationDeadline, late: DeferredUsage | None = None) -> None:
         self._parts = parts
@@ -278,7 +278,7 @@ class TurnComposer:
         )
 
     async def _prepare_inputs(self, draft: TurnContext) -> tuple[RecallScene, SkeletonInput]:
-        """Return what both streams are told of the turn."""
+        """Return the inputs of both streams."""
         parts, window, shown = self._parts, draft.window, draft.history
         if shown is None:
             limits = history_limits(draft.config)
@@ -326,7 +326,7 @@ class TurnComposer:
             finally:
                 waiting.ends(ended)
 
-        def rendered() -> tuple[Skeleton, SkeinTemplate]:
+        def render_skeleton() -> tuple[Skeleton, SkeinTemplate]:
             layout = load_layout(draft.config.layout, template_roots(parts.roots, draft.world))
             return parts.automation.render(request), layout
 
@@ -335,7 +335,7 @@ class TurnComposer:
             streams.start_soon(flesh)
             try:
                 with parts.tracing.span("jacquard.stream_a") as span:
-                    skeleton, layout = await to_thread.run_sync(rendered)
+                    skeleton, layout = await to_thread.run_sync(render_skeleton)
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
                 watch.mark("stream_a")
                 session, shown = draft.window.head.session_id, draft.config.evidence
@@ -353,7 +353,7 @@ class TurnComposer:
     async def _decide_ahead(self, draft: TurnContext, frame: _PromptFrame, waiting: _Waiting) -> _DecidedPrompt | None:
         """Make the prompt that goes out if Stream B misses its deadline while that comes near, so that it can go out then.
 
-        None where Stream B is over before, or where that prompt cannot be made (whoever makes the real one will say so).
+        None where Stream B is over before, or where that prompt cannot be made (the error is raised when the real one is made).
         """
         await waiting.over.wait()
         if waiting.expected is None:
@@ -394,7 +394,7 @@ class TurnComposer:
     async def _curate(self, draft: TurnContext, scene: RecallScene, nears: Near) -> Curation:
         """Return this turn's flesh: an earlier late result if the scene still matches, else the race of Stream B.
 
-        `nears` is told shortly before the deadline what is returned if that is missed.
+        `nears` is called shortly before the deadline with what is returned if it is missed.
         """
         settings, plan, head = draft.config.curation, draft.plan, draft.window.head
         if not (settings.enabled and plan.search_intent.enabled):
@@ -427,13 +427,13 @@ class TurnComposer:
             if self._deferred_usage is not None:
                 await self._deferred_usage.write(head.session_id, draft.turn_id, draft.calls)
 
-        def told(choice: Curation, ended: str) -> Curation:
+        def with_refusals(choice: Curation, ended: str) -> Curation:
             if lease is not None and choice.path is not CurationPath.LEASED and not ended:
                 ended = "Stream B had not answered in time."
             return replace(choice, prefetch_refused=refused, lease_refused=ended)
 
         def near(missed: Curation) -> None:
-            nears(told(missed, ended))
+            nears(with_refusals(missed, ended))
 
         curation = await self._race.run(self._parts.curation, request, settings, on_late=keep, on_end=end, on_near=near)
         ended = ended or curation.lease_refused
@@ -441,7 +441,7 @@ class TurnComposer:
             await keep(curation, late=False)
         elif ended:
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
-        return told(curation, ended)
+        return with_refusals(curation, ended)
 
     async def _fetch(self, curation: Curation, scene: RecallScene) -> tuple[MemoryEntry, ...]:
         """Return the full entries of the choice, in its order; quests come from the state, not from the store.

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class DeferredUsage:
-    """Writes late calls over what their turn's record told of them. `hold` lends a session to one caller at a time."""
+    """Writes late calls over their first records. `hold` locks a session for one caller at a time."""
 
     def __init__(
         self,

@@ -149,17 +149,17 @@ class ContextEngine:
         BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
         message = _user_message(user_message)
-        asked = enrolled(config or self._config, session_id)
+        turn_config = enrolled(config or self._config, session_id)
         emitter = self._emitter if config is None else self._emitter_of(config)
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
             return await self._require_open().prepare(
-                session_id, message, asked, turn_id, branch_id, emitter, degradations, calls
+                session_id, message, turn_config, turn_id, branch_id, emitter, degradations, calls
             )
 
         async with self._work("prepare_turn", session_id, emitter, turn_id) as span:
-            check_user_message(message.content, asked.limits)
+            check_user_message(message.content, turn_config.limits)
             await self._begin(session_id)
             turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put(
@@ -297,8 +297,8 @@ class ContextEngine:
             return TakenResult()
         if self._parts.ingestor is None:
             raise ConfigError("This engine has no ingestor; give EngineParts one, or store the result and name its id.")
-        asked = options or self._parts.ingest_options or IngestOptions()
-        return await take_result(self._parts.store, self._parts.ingestor, session_id, call, result, asked)
+        ingest_options = options or self._parts.ingest_options or IngestOptions()
+        return await take_result(self._parts.store, self._parts.ingestor, session_id, call, result, ingest_options)
 
     async def record_model_usage(
         self,
@@ -390,7 +390,7 @@ class ContextEngine:
     async def _work(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
-        """Hold a session for one call, in a span of its own; an error that leaves it is told of."""
+        """Hold a session for one call, in a span of its own; an error that leaves it is emitted."""
         with self._parts.tracing.span(f"jacquard.{name}", {"gen_ai.conversation.id": session_id}) as span:
             try:
                 async with self._session_lock.acquire(session_id):

@@ -26,7 +26,7 @@ def open_embedder(name: str) -> Embedder | None:
     """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
 
     `auto` takes the ONNX export of a carried model where `jacquard embedder export` has kept one, else the model itself. A
-    remote model may be told where it is served: `openai/NAME@http://127.0.0.1:8080/v1`.
+    remote model's name may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`.
     """
     if name == "none":
         return None

@@ -144,7 +144,7 @@ def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> 
         raise ConfigError("selector.reranker is opened by open_runtime; create_context_engine selects by llm_adapter.")
     if settings.observability.metrics:
         raise ConfigError(
-            "observability.metrics is served by open_runtime; here make a PrometheusMetrics and let your event_bus tell it: "
+            "observability.metrics is served by open_runtime; here make a PrometheusMetrics and let your event_bus call it: "
             "bus.on_all(metrics.count)."
         )
     if settings.redaction.mode == "dual_store" and not has_ingestor:

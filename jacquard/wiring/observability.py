@@ -30,7 +30,7 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observability:
-    """Who is told of an engine's work. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) where asked for."""
+    """What observes an engine's work. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
 
     events: EventBus
     tracing: Tracing
@@ -53,7 +53,7 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
 
 
 def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
-    """Return a model whose calls are spans; the same model where nobody traces."""
+    """Return a model whose calls are spans; the same model without tracing."""
     if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
     return TracedModel(model, tracing, capture_content)
@@ -62,7 +62,7 @@ def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -
 def build_curation_stream(
     retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
 ) -> CurationStream:
-    """Return Stream B on these parts, its recalls and choices spans where somebody traces."""
+    """Return Stream B on these parts, with spans for recalls and choices where tracing is on."""
     if tracing is NO_TRACING:
         return CurationStream(retriever, selector, fallback)
     chooser = None if selector is None else TracedSelector(selector, tracing)

@@ -62,8 +62,8 @@ def test_a_reply_that_grows_no_more_is_forgotten_once():
     desk.add(KEY, 0, "a", NOW)
     desk.add(KEY, 1, "b", NOW + timedelta(seconds=50))
     assert desk.whole(KEY, NOW + timedelta(seconds=100)) == "ab"
-    assert desk.expired(NOW + timedelta(seconds=111)) == (KEY,)
-    assert desk.expired(NOW + timedelta(seconds=111)) == ()
+    assert desk.pop_expired(NOW + timedelta(seconds=111)) == (KEY,)
+    assert desk.pop_expired(NOW + timedelta(seconds=111)) == ()
     assert desk.whole(KEY, NOW + timedelta(seconds=111)) is None
 
 

@@ -200,7 +200,7 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
         carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=shortener, redactor=None)
         assert carried.blocks["m1"].content == "The key is under a stone."
     (asked,) = summarizer.asked
-    assert asked.talk[0].lines[0][1] == LONG.strip()
+    assert asked.turns[0].lines[0][1] == LONG.strip()
     assert asked.limit_tokens < 40
     with pytest.raises(SummarizerError, match="no room"):
         await shortener.shorten(LONG, 0)

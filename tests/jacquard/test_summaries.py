@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer, closed_port
 
 from jacquard import (
+    ConversationTurn,
     ExtractSummarizer,
     HistoryConfig,
     LiteLlmModel,
@@ -27,7 +28,6 @@ from jacquard import (
     SummarizerError,
     SummaryConfig,
     SummaryRequest,
-    TalkTurn,
     open_runtime,
 )
 from jacquard.memory.summarize.prompts import plain_answer, read_summary, summary_prompt
@@ -268,8 +268,8 @@ async def test_an_address_that_nobody_listens_on(tmp_path: Path) -> None:
 
 
 def request(previous: str = "", text: str = "", limit_tokens: int = 60, locale: str = "en") -> SummaryRequest:
-    turn = TalkTurn(turn_id="t1", depth=1, lines=(("Kai", text),))
-    return SummaryRequest(talk=(turn,), previous=previous, limit_tokens=limit_tokens, locale=locale)
+    turn = ConversationTurn(turn_id="t1", depth=1, lines=(("Kai", text),))
+    return SummaryRequest(turns=(turn,), previous=previous, limit_tokens=limit_tokens, locale=locale)
 
 
 @pytest.mark.parametrize(
@@ -318,12 +318,12 @@ class TestExtract(SummarizerContract):
 
 
 class TestModel(SummarizerContract):
-    def summarised(self, talk: Sequence[TalkTurn], previous: str = "", limit_tokens: int = 200) -> str:
+    def summarize_turns(self, talk: Sequence[ConversationTurn], previous: str = "", limit_tokens: int = 200) -> str:
         async def work() -> str:
             with OpenAiServer("writer") as server:
                 model = LiteLlmModel("openai/small", api_base=server.api_base)
                 try:
-                    ask = SummaryRequest(talk=tuple(talk), previous=previous, limit_tokens=limit_tokens, locale="en")
+                    ask = SummaryRequest(turns=tuple(talk), previous=previous, limit_tokens=limit_tokens, locale="en")
                     return (await ModelSummarizer(model, COUNT).summarize(ask)).content
                 finally:
                     await model.close()
@@ -401,8 +401,10 @@ def test_the_gist_never_grows_too_long_and_always_ends_with_the_newest(
             made = []
             for asked, told, gist in batch:
                 number += 1
-                made.append(TalkTurn(turn_id=f"t{number}", depth=number, lines=(("a", asked), ("b", told)), gist=gist))
-            ask = SummaryRequest(talk=tuple(made), previous=text, limit_tokens=limit_tokens)
+                made.append(
+                    ConversationTurn(turn_id=f"t{number}", depth=number, lines=(("a", asked), ("b", told)), gist=gist)
+                )
+            ask = SummaryRequest(turns=tuple(made), previous=text, limit_tokens=limit_tokens)
             try:
                 text = (await summarizer.summarize(ask)).content
             except SummarizerError:

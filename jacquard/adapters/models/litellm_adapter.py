@@ -125,7 +125,7 @@ class LiteLlmModel:
 
     A user and a password in `api_base` go into a header of the call. It never retries and keeps its own time limit. The engine's
     loop must be asyncio. Errors: ModelError with
-    `timeout`, `connection` (nobody there, or the connection broke), `refused` (4xx: key, name or request),
+    `timeout`, `connection` (no server, or the connection broke), `refused` (4xx: key, name or request),
     `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
     """
 
@@ -226,13 +226,13 @@ class LiteLlmModel:
         if not isinstance(content, str):
             raise ModelError("bad_answer", f"{self.model} answered without any text")
         usage = getattr(reply, "usage", None)
-        # Where a provider told nothing, litellm tells of zeros; no prompt costs nothing.
+        # Where a provider reported nothing, litellm reports zeros; but no prompt costs nothing.
         asked = _count(usage, "prompt_tokens") or None
         answered = None if asked is None else _count(usage, "completion_tokens")
         return LlmResponse(content=content, model=self.model, prompt_tokens=asked, completion_tokens=answered)
 
     async def _rehearse(self) -> None:
-        """Make a call that reaches nobody: most of litellm is imported by its first call."""
+        """Make a call that reaches no server: most of litellm is imported by its first call."""
         with suppress(Exception):
             litellm = _litellm()
             arguments = self._arguments(LlmRequest(messages=(("user", "."),), max_tokens=1, timeout_seconds=2.0))

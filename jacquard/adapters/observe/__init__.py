@@ -1,1 +1,1 @@
-"""What an engine tells of its work: events, spans, metrics. OpenTelemetry and Prometheus are met only by their own modules."""
+"""What an engine reports of its work: events, spans, metrics. OpenTelemetry and Prometheus have a module each."""

@@ -34,7 +34,7 @@ class InMemoryEventBus:
         self._all.append(handler)
 
     def off(self, event_type: str, handler: Handler) -> None:
-        """Tell `handler` no more of events of this kind; one that was not told is let be."""
+        """Unsubscribe `handler` from events of this type; one that is not subscribed is ignored."""
         known = self._handlers.get(EventType(event_type).value, [])
         if handler in known:
             known.remove(handler)
@@ -45,7 +45,7 @@ class InMemoryEventBus:
             self._all.remove(handler)
 
     async def emit(self, event: Event) -> None:
-        """Tell every handler, one after the other; one that fails is logged and harms nobody."""
+        """Call every handler, one after the other; an error of a handler is logged and not raised."""
         for handler in (*self._handlers.get(event.event_type.value, ()), *self._all):
             try:
                 told = handler(event)

@@ -21,7 +21,7 @@ _STEPS = frozenset(
 
 
 class PrometheusMetrics:
-    """Counts events; give `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to whoever scrapes.
+    """Counts events; give `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to the scraper.
 
     `registry`: the host's own; without one it has a registry to itself.
     """

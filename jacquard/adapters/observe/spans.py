@@ -46,7 +46,7 @@ class NoTracing:
 
     @contextmanager
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
-        """Return a span that nobody sees."""
+        """Return a span that is not recorded."""
         yield _NOTHING
 
 

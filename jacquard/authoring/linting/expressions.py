@@ -50,7 +50,7 @@ class Scope:
         """Return a scope whose own names do not lead out of it."""
         return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
 
-    def asked(self, paths: Iterable[str]) -> Scope:
+    def assume_defined(self, paths: Iterable[str]) -> Scope:
         """Return the same scope where these paths are known to be there."""
         return replace(self, guards=self.guards | frozenset(paths))
 
@@ -126,7 +126,7 @@ class Expressions:
                 return self._call(node, scope)
             case "And":
                 self.shape(node.node("left"), scope)
-                self.shape(node.node("right"), scope.asked(paths_when_true(node.node("left"))))
+                self.shape(node.node("right"), scope.assume_defined(paths_when_true(node.node("left"))))
                 return ANY
             case "CondExpr":
                 return self._choice(node, scope)
@@ -134,7 +134,7 @@ class Expressions:
             self.shape(child, scope)
         return _constant(node)
 
-    def printed(self, node: Node, scope: Scope) -> None:
+    def check_printed(self, node: Node, scope: Scope) -> None:
         """Report what cannot be printed as it is."""
         shape = self.shape(node, scope)
         words = words_of(node)
@@ -248,11 +248,11 @@ class Expressions:
     def _choice(self, node: Node, scope: Scope) -> Shape:
         test = node.node("test")
         self.shape(test, scope)
-        chosen = self.shape(node.node("expr1"), scope.asked(paths_when_true(test)))
+        chosen = self.shape(node.node("expr1"), scope.assume_defined(paths_when_true(test)))
         other = node.get("expr2")
         if not isinstance(other, Node):
             return chosen
-        rest = self.shape(other, scope.asked(paths_when_false(test)))
+        rest = self.shape(other, scope.assume_defined(paths_when_false(test)))
         return chosen if chosen.kind == rest.kind else ANY
 
 

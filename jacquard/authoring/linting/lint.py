@@ -74,7 +74,7 @@ def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> Li
 
 
 def _faults(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
-    """Faults of the engine and of manifests; what another rule tells better is left to it."""
+    """Faults of the engine and of manifests; what another rule describes better is left to it."""
     for fault in library.faults:
         file = next((file for name, file in library.files.items() if fault.file in (file.shown, name)), None)
         if file is None or file.name not in names:
@@ -140,7 +140,7 @@ def _link(library: Library, name: str, link: Link, report: Any) -> None:
 
 
 def _report_lost_output(library: Library, name: str, report: Any) -> None:
-    """What a template that extends writes, and nobody prints."""
+    """Report text of an extending template that is never printed."""
     parents = library.parents(name)
     if not parents:
         return

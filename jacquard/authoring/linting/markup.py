@@ -50,7 +50,7 @@ class _State:
 
 
 class MarkupReader:
-    """Reads the literal text of one template; `column` tells where an expression stands in its line."""
+    """Reads the literal text of one template; `column` gives the place of an expression in its line."""
 
     def __init__(self, syntax: Syntax, report: ReportAt, column: Callable[[Node], int | None]) -> None:
         self._report = report
@@ -198,7 +198,7 @@ class MarkupReader:
         if not inside.closing:
             return rest if inside.slash else replace(rest, open=(*state.open, tag))
         if tag.name not in state.names():
-            if tag.name in state.owed:  # told already, where it was crossed
+            if tag.name in state.owed:  # reported already, where it was crossed
                 return replace(rest, owed=tuple(name for name in state.owed if name != tag.name))
             self._report("stray-close", tag.line, tag.column, f"</{tag.name}> closes nothing that is open here")
             return rest

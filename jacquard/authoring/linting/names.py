@@ -66,13 +66,13 @@ class NameReader:
     def _output(self, node: Node, scope: Scope) -> None:
         for each in node.nodes("nodes"):
             if each.kind != "TemplateData":
-                self._expressions.printed(each, scope)
+                self._expressions.check_printed(each, scope)
 
     def _if(self, node: Node, scope: Scope) -> None:
         test = node.node("test")
         self._expressions.shape(test, scope)
-        self._walk(node.nodes("body"), scope.asked(paths_when_true(test)))
-        rest = scope.asked(paths_when_false(test))
+        self._walk(node.nodes("body"), scope.assume_defined(paths_when_true(test)))
+        rest = scope.assume_defined(paths_when_false(test))
         for other in node.nodes("elif_"):
             self._if(other, rest)
         self._walk(node.nodes("else_"), rest)
@@ -91,7 +91,7 @@ class NameReader:
         test = node.get("test")
         if isinstance(test, Node):
             self._expressions.shape(test, inner)
-            inner = inner.asked(paths_when_true(test))
+            inner = inner.assume_defined(paths_when_true(test))
         self._walk(node.nodes("body"), inner)
         self._walk(node.nodes("else_"), scope.inner())
 

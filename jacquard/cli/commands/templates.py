@@ -340,7 +340,7 @@ def _lint(written: str | None, world: Path | None) -> LintReport:
     try:
         loaded = None if pack is None else load_world(pack)
     except WorldPackError:
-        loaded = None  # its own faults are told by `jacquard validate`; the templates are read all the same
+        loaded = None  # `jacquard validate` reports its own faults; the templates are read all the same
     return lint_templates(target, loaded)
 
 

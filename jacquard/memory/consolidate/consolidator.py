@@ -22,7 +22,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, TalkTurn
+from jacquard.core.protocols import ConversationTurn, LlmAdapter, LlmRequest, LlmResponse
 from jacquard.memory.consolidate.prompts import (
     TurnMemory,
     macro_request,
@@ -135,7 +135,7 @@ class Consolidator:
     ) -> Consolidated:
         """Bring the memory of a branch up to its head, or to `keep_back` turns before it; `chapter_ends` there.
 
-        `progress` is told (done, all) turns. Failures of the model are in the result; SessionNotFoundError, BranchNotFoundError,
+        `progress` gets (done, all) turns. Failures of the model are in the result; SessionNotFoundError, BranchNotFoundError,
         StoreError come through, and what was made before them stays.
         """
         head = await self._store.head(session_id, branch_id)
@@ -226,8 +226,8 @@ class Consolidator:
     async def _extract_memories(
         self, head: SessionHead, batch: Sequence[TurnRecord], config: ConsolidationConfig
     ) -> tuple[TurnMemory, ...]:
-        talk = tuple(
-            TalkTurn(
+        turns = tuple(
+            ConversationTurn(
                 turn_id=turn.turn_id,
                 depth=turn.depth,
                 lines=tuple(
@@ -238,8 +238,8 @@ class Consolidator:
             )
             for turn in batch
         )
-        locale = _locale(text for turn in talk for _, text in turn.lines)
-        request = turns_request(talk, locale, config.timeout_seconds)
+        locale = _locale(text for turn in turns for _, text in turn.lines)
+        request = turns_request(turns, locale, config.timeout_seconds)
         reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
 
@@ -371,6 +371,6 @@ def _known(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
 
 
 def _locale(texts: Iterable[str]) -> str:
-    """Return `zh` where texts are mostly Chinese, else `en`: a memory speaks as the talk does."""
+    """Return `zh` where texts are mostly Chinese, else `en`: a memory speaks as the conversation does."""
     text = "".join(texts)
     return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"

@@ -15,7 +15,7 @@ from typing import Any
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import without_thoughts
-from jacquard.core.protocols import LlmRequest, TalkTurn
+from jacquard.core.protocols import ConversationTurn, LlmRequest
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240
@@ -101,12 +101,12 @@ class Narrative:
     text: str
 
 
-def turns_request(talk: Sequence[TalkTurn], locale: str, timeout_seconds: float) -> LlmRequest:
+def turns_request(turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float) -> LlmRequest:
     """Return the call that asks for the memory of turns."""
     rules = (_TURNS_ZH if locale.startswith("zh") else _TURNS_EN).format(events=EVENTS_A_TURN)
     return LlmRequest(
-        messages=(("system", rules), ("user", f"<talk>\n{_render_messages(talk)}\n</talk>")),
-        max_tokens=300 * len(talk) + 100,
+        messages=(("system", rules), ("user", f"<talk>\n{_render_messages(turns)}\n</talk>")),
+        max_tokens=300 * len(turns) + 100,
         timeout_seconds=timeout_seconds,
         schema=_TURNS_SCHEMA,
     )
@@ -154,7 +154,7 @@ def read_narrative(answer: str) -> Narrative:
     raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
 
 
-def _render_messages(talk: Sequence[TalkTurn]) -> str:
+def _render_messages(turns: Sequence[ConversationTurn]) -> str:
     return "\n".join(
         "\n".join(
             [
@@ -163,7 +163,7 @@ def _render_messages(talk: Sequence[TalkTurn]) -> str:
                 "</turn>",
             ]
         )
-        for turn in talk
+        for turn in turns
     )
 
 

@@ -18,7 +18,7 @@ QUEST_UPDATE = "quest_update"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MacroSpan:
-    """Turns that one narrative tells of, by depth, both included; `reason`: `chapter` or `length`."""
+    """Turns that one narrative covers, by depth, both included; `reason`: `chapter` or `length`."""
 
     first: int
     last: int

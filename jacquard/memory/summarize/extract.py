@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from anyio import to_thread
 
 from jacquard.core.errors import SummarizerError
-from jacquard.core.protocols import SummaryRequest, SummaryText, TalkTurn
+from jacquard.core.protocols import ConversationTurn, SummaryRequest, SummaryText
 
 ASKED_CHARS = 40
 TOLD_CHARS = 120
@@ -30,7 +30,7 @@ _CLOSING = '”」』"'
 
 class ExtractSummarizer:
     """Keeps a list of turns: new ones at the end; where it grows too long, every other line of its older half goes, those
-    that somebody wrote later than those that were only picked out.
+    that were written later than those that were only picked out.
     """
 
     name = "extract"
@@ -44,13 +44,13 @@ class ExtractSummarizer:
 
     def _extract_summary(self, request: SummaryRequest) -> SummaryText:
         lines = [line for line in request.previous.splitlines() if line.strip()]
-        lines += [f"{MARK}{gist}" for turn in request.talk if (gist := summarize_turn(turn))]
+        lines += [f"{MARK}{gist}" for turn in request.turns if (gist := summarize_turn(turn))]
         if not lines:
-            raise SummarizerError("There is nothing to sum up: the talk holds no words.")
+            raise SummarizerError("There is nothing to sum up: the conversation holds no words.")
         return SummaryText(content="\n".join(thin_lines(lines, request.limit_tokens, self._count)))
 
 
-def summarize_turn(turn: TalkTurn) -> str:
+def summarize_turn(turn: ConversationTurn) -> str:
     """Return what happened in a turn in one line; empty for a turn without words."""
     if turn.gist.strip():
         return _clip(turn.gist, GIST_CHARS)

@@ -12,7 +12,7 @@ from jacquard.memory.summarize.prompts import read_summary, summary_prompt
 
 
 class ModelSummarizer:
-    """Writes a summary anew from the one before and the talk that came since."""
+    """Writes a summary anew from the one before and the conversation that came since."""
 
     name = "model"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import in_fence, without_thoughts
-from jacquard.core.protocols import SummaryRequest, TalkTurn
+from jacquard.core.protocols import ConversationTurn, SummaryRequest
 from jacquard.core.truncation import truncate_sentences
 
 LINE_CHARS = 4000
@@ -60,17 +60,17 @@ _CHINESE = """\
 
 
 def summary_prompt(request: SummaryRequest) -> tuple[tuple[str, str], ...]:
-    """Return the messages of a summarizer's call: rules as system, the summary so far and the new talk as user."""
+    """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user."""
     chinese = request.locale.lower().startswith("zh")
     words = int(request.limit_tokens * (0.85 if chinese else 0.7))
     rules = (_CHINESE if chinese else _ENGLISH).format(words=words)
     before = (
         f"<summary_so_far>\n{escape_text(request.previous.strip())}\n</summary_so_far>\n" if request.previous else ""
     )
-    return ("system", rules), ("user", f"{before}<new_talk>\n{render_conversation(request.talk)}\n</new_talk>")
+    return ("system", rules), ("user", f"{before}<new_talk>\n{render_conversation(request.turns)}\n</new_talk>")
 
 
-def render_conversation(talk: Sequence[TalkTurn]) -> str:
+def render_conversation(turns: Sequence[ConversationTurn]) -> str:
     """Return turns as data: each in an element with its id, every line after its speaker."""
     return "\n".join(
         "\n".join(
@@ -80,7 +80,7 @@ def render_conversation(talk: Sequence[TalkTurn]) -> str:
                 "</turn>",
             ]
         )
-        for turn in talk
+        for turn in turns
     )
 
 

@@ -23,7 +23,7 @@ from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
-from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText, TalkTurn
+from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
     UPTO,
@@ -75,8 +75,8 @@ class RollingSummary:
     failure: str = ""
 
     @property
-    def placed(self) -> PathSummary | None:
-        """The summary at the turn whose path it tells of; None without either."""
+    def path_summary(self) -> PathSummary | None:
+        """The summary with the turn whose path it covers; None without either."""
         head = self.head
         if self.summary is None or head.turn_id is None:
             return None
@@ -136,8 +136,8 @@ class SummaryRoller:
         result = await self._await_job(job, window.head.session_id, config)
         if result is not None and result.summary is not None:
             await self._write(job)
-            # What a model told has brought more into the session than the summary.
-            window = replace(window, summary=result.placed or window.summary) if self._is_local else await load()
+            # A model's call brings its usage and evidence into the session besides the summary.
+            window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
             coverage = await self._coverage(window)
             return SummarizedWindow(window=window, history=await self._load_history(window, coverage, limits))
         if result is not None:
@@ -288,8 +288,8 @@ class SummaryRoller:
             )
             return
         self._failing.discard(session_id)
-        if made.placed is not None:
-            await self._store.save_summary(session_id, made.placed)
+        if made.path_summary is not None:
+            await self._store.save_summary(session_id, made.path_summary)
         covered = made.summary.message_index_range
         await self._emitter.emit(
             EventType.SUMMARY_GENERATED,
@@ -318,7 +318,7 @@ class SummaryRoller:
                 break
             usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
             request = SummaryRequest(
-                talk=await self._load_messages(head.session_id, turns, coverage),
+                turns=await self._load_messages(head.session_id, turns, coverage),
                 previous=text,
                 limit_tokens=config.summary.max_summary_tokens,
                 locale=locale,
@@ -352,7 +352,7 @@ class SummaryRoller:
         )
 
     async def _locale(self, window: SessionWindow) -> str:
-        """Return `zh` where the newest talk is mostly Chinese, else `en`: a summary speaks as the talk does."""
+        """Return `zh` where the newest messages is mostly Chinese, else `en`: a summary speaks as the conversation does."""
         text = "".join(placed.message.content for placed in window.messages[-6:])
         return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"
 
@@ -375,11 +375,11 @@ class SummaryRoller:
 
     async def _load_messages(
         self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage
-    ) -> tuple[TalkTurn, ...]:
+    ) -> tuple[ConversationTurn, ...]:
         ids = [f"{turn.turn_id}.summary" for turn in turns]
         gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
         return tuple(
-            TalkTurn(
+            ConversationTurn(
                 turn_id=turn.turn_id,
                 depth=turn.depth,
                 lines=tuple(

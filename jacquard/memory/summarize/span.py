@@ -20,7 +20,7 @@ UPTO = "upto"
 """The field of a summary of ours (`Summary.extra`) that names its last covered turn: `{turn_id, depth, to}`."""
 
 STRETCH = 1.5
-"""While talk that left the window could not be summed up, the window may grow by so much beyond its limits."""
+"""While messages that left the window could not be summed up, the window may grow by so much beyond its limits."""
 
 Count = Callable[[str], int]
 
@@ -76,16 +76,16 @@ def history_of(
     window: SessionWindow, coverage: Coverage, limits: HistoryConfig, count: Count
 ) -> tuple[WindowMessage, ...]:
     """Return what history shows: nothing that the summary covers, whole turns, within the limits (oldest first)."""
-    talk = [placed for placed in window.messages if coverage.admits(placed)]
+    messages = [placed for placed in window.messages if coverage.admits(placed)]
     start = previous_history_start(window)
-    known = {placed.message.message_id for placed in talk}
-    if talk and start not in known and coverage.depth and talk[0].depth <= coverage.depth + 1:
-        start = talk[0].message.message_id
-    return trim_history(talk, start, limits, count)
+    known = {placed.message.message_id for placed in messages}
+    if messages and start not in known and coverage.depth and messages[0].depth <= coverage.depth + 1:
+        start = messages[0].message.message_id
+    return trim_history(messages, start, limits, count)
 
 
 def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
-    """Return limits for a turn whose summary is late or failed: more talk in full, at most `most_tokens` of it."""
+    """Return limits for a turn whose summary is late or failed: more messages in full, at most `most_tokens` of it."""
     return HistoryConfig(
         max_messages=int(limits.max_messages * STRETCH),
         max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
@@ -105,20 +105,20 @@ def due_depth(
     A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summed up at all, and the last
     `preserve_recent_messages` never are (seed 002 section 6.9).
     """
-    talk = [placed for placed in window.messages if coverage.admits(placed)]
-    if not talk or not shown:
+    messages = [placed for placed in window.messages if coverage.admits(placed)]
+    if not messages or not shown:
         return None
-    older = talk[0].depth > coverage.depth + 1
+    older = messages[0].depth > coverage.depth + 1
     upto = shown[0].depth - 1
-    depths = sorted({placed.depth for placed in talk if placed.depth <= upto}, reverse=True)
-    while depths and sum(placed.depth > depths[0] for placed in talk) < config.preserve_recent_messages:
+    depths = sorted({placed.depth for placed in messages if placed.depth <= upto}, reverse=True)
+    while depths and sum(placed.depth > depths[0] for placed in messages) < config.preserve_recent_messages:
         depths = depths[1:]
     if not older and not depths:
         return None
-    upto = depths[0] if depths else min(upto, talk[0].depth - 1)
+    upto = depths[0] if depths else min(upto, messages[0].depth - 1)
     if upto <= coverage.depth:
         return None
-    small = len(talk) <= config.trigger_message_count and (
-        sum(count(placed.message.content) for placed in talk) <= config.trigger_token_threshold
+    small = len(messages) <= config.trigger_message_count and (
+        sum(count(placed.message.content) for placed in messages) <= config.trigger_token_threshold
     )
     return None if small and not coverage.messages and not older else upto

@@ -51,7 +51,7 @@ class _Attempt:
 
 
 NEAR_SECONDS = 0.1
-"""So long before the deadline a turn is told that it comes near; never longer than a quarter of it."""
+"""So long before the deadline a turn is notified of it; never longer than a quarter of it."""
 
 
 class TooLateError(Exception):
@@ -100,7 +100,7 @@ class CurationDeadline:
         the selector makes in that time goes to `on_late`, anything else is forgotten; `on_end` is called once such work is
         over, however it ended. Cancelling the call cancels the work.
 
-        `on_near` is told shortly before the deadline what is returned if nothing comes any more (not where the selector's
+        `on_near` is called shortly before the deadline with what is returned if nothing comes any more (not where the selector's
         time ends sooner).
         """
         deadline_seconds = limits.deadline_ms / 1000
@@ -181,7 +181,7 @@ def _report_missed_deadline(attempt: _Attempt, limits: CurationConfig) -> Curati
 
 
 async def _work(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> None:
-    """Run the stream within its lifetime; whoever waits for it is told of the end, however it comes."""
+    """Run the stream within its lifetime; its waiters are woken at the end, however it comes."""
     try:
         with attempt.scope:
             attempt.result = await _curate(stream, request, attempt)

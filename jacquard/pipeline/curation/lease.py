@@ -17,7 +17,7 @@ from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 class Lease:
     """A choice that may serve again: whose (`turn_id`, `model`), what (`entry_ids` in the order of choice), how old.
 
-    `places` tell the entries from others of their ids, in the same order; without them ids alone do.
+    `places` distinguish the entries from others with their ids, in the same order; without them ids alone do.
     `age` counts the turns since (0: the same turn, asked anew), `turns` how many it may serve; `margin` (1 or more) is how
     many times the score of its best entry another may have before it ends; `why` says in a sentence that the scene holds.
     `keywords` are to be searched for beside an input that says too little to bring the scene to mind.

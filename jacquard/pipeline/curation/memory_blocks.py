@@ -130,7 +130,7 @@ def _entry_element(entry: MemoryEntry) -> str:
 
 
 def _memory_element(entry: MemoryEntry) -> str:
-    """The title of talk is its speaker; any other title is shown before a text that does not name it."""
+    """The title of a message is its speaker; any other title is shown before a text that does not name it."""
     attributes = {"id": entry.entry_id}
     if entry.depth is not None:
         attributes["turn"] = str(entry.depth)

@@ -80,7 +80,7 @@ def build_recall_scene(
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
-    """Old talk is memory like its summaries are: the narrative weight is the history chain's as well."""
+    """Old messages are memory as their summaries are: the narrative weight is the history chain's as well."""
     narrative = domain.get("narrative", 0.5)
     return {
         Chain.NARRATIVE: narrative,

@@ -47,7 +47,7 @@ def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selectio
     """Return the choice that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
 
     Taken are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale": …}`,
-    `{"ids": […]}`), with talk or a markdown fence around it, and with the usual faults (trailing commas, single
+    `{"ids": […]}`), with prose or a markdown fence around it, and with the usual faults (trailing commas, single
     quotes, a cut end). `counts` names what had to be mended, only where it was: `unknown_ids`, `duplicates`,
     `over_limit`, `prose`, `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of
     its ids is known; an empty list is a valid choice.

@@ -30,13 +30,13 @@ _MENDED = {
     "duplicates": "{} repeated ids left out",
     "over_limit": "{} ids over the limit left out",
     "repaired": "its JSON mended",
-    "prose": "talk around the list ignored",
+    "prose": "text around the list ignored",
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationRequest:
-    """What one turn asks of Stream B; `recent` is the newest talk, oldest first, as `name: text`. `lease`: an earlier choice
+    """What one turn asks of Stream B; `recent` is the newest messages, oldest first, as `name: text`. `lease`: an earlier choice
     that may serve again.
     """
 
@@ -83,7 +83,7 @@ class Curation:
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
-        """Return a curation in which nobody chose."""
+        """Return a curation without a selection."""
         return cls(path=CurationPath.SKIPPED, code=code, reason=reason, recall=recall)
 
     @property
@@ -117,7 +117,7 @@ class CurationStream:
         self._fallback = fallback
 
     async def curate(self, request: CurationRequest, on_recall: Callable[[Recall], None] | None = None) -> Curation:
-        """Return the choice for one turn; `on_recall` is told what was recalled before anyone chooses.
+        """Return the choice for one turn; `on_recall` is called with the recall before the selection.
 
         Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
         """

@@ -133,7 +133,7 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
 
 
 def plan_prompt(request: PlanRequest, templates: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the messages of the call: rules as system; quests, talk and input, escaped, as user."""
+    """Return the messages of the call: rules as system; quests, messages and input, escaped, as user."""
     quests = "\n".join(
         f'<quest id="{escape_attribute(quest.quest_id)}"'
         f"{_PRESENT if quest.quest_id == request.plan.active_quest_id else ''}>"

@@ -198,7 +198,7 @@ def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) ->
 
 
 def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
-    """Return which time a normalised input speaks of, and whether a word told so; past wins where both are told alike."""
+    """Return which time a normalised input speaks of, and whether a word showed it; past wins where both are equal."""
     past = count_mentions(text, (*PAST_WORDS, *rules.past_words)) + (PAST_PATTERN.search(text) is not None)
     future = count_mentions(text, (*FUTURE_WORDS, *rules.future_words))
     if not past and not future:

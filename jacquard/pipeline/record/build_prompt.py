@@ -18,7 +18,7 @@ from jacquard.pipeline.record.package import build_package, context_blocks_of, e
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
 from jacquard.pipeline.record.stored_turn import reading
 from jacquard.pipeline.skeleton.automation import Skeleton
-from jacquard.pipeline.weaving.assemble import PromptMessage, is_talk, prefix
+from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
@@ -120,7 +120,7 @@ def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) ->
     blocks = final.blocks()
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
     entries = [entry for entry in parts.entries if entry_uri(entry) in shown]
-    talk = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_talk(b)]
+    history = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_history_message(b)]
     head = parts.window.head
     evidences = tuple(evidence_of(entry, parts.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)
@@ -143,7 +143,7 @@ def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) ->
             plan=parts.plan,
             blocks=blocks,
             summary=parts.window.summary.summary.content if parts.window.summary else "",
-            history=talk,
+            history=history,
             user_text=parts.user_text,
             entries=entries,
             evidence_ids=parts.evidence_ids,

@@ -23,7 +23,7 @@ from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 class CommitResult:
     """What a commit did. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
 
-    `verdicts` tell of every op, applied or refused and why, with remarks (`filament.OpVerdict`); `refused` is the sentence of
+    `verdicts` holds every op, applied or refused and why, with remarks (`filament.OpVerdict`); `refused` is the sentence of
     the first that was refused (then none was applied). `corrections` say what had to be mended in the reply. `set_aside` names
     the updates that were not carried out because of where they stand or because the user wrote them: a code, a sentence with
     what to do (it is among the corrections, too), and the characters `start`..`end` of the reply. `version` is the session's
@@ -51,7 +51,7 @@ def build_commit(
     refs: tuple[Ref, ...],
     limits: LimitsConfig,
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return what to write and what to tell; paths in the reply's ops resolve against what this turn's prompt showed.
+    """Return what to write and what to report; paths in the reply's ops resolve against what this turn's prompt showed.
 
     Ops that are beyond `limits` are refused, and with them all others of the reply.
     """

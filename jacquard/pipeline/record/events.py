@@ -23,7 +23,7 @@ from mnemosyne.schema.record import SessionWindow
 
 
 async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
-    """Tell that a session's window is here."""
+    """Emit that a session's window is loaded."""
     head = window.head
     await emitter.emit(
         EventType.SESSION_LOADED,
@@ -36,7 +36,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
-    """Tell what was planned and by which tier."""
+    """Emit what was planned and by which tier."""
     await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
@@ -52,7 +52,7 @@ async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, pla
 
 
 async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeConfig) -> None:
-    """Tell how a prompt came about: its blocks, what was pruned, what it costs, what was done without."""
+    """Emit how a prompt was made: its blocks, what was pruned, what it costs, what was done without."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter(block.block_type.value for block in turn.context_blocks)
     await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
@@ -102,7 +102,7 @@ def _describe_kept_choice(stream: StreamBReport, used: CurationPath, refused: st
 
 
 async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
-    """Tell that a prepared turn is in the store, with the input and the evidence that it holds."""
+    """Emit that a prepared turn is in the store, with the input and the evidence that it holds."""
     await emitter.emit(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
@@ -129,7 +129,7 @@ def code_of(error: ContextEngineError) -> str:
 async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
-    """Tell of a model call that is in the store: which model, for what, what it cost; one under way is told of when it ends."""
+    """Emit a model call that is in the store: the model, purpose and cost; one under way is emitted when it ends."""
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}

@@ -136,7 +136,7 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
 def _derive_blocks(
     kept: Sequence[Evidence], now: datetime, count: Callable[[str], int]
 ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
-    """Return the blocks of all evidences; one that cannot be derived is left out and told of (seed 002 section 18.2)."""
+    """Return the blocks of all evidences; one that cannot be derived is left out and reported (seed 002 section 18.2)."""
     try:
         return derive_evidence_blocks(kept, now=now, count=count), ()
     except Exception:

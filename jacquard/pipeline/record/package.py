@@ -76,7 +76,7 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ShortenedPackage:
-    """Evidence and talk within their limits, and how much had to go."""
+    """Evidence and messages within their limits, and how much had to go."""
 
     items: tuple[EvidenceItem, ...]
     cuts: tuple[Cut, ...]
@@ -145,7 +145,7 @@ def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tupl
     """Return the package as messages in the order of seed 000 section 11.
 
     System, developer, summary, recent turns, evidence, user; what is empty is left out. Without `developer_role` the
-    developer's text ends the system message. Talk, summary and evidence are escaped: they are data, whoever wrote them.
+    developer's text ends the system message. Messages, summary and evidence are escaped: they are data.
     """
     system = "\n\n".join(block.text for block in package.system_blocks)
     developer = "\n\n".join(block.text for block in package.developer_blocks)

@@ -131,14 +131,14 @@ def request_fingerprint(user_text: str, config: RuntimeConfig, world_digest: str
 
 
 def kept_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
-    """Return the blocks that are written with a turn: all but the talk, which the session keeps as messages."""
+    """Return the blocks that are written with a turn: all but the conversation, which the session keeps as messages."""
     return tuple(block for block in blocks if block.block_type is not BlockType.CONVERSATION)
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
     """Return the model calls that made a turn, as they were noted.
 
-    The choice of a selector that notes none is told by its receipt, where it answered for this turn.
+    The usage of a selector that notes no calls is taken from the receipt, where it answered for this turn.
     """
     stream = turn.report.stream_b
     asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")

@@ -33,7 +33,7 @@ _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
 _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}})
-"""Variables that tapes of older releases do not have: then there was nothing to tell of them."""
+"""Variables that snapshots of older releases do not have, because these had no such data."""
 _LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 
 
@@ -41,7 +41,7 @@ _LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 class PromptSnapshot:
     """One prompt's material.
 
-    `blocks` are those of both streams, `history` the talk (oldest first), all as rendered. `carried` are the blocks that were
+    `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the blocks that were
     shortened or masked, as they stood in the prompt. `source` is what the template blocks were rendered from, `config` the
     turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time by which ages were reckoned.
     `layer_attributes`: as of `Skein`.
@@ -92,7 +92,7 @@ def plain_config(config: RuntimeConfig) -> dict[str, Any]:
 
 
 def snapshot_to_json(tape: PromptSnapshot) -> dict[str, Any]:
-    """Return a tape as plain values; what has its default is left out, and what can be told from the rest."""
+    """Return a tape as plain values; what has its default is left out, and what follows from the rest."""
     plain: dict[str, Any] = _drop_defaults(tape)
     plain["version"] = tape.version
     variables = plain["source"]["variables"]

@@ -30,7 +30,7 @@ def plan_of(record: TurnRecord) -> PlanContext:
 
 @contextmanager
 def reading(record: TurnRecord, part: str) -> Iterator[None]:
-    """Read a part of a turn's record: what it lacks, or holds of a wrong kind, is told as DamagedRecordError."""
+    """Read a part of a turn's record: what it lacks, or holds of a wrong kind, is raised as DamagedRecordError."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:

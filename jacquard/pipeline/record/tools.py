@@ -36,7 +36,7 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 
 
 async def require_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> None:
-    """Raise EvidenceNotFoundError for a ref that leads nowhere; remote ones are somebody else's."""
+    """Raise EvidenceNotFoundError for a ref that leads nowhere; remote refs are not checked."""
     await require_evidence(store, session_id, [ref.evidence_id for ref in refs if not ref.remote])
 
 

@@ -43,8 +43,8 @@ COUNTS_KEPT = 2048
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeletonInput:
-    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see; `history` is the talk
-    to show, trimmed already (None: the window's, trimmed by the configuration). `todo` is what is told of the to-do list (None:
+    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see; `history` is the messages
+    to show, trimmed already (None: the window's, trimmed by the configuration). `todo` is what is shown of the to-do list (None:
     what the window's tasks say). `state_tokens` is what the state may take (None: all that templates
     can take).
     """
@@ -77,7 +77,7 @@ class SkeletonSource:
 class Skeleton:
     """What Stream A gives.
 
-    `blocks` are the template blocks in their order, `history` the talk, oldest first. `anchors` maps each anchor that this
+    `blocks` are the template blocks in their order, `history` the conversation, oldest first. `anchors` maps each anchor that this
     prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
     back with the next turn (`prompt.history_start` of its record) it keeps the window's start. `source` is what the blocks
     were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not shown of it.

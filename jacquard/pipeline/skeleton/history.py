@@ -45,7 +45,7 @@ def trim_history(
 
 
 def previous_history_start(window: SessionWindow) -> str | None:
-    """Return where the window of the turn before began, as its record tells (`prompt.history_start`), or None."""
+    """Return where the window of the turn before began, as its record says (`prompt.history_start`), or None."""
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None

@@ -85,7 +85,7 @@ def input_block(user_text: str, count: Callable[[str], int]) -> PromptBlock:
 
 
 def default_parties(world: WorldPack) -> frozenset[str]:
-    """Return the names, case-folded, that the role of a message tells already: generic ones, the player, the persona."""
+    """Return the names, case-folded, that the role of a message says already: generic ones, the player, the persona."""
     persona = plain_value(world.persona.get("name"))
     own = {world.user_name, str(persona) if persona is not None and is_scalar(persona) else ""}
     return _PLAIN_PARTIES | {name.strip().casefold() for name in own}

@@ -40,7 +40,7 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutWords:
-    """How what is missing is told in the prompt; `{missing}` and `{total}` are numbers."""
+    """How the prompt says what is missing; `{missing}` and `{total}` are numbers."""
 
     text: str
     entries: str
@@ -128,7 +128,7 @@ def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
 
 
 class StateCutter:
-    """Cuts parts of a state; `cuts` tells of all that it did, in reading order. Rules (`$meta`) stay: see `lean`."""
+    """Cuts parts of a state; `cuts` lists all cuts, in reading order. Rules (`$meta`) stay: see `lean`."""
 
     def __init__(self, words: CutWords) -> None:
         self._words = words

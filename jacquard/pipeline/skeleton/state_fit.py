@@ -55,7 +55,7 @@ def fit_state(
 ) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
     """Return template variables whose state takes at most `limit_tokens`, what was cut, and the quests that are shown.
 
-    `tokens_of` tells what the blocks of the state take over some variables; `whole_tokens` what they take whole (None: too
+    `tokens_of` counts what the blocks of the state take with some variables; `whole_tokens` what they take whole (None: too
     much to be rendered). `quests` are the active ones, in the order of `variables["quests"]`; of those that are shown the
     third result has the row by key. With a limit of 0 nothing of the state is shown.
     """
@@ -188,7 +188,7 @@ def _status(parts: _Parts, chars: int) -> tuple[Mapping[str, Any], tuple[CutPart
 
 
 def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any]], tuple[CutPart, ...]]:
-    """Return the quests that are shown by key, the row that tells of the others, and what was cut."""
+    """Return the quests that are shown by key, the row that stands for the others, and what was cut."""
     if not parts.rows:
         return {}, [], ()
     if chars <= 0:

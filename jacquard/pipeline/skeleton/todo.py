@@ -21,7 +21,7 @@ def open_todo(tasks: Sequence[Task]) -> dict[str, Any]:
 
     `open`: at most TASKS_SHOWN tasks, those in progress first, else in their order, each with id, name, status, and where it
     has them the open tasks that it waits for (`waits_for`) and its error. `more` counts the open ones left out, `completed`
-    those that are done. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not told of.
+    those that are done. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not shown.
     """
     left = [task for task in tasks if task.status in _OPEN]
     if not left:

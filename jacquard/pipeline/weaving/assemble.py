@@ -24,7 +24,7 @@ class PromptMessage(dict[str, str]):
     """One role message as it goes to a provider: a dict of `role` and `content`, which are attributes too.
 
     It is a dict so that every client takes it as it is, and can be written as JSON. It cannot be changed: what is sent is
-    what the receipt tells of. `dict(message)` is a copy that can be.
+    what the receipt describes. `dict(message)` is a copy that can be.
     """
 
     __slots__ = ()
@@ -116,8 +116,8 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
     tail = [block for block in skein.history if _is_tail(block)]
-    talk = [block for block in skein.history if not _is_tail(block)]
-    for role, blocks in groupby(talk, key=_message_key):
+    history = [block for block in skein.history if not _is_tail(block)]
+    for role, blocks in groupby(history, key=_message_key):
         line = list(blocks)
         if role[1]:
             groups += [_Group(role=b.role.value, pieces=[_piece(b)], owner=_piece(b)) for b in line]
@@ -128,7 +128,7 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
         groups.append(_Group(role=Role.USER.value, pieces=_with_input(before, skein.user_input)))
     messages, spans = _join(groups, count)
     return Assembled(
-        messages=messages, text=_xml(skein, tail, talk), spans=spans, tokens=sum(span.tokens for span in spans)
+        messages=messages, text=_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
     )
 
 
@@ -168,17 +168,17 @@ def _common(left: str, right: str) -> int:
 
 
 def _message_key(block: PromptBlock) -> tuple[str, bool]:
-    return (block.role.value, is_talk(block))
+    return (block.role.value, is_history_message(block))
 
 
-def is_talk(block: PromptBlock) -> bool:
-    """Say whether a block is a message of the talk, which is a role message of its own."""
+def is_history_message(block: PromptBlock) -> bool:
+    """Say whether a block is a message of the conversation, which is a role message of its own."""
     return block.kind is BlockKind.MESSAGE or (block.kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
 
 
 def _is_tail(block: PromptBlock) -> bool:
     """What stands after the history travels in the user's message, not in one of its own."""
-    return not is_talk(block) and block.placement.position is Position.AFTER_HISTORY
+    return not is_history_message(block) and block.placement.position is Position.AFTER_HISTORY
 
 
 def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:
@@ -241,22 +241,22 @@ def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) 
     )
 
 
-def _xml(skein: Skein, tail: Sequence[PromptBlock], talk: Sequence[PromptBlock]) -> str:
+def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
     """Return the seed's final structure (section 7) as one text."""
 
-    def joined(blocks: Sequence[PromptBlock]) -> str:
+    def join_pieces(blocks: Sequence[PromptBlock]) -> str:
         return "".join(each.text for each in _pieces(blocks, skein.layer_attributes))
 
-    lines = ["<root>", "<system>", joined(skein.system), "</system>", "<chat_history>"]
-    for (_, is_talk), blocks in groupby(talk, key=_message_key):
+    lines = ["<root>", "<system>", join_pieces(skein.system), "</system>", "<chat_history>"]
+    for (_, is_message), blocks in groupby(history, key=_message_key):
         line = list(blocks)
-        if is_talk:
+        if is_message:
             lines += [f'<message role="{b.role.value}">{b.content}</message>' for b in line]
         else:
-            lines.append(joined(line))
+            lines.append(join_pieces(line))
     lines.append("</chat_history>")
     if tail or skein.anchor:
-        lines.append(joined([*tail, *skein.anchor]))
+        lines.append(join_pieces([*tail, *skein.anchor]))
     if skein.user_input is not None:
         lines += ["<user_input>", skein.user_input.content, "</user_input>"]
     return "\n".join([*lines, "</root>"])

@@ -64,7 +64,7 @@ async def apply_degradations(
 ) -> Carried:
     """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them.
 
-    All at once. A shortener has `within_seconds` for all of them; what it has not told by then is cut by sentences.
+    All at once. A shortener has `within_seconds` for all of them; what it has not returned by then is cut by sentences.
     """
     blocks: dict[str, PromptBlock] = {}
     failed: dict[str, list[Degradation]] = {block.block_id: [] for block, _ in orders}
@@ -161,6 +161,6 @@ def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
 
 
 def _mark_shortened(content: str) -> str:
-    """Say in the element itself that its text is not the whole; talk outside of elements says so by its ending."""
+    """Say in the element itself that its text is not the whole; a message outside of elements says so by its ending."""
     found = _FIRST_TAG.match(content)
     return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'

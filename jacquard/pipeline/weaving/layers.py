@@ -18,7 +18,7 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Sk
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision
 from jacquard.pipeline.skeleton.todo import open_todo
-from jacquard.pipeline.weaving.assemble import HISTORY_SLOT, PromptMessage, assemble, is_talk
+from jacquard.pipeline.weaving.assemble import HISTORY_SLOT, PromptMessage, assemble, is_history_message
 from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -29,7 +29,7 @@ SYSTEM_PROMPT = "system_prompt"
 
 
 class Layer(StrEnum):
-    """The five shared layers, in the order in which they stand; the agent's own prompt, the talk and the query frame them."""
+    """The five shared layers, in their order; the agent's own prompt, the conversation and the query frame them."""
 
     FRAMEWORK = "framework__context"
     EXPERIENCE = "experience__context"
@@ -67,7 +67,7 @@ _SLOTS = {
 class Process:
     """What the part that an agent plays may see (seed 003, process rules).
 
-    `layers` are the shared layers at most, `checkpoint` whether the talk is shown, `share` the default of the one switch.
+    `layers` are the shared layers at most, `checkpoint` whether the conversation is shown, `share` the default of the one switch.
     """
 
     layers: frozenset[Layer] = frozenset(Layer)
@@ -109,7 +109,7 @@ def process_of(name: str) -> Process:
 
 
 def allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
-    """Return the shared layers that a call may see, and whether it sees the talk.
+    """Return the shared layers that a call may see, and whether it sees the conversation.
 
     The one switch is `enable_share_context`; off, the framework's rules and called-for knowledge are all that is left.
     """
@@ -137,11 +137,11 @@ class ContextComposer:
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
                 raise ConfigError(f"There is no layer {name!r}; there are: {', '.join(Layer)}.")
-        talk = _message_blocks(checkpoint_messages)
-        spoken = _input(talk, query)
+        history = _message_blocks(checkpoint_messages)
+        spoken = _input(history, query)
         texts = {SYSTEM_PROMPT: system_prompt, **contexts}
         blocks = [_block(name, text) for name, text in texts.items() if text.strip()]
-        woven = weave(blocks, talk[:-1] if query is None else talk, spoken, _LAYOUT)
+        woven = weave(blocks, history[:-1] if query is None else history, spoken, _LAYOUT)
         return assemble(woven.skein, _count_nothing).messages
 
 
@@ -162,7 +162,7 @@ class ContextCollector:
     config: LayersConfig = ALL_LAYERS
 
     async def collect(self, document: SessionDocument, query: str) -> Collected:
-        """Return the layers that the process may see, with the talk behind the summary. ConfigError for an unknown layer."""
+        """Return the layers that the process may see, with the messages after the summary. ConfigError for an unknown layer."""
         unknown = [name for name in self.services if name not in set(Layer)]
         if unknown:
             raise ConfigError(f"There is no layer {unknown[0]!r}; there are: {', '.join(Layer)}.")
@@ -203,7 +203,7 @@ def compression_context(session: Session) -> str:
 
 
 def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
-    """Return the talk of a session, oldest first: what the summary covers and the prompts of agents are left out."""
+    """Return the conversation of a session, oldest first: what the summary covers and the prompts of agents are left out."""
     covered = session.summary.message_index_range if session.summary is not None else None
     first = covered.to_index if covered is not None and session.summary and session.summary.content.strip() else 0
     return tuple(
@@ -214,11 +214,11 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
 
 
 def layer_of(block: PromptBlock) -> str:
-    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for talk and input.
+    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for history and input.
 
     A block of a slot that has no layer of its own is knowledge.
     """
-    if is_talk(block) or _is_input(block):
+    if is_history_message(block) or _is_input(block):
         return ""
     return _SLOTS.get(f"{block.slot}.{block.section}") or _SLOTS.get(block.slot) or Layer.KNOWLEDGE.value
 
@@ -239,7 +239,7 @@ def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...
 def share(
     blocks: Sequence[PromptBlock], history: Sequence[PromptBlock], config: LayersConfig
 ) -> tuple[tuple[PromptBlock, ...], tuple[PromptBlock, ...], tuple[BlockDecision, ...]]:
-    """Return the blocks and the talk that a call may see, and a decision on each that it may not."""
+    """Return the blocks and the conversation that a call may see, and a decision on each that it may not."""
     layers, checkpoint = allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
     seen = tuple(block for block in blocks if layer_of(block) in names)
@@ -277,8 +277,8 @@ def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
     ]
 
 
-def _input(talk: Sequence[PromptBlock], query: str | None) -> PromptBlock:
-    last = talk[-1] if talk and talk[-1].role is Role.USER else None
+def _input(history: Sequence[PromptBlock], query: str | None) -> PromptBlock:
+    last = history[-1] if history and history[-1].role is Role.USER else None
     if query is None:
         if last is None:
             raise ConfigError("There is no query: give one, or let checkpoint_messages end with the user's words.")

@@ -29,7 +29,7 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
     """Return the pruner that a configuration names; `own` are pruners of the host by name, or the one that stands for all.
 
-    Raises ConfigError for a name that nobody has.
+    Raises ConfigError for an unknown name.
     """
     if own is not None and not isinstance(own, Mapping):
         return own

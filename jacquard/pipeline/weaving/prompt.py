@@ -75,8 +75,8 @@ def lay_out(
     `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
     """
     priced = [_with_tokens(block, count(block.content)) for block in blocks]
-    talk = [_with_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    woven = weave(priced, talk, _with_tokens(user_input, count(user_input.content)), layout, layer_attributes)
+    priced_history = [_with_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
+    woven = weave(priced, priced_history, _with_tokens(user_input, count(user_input.content)), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return PromptLayout(

@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call
-from jacquard.core.protocols import Shortener, Summarizer, SummaryRequest, TalkTurn
+from jacquard.core.protocols import ConversationTurn, Shortener, Summarizer, SummaryRequest
 
 KEPT_TEXTS = 512
 Note = Callable[[Call, str], None]
 
 
 class SummarizingShortener:
-    """Has a summarizer tell one text in fewer words."""
+    """Has a summarizer shorten one text."""
 
     name = "summarizer"
 
@@ -26,7 +26,7 @@ class SummarizingShortener:
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def with_note(self, note: Note) -> Shortener:
-        """Return this shortener for one turn; `note` is told of every call that it takes, and why it failed if it did."""
+        """Return this shortener for one turn; `note` is called with every call, and with its error if it failed."""
         return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
@@ -34,13 +34,13 @@ class SummarizingShortener:
         return await self.shorten_noted(text, limit_tokens, _ignore_call)
 
     async def shorten_noted(self, text: str, limit_tokens: int, note: Note) -> str:
-        """Shorten, and tell `note` of the call where a model was asked."""
+        """Shorten; `note` is called with the model call where there was one."""
         if limit_tokens < 1:
             raise SummarizerError(f"There is no room for a summary: {limit_tokens} tokens.")
         key = (text, limit_tokens)
         if key not in self._kept:
-            talk = (TalkTurn(turn_id="text", depth=1, lines=(("text", text),)),)
-            request = SummaryRequest(talk=talk, previous="", limit_tokens=limit_tokens, locale=self._locale)
+            turns = (ConversationTurn(turn_id="text", depth=1, lines=(("text", text),)),)
+            request = SummaryRequest(turns=turns, previous="", limit_tokens=limit_tokens, locale=self._locale)
             try:
                 told = await self._summarizer.summarize(request)
             except SummarizerError as error:

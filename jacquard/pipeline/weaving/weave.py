@@ -90,11 +90,11 @@ def _stitch(skein: Skein) -> Skein:
         by_position.setdefault(block.placement.position, []).append(block)
     line: list[PromptBlock] = list(by_position.get(Position.BEFORE_HISTORY, ()))
     inside = by_position.get(Position.IN_HISTORY, ())
-    talk = len(skein.history)
-    for place in range(talk + 1):
-        newer = talk - place
-        line += [b for b in inside if min(b.placement.depth, talk) == newer]
-        if place < talk:
+    message_count = len(skein.history)
+    for place in range(message_count + 1):
+        newer = message_count - place
+        line += [b for b in inside if min(b.placement.depth, message_count) == newer]
+        if place < message_count:
             line.append(skein.history[place])
     line += by_position.get(Position.AFTER_HISTORY, ())
     anchor = tuple(by_position.get(Position.USER_ANCHOR, ()))
