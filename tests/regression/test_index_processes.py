@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import lancedb
+import numpy as np
 import pytest
 from index_worker import open_index, open_retriever
 from recall_parts import LetterEmbedder, entry, where
@@ -142,12 +143,15 @@ def tables(folder: Path) -> dict[str, collections.Counter[str]]:
     return {name: collections.Counter(found.open_table(name).to_arrow()["entry_id"].to_pylist()) for name in names}
 
 
-def rows_of(folder: Path) -> dict[str, object]:
-    """What each entry is found by: its place, its words, its vector."""
+def rows_of(folder: Path) -> tuple[dict[str, list[object]], np.ndarray]:
+    """What each entry is found by: its place and its words by id, and their vectors in the order of ids."""
     found = lancedb.connect(str(folder))
     rows = [row for each in folder.glob("*.lance") for row in found.open_table(each.stem).to_arrow().to_pylist()]
     names = ("chain", "branch_id", "depth", "tokens", "embedder")
-    return {row["entry_id"]: ([row[name] for name in names], pytest.approx(row["vector"], abs=1e-6)) for row in rows}
+    ordered = sorted(rows, key=lambda row: row["entry_id"])
+    return {row["entry_id"]: [row[name] for name in names] for row in rows}, np.array(
+        [row["vector"] for row in ordered]
+    )
 
 
 async def finds(index, scope: str) -> list[object]:
@@ -179,7 +183,9 @@ async def check(folder: Path, store: SqliteStore, tier: str) -> None:
         else:
             assert await finds(shared, scope) == await finds(fresh, scope)
     if tier == "disk":
-        assert rows_of(folder / "index") == rows_of(folder / "fresh")
+        (words, vectors), (fresh_words, fresh_vectors) = rows_of(folder / "index"), rows_of(folder / "fresh")
+        assert words == fresh_words
+        assert np.allclose(vectors, fresh_vectors, atol=1e-5)
     assert shared.faults() == fresh.faults() == ()
     await shared.close()
     await fresh.close()
