@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from jacquard.core.errors import WorldUnavailableError
 from jacquard.templating.files import with_templates
-from mnemosyne.core.errors import CodecError
+from mnemosyne.core.errors import CodecError, DamagedRecordError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.stored import pack_from_json, pack_to_json
@@ -126,6 +126,8 @@ class WorldSource:
     async def _load_stored_pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         try:
             return await self._store.pack(world_id, digest)
+        except DamagedRecordError as error:
+            raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error.reason})") from error
         except CodecError as error:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
 

@@ -317,7 +317,7 @@ class LanceIndex:
             self._connection = None
 
     async def _write(self, scope: str, batch: RowBatch) -> None:
-        table = await self._open(scope)
+        table = await self._open(scope, is_alone=True)
         if table is None:
             if not batch.rows:
                 return
@@ -338,7 +338,8 @@ class LanceIndex:
         self._versions[scope] = await table.version()
         self._writes[scope] += 1
 
-    async def _open(self, scope: str) -> Any:
+    async def _open(self, scope: str, *, is_alone: bool = False) -> Any:
+        """Return the table of a scope, or None; `is_alone`: this process holds the folder's lock."""
         if scope in self._tables:
             return self._tables[scope]
         await self._shared.know(scope)
@@ -346,9 +347,15 @@ class LanceIndex:
         try:
             self._tables[scope] = await self._connection.open_table(table_name(scope))
         except ValueError as error:
-            if "was not found" not in str(error) or await to_thread.run_sync(has_files, self.folder, scope):
+            if "was not found" not in str(error):
                 raise
-            return None
+            if not await to_thread.run_sync(has_files, self.folder, scope):
+                return None
+            if is_alone:
+                raise
+            # Another process is creating the table: its files are complete once that process releases the lock.
+            async with self._shared.alone():
+                return await self._open(scope, is_alone=True)
         return self._tables[scope]
 
     async def _connect(self) -> None:
@@ -398,6 +405,6 @@ class LanceIndex:
             return ScopeDroppedError(self.folder, scope)
         self._tables.pop(scope, None)
         said = " ".join(str(error).split())
-        if "NotADirectory" in said:
+        if isinstance(error, FileExistsError | NotADirectoryError) or "NotADirectory" in said:
             said = "it is a file, or lies below one; move that file away"
         return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)
