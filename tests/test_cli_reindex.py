@@ -14,7 +14,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from evals.bench.talk import session_of, utterances
+from benchmarks.conversation import session_of, utterances
 from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import Chain, session_scope

@@ -41,13 +41,13 @@ def open_selector(
 
 
 def open_reranker(folder: str) -> PairScorer:
-    """Return the cross-encoder in a folder, not loaded yet; ConfigError when there is none."""
+    """Return the cross-encoder in a folder, not loaded yet; ConfigError when there is none, or the package is missing."""
+    if find_spec("sentence_transformers") is None:
+        raise ConfigError("A reranker needs sentence-transformers: pip install 'jacquard-context[local]'.")
     if not (Path(folder) / "config.json").is_file():
         raise ConfigError(
             f"There is no reranker in {folder!r}: name a folder that holds a cross-encoder (its config.json)."
         )
-    if find_spec("sentence_transformers") is None:
-        raise ConfigError("A reranker needs sentence-transformers: pip install 'jacquard-context[local]'.")
     scorer: PairScorer = import_module("jacquard.adapters.models.cross_encoder").LocalCrossEncoder(folder)
     return scorer
 

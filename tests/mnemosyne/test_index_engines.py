@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
+from anyio import to_thread
+from filelock import FileLock
 from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
 from mnemosyne import Chain, Index, MemoryIndex, SequencedEntry, TieredIndex
@@ -185,3 +190,26 @@ async def test_what_another_process_wrote_deeper_on_the_path_stays_hidden(tmp_pa
     assert set(await ids(one.search_text("silver key", deeper, 5))) == {"m1", "m2"}
     await one.close()
     await other.close()
+
+
+async def test_a_table_that_another_process_is_creating_is_waited_for(tmp_path: Path) -> None:
+    """Its folder lies there already while the other still holds the lock, and the table is whole when the lock is free."""
+    folder = tmp_path / "index"
+    other = LanceIndex(str(tmp_path / "elsewhere"))
+    await other.add(WORLD, written([entry("e1", "a goat")]), None)
+    await other.close()
+    (table,) = (tmp_path / "elsewhere").glob("*.lance")
+    (folder / table.name).mkdir(parents=True)
+    index, found = LanceIndex(str(folder)), []
+
+    async def look() -> None:
+        found.append(await index.watermark(WORLD, Chain.LORE))
+
+    async with anyio.create_task_group() as group:
+        with FileLock(folder / ".lock"):
+            group.start_soon(look)
+            await anyio.sleep(0.2)
+            assert not found
+            await to_thread.run_sync(partial(shutil.copytree, table, folder / table.name, dirs_exist_ok=True))
+    assert found == [1]
+    await index.close()

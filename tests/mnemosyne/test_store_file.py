@@ -249,3 +249,12 @@ async def test_an_erasure_that_is_cut_off_is_whole_or_not_at_all(
     assert await other.sessions() == ("s2",)
     left = b"".join(path.read_bytes() for path in files_of(tmp_path))
     assert b"sesame" not in left
+
+
+async def test_stores_that_begin_one_folder_at_the_same_moment_all_write(tmp_path: Path) -> None:
+    for attempt in range(10):
+        stores = [FileStore(tmp_path / str(attempt)) for _ in range(8)]
+        async with anyio.create_task_group() as group:
+            for number, store in enumerate(stores):
+                group.start_soon(store.create_session, replace(start(imported("p001")), session_id=f"s{number}"))
+        assert await stores[0].sessions() == tuple(f"s{number}" for number in range(8))

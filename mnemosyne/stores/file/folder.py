@@ -101,10 +101,13 @@ class Folder:
         self._checked = True
 
     def make(self) -> None:
-        """Make what a write needs."""
-        if self._checked and self._home.exists():
-            return
+        """Make the tenant's folder, in which its lock lies."""
         self._home.mkdir(parents=True, exist_ok=True)
+
+    def sign(self) -> None:
+        """Write what this folder is, unless that is known. Called with the lock held: no two write the draft at once."""
+        if self._checked:
+            return
         if not self._sign.exists():
             new = self._sign.with_name(f"{self._home.name}{NEW}")
             new.write_bytes(encode(_Sign(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")

@@ -155,6 +155,7 @@ class FileBackend:
         path = self._folder.lock
         try:
             with FileLock(path, timeout=self._busy_seconds):
+                self._folder.sign()
                 self._folder.finish()
                 yield
         except Timeout:
