@@ -127,7 +127,9 @@ class WorldSource:
         try:
             return await self._store.pack(world_id, digest)
         except DamagedRecordError as error:
-            raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error.reason})") from error
+            raise WorldUnavailableError(
+                world_id, f"what the store holds of it cannot be read ({error.reason})"
+            ) from error
         except CodecError as error:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
 
