@@ -81,11 +81,12 @@ from .core.receipt import (
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
-from .pipeline.curation.recall_query import RecallScene, build_recall_scene
+from .pipeline.curation.recall_query import build_recall_query, recent_lines
 from .pipeline.curation.selectors.flash import FlashSelector
 from .pipeline.curation.selectors.heuristic import HeuristicSelector
 from .pipeline.curation.selectors.rerank import RerankSelector
 from .pipeline.curation.stream import CurationStream
+from .pipeline.planned_turn import PlannedTurn
 from .pipeline.planning.model import ModelPlanner
 from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.commit import CommitResult
@@ -103,8 +104,8 @@ from .replay.provenance import origins_of, tokens_by_block
 from .replay.replay import differences, play
 from .templating import shipped_templates
 from .templating.layouts import load_layout
-from .turns.compose import EngineParts
 from .turns.engine import ContextEngine
+from .turns.parts import EngineParts
 from .wiring.factory import create_context_engine
 from .wiring.gc_tuning import ProcessTuning
 from .wiring.runtime import Runtime, Workshop, open_embedder, open_reranker, open_runtime, open_selector, open_workshop
@@ -170,6 +171,7 @@ __all__ = [
     "PlanContext",
     "PlanRefiner",
     "PlanRequest",
+    "PlannedTurn",
     "Planner",
     "PlannerConfig",
     "Position",
@@ -186,7 +188,6 @@ __all__ = [
     "PruneRules",
     "Pruner",
     "QueryPrefetcher",
-    "RecallScene",
     "RedactionConfig",
     "Report",
     "RerankSelector",
@@ -219,7 +220,7 @@ __all__ = [
     "Workshop",
     "WorldUnavailableError",
     "bare_world",
-    "build_recall_scene",
+    "build_recall_query",
     "config_from_environment",
     "config_from_mapping",
     "config_from_yaml",
@@ -238,6 +239,7 @@ __all__ = [
     "plan_from_json",
     "plan_to_json",
     "play",
+    "recent_lines",
     "shipped_templates",
     "snapshot_in",
     "to_messages",

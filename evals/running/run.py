@@ -26,8 +26,7 @@ from evals.running.journal import Journal, identity_of
 from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
 from jacquard import (
     CurationConfig,
-    PlanContext,
-    RecallScene,
+    PlannedTurn,
     RulePlanner,
     RuntimeConfig,
     Selection,
@@ -35,7 +34,8 @@ from jacquard import (
     Selector,
     SelectorError,
     bare_world,
-    build_recall_scene,
+    build_recall_query,
+    recent_lines,
 )
 from mnemosyne import (
     Author,
@@ -169,15 +169,15 @@ class _Runner:
         return rows
 
     async def _row(self, query: LabelledQuery, head: SessionHead, memory: PoolMemory, ids: frozenset[str]) -> Row:
-        plan, scene = self._ask(query, head)
+        turn = self._plan(query, head)
         started = perf_counter()
-        recall = await memory.recall(scene.query)
+        recall = await memory.recall(build_recall_query(turn))
         recalled = perf_counter()
         selector = self.selectors(query.relevant)
         request = SelectionRequest(
             user_text=query.text,
-            recent=scene.recent,
-            plan=plan,
+            recent=recent_lines(turn.history or ()),
+            plan=turn.plan,
             candidates=recall.candidates,
             limit=SELECT_LIMIT,
         )
@@ -207,16 +207,15 @@ class _Runner:
             degradations=recall.degradations,
         )
 
-    def _ask(self, query: LabelledQuery, head: SessionHead) -> tuple[PlanContext, RecallScene]:
-        """Return plan and scene of a query as the engine makes them; the talk before it is the history window."""
+    def _plan(self, query: LabelledQuery, head: SessionHead) -> PlannedTurn:
+        """Return a query as the engine plans it; what was said before it is the history window."""
         world = bare_world(head.world_id)
         shown = tuple(_shown(query, place, head) for place in range(len(query.history)))
         window = SessionWindow(head=head, messages=shown, state={})
         plan = self.planner.plan(query.text, window, world)
-        scene = build_recall_scene(
-            query.text, plan=plan, window=window, shown=shown, world=world, restricted=(), config=self.config
+        return PlannedTurn(
+            plan=plan, window=window, world=world, user_message=query.text, config=self.config, history=shown
         )
-        return plan, scene
 
 
 async def _select(selector: Selector, request: SelectionRequest) -> tuple[Selection, str | None]:

@@ -37,7 +37,7 @@ def opening_faults(
     faults: dict[str, None] = {}
     request = case_turn({"input": _INPUT}, world, planner).request
     # An input that calls every directive, so that what is rendered for each of them is rendered too.
-    request = replace(request, user_text=" ".join([_INPUT, *keys]))
+    request = replace(request, user_message=" ".join([_INPUT, *keys]))
     for template_id in template_ids:
         try:
             stream.render_with(templates, replace(request, config=replace(request.config, template_id=template_id)))

@@ -16,7 +16,7 @@ from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
-from jacquard.pipeline.skeleton.state_fit import build_state_budget_error, reduce_state_limit
+from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
@@ -96,25 +96,16 @@ def render_turn(
     """
     template_id = target.template_id or turn.template_id
     chosen = load_layout(layout or turn.layout, target.roots)
-    request = replace(
-        turn.request,
-        config=replace(turn.request.config, template_id=template_id),
-        state_tokens=int(turn.limit_tokens * turn.config.budget.state_share),
-    )
-    tries = 0
-    first: BudgetExceededError | None = None
+    request = replace(turn.request, config=replace(turn.request.config, template_id=template_id))
+    stream = AutomationStream(estimator, target.roots[-1])
+    limit = StateLimit(int(turn.limit_tokens * turn.config.budget.state_share))
     while True:
-        stream = AutomationStream(estimator, target.roots[-1])
-        skeleton = stream.render_with(open_templates(target.roots), request)
+        skeleton = stream.render_with(open_templates(target.roots), request, limit.tokens)
         try:
             prompt = _weave_prompt(turn, skeleton, chosen, estimator)
             break
         except BudgetExceededError as error:
-            first = first or error
-            tokens = reduce_state_limit(skeleton.state_tokens, error, tries)
-            if tokens is None:
-                raise build_state_budget_error(first, error) from error
-        request, tries = replace(request, state_tokens=tokens), tries + 1
+            limit.reduce(skeleton.state_tokens, error)
     return Rendering(
         label=turn.label,
         template_id=template_id,

@@ -16,9 +16,9 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
+from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.prompt_snapshot import snapshot_in
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
-from jacquard.pipeline.skeleton.automation import SkeletonInput
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.replay.replay import made_by_no_template
 from mnemosyne.chains.event import closed_quests
@@ -50,7 +50,7 @@ class AuthorTurn:
     """
 
     label: str
-    request: SkeletonInput
+    request: PlannedTurn
     entries: tuple[MemoryEntry, ...] = ()
     selection: Selection = NOTHING_CHOSEN
     fixed: tuple[PromptBlock, ...] | None = None
@@ -110,37 +110,37 @@ class TurnReader:
                 found.append(await self.turn(session_id, record.turn_id))
         return tuple(found)
 
-    async def fresh(self, session_id: str, user_text: str) -> AuthorTurn:
-        """Return a turn that answers `user_text` now, without memories; nothing is written."""
+    async def fresh(self, session_id: str, user_message: str) -> AuthorTurn:
+        """Return a turn that answers `user_message` now, without memories; nothing is written."""
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = await self.worlds.world(window.head.world_id, write=False)
-        plan = self.planner.plan(user_text, window, world)
+        plan = self.planner.plan(user_message, window, world)
         hidden = await self._find_hidden_entries(window, world, self.viewer)
-        request = SkeletonInput(
-            plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+        request = PlannedTurn(
+            plan=plan, window=window, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
         )
-        return AuthorTurn(label=f"{session_id}: {user_text}", request=request)
+        return AuthorTurn(label=f"{session_id}: {user_message}", request=request)
 
     async def _load_recorded_turn(
-        self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_text: str
+        self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_message: str
     ) -> AuthorTurn:
         tape = snapshot_in(record)
         config = USUAL if tape is None else tape.runtime
         hidden = await self._find_hidden_entries(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"
         if record.prompt is None or record.plan is None or record.receipt is None:
-            plan = self.planner.plan(user_text, window, world)
-            request = SkeletonInput(
-                plan=plan, window=window, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+            plan = self.planner.plan(user_message, window, world)
+            request = PlannedTurn(
+                plan=plan, window=window, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
             )
             return AuthorTurn(label=label, request=request)
         report = report_of(record)
         plan = plan_of(record)
-        request = SkeletonInput(
+        request = PlannedTurn(
             plan=plan,
             window=_restore_shown_window(window, record),
             world=world,
-            user_text=user_text,
+            user_message=user_message,
             config=_whole_history(plan),
             hidden=hidden,
             todo=None if tape is None else tape.source.variables.get("tasks"),
@@ -176,16 +176,16 @@ class TurnReader:
 
 
 def pack_turn(
-    world: WorldPack, messages: Sequence[WindowMessage], window: SessionWindow, user_text: str, planner: Planner
+    world: WorldPack, messages: Sequence[WindowMessage], window: SessionWindow, user_message: str, planner: Planner
 ) -> AuthorTurn:
     """Return the first turn after a pack's own prologue, for the reader whom nothing special is told."""
     opened = replace(window, messages=tuple(messages))
-    plan = planner.plan(user_text, opened, world)
+    plan = planner.plan(user_message, opened, world)
     hidden = hidden_entries(gated_entries(world.lore), None, window.state)
-    request = SkeletonInput(
-        plan=plan, window=opened, world=world, user_text=user_text, config=RuntimeConfig(), hidden=hidden
+    request = PlannedTurn(
+        plan=plan, window=opened, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
     )
-    return AuthorTurn(label=user_text, request=request)
+    return AuthorTurn(label=user_message, request=request)
 
 
 def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:

@@ -11,6 +11,9 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
 
+FLESH_SLOT = "flesh"
+"""The slot of what is chosen for one turn: memories, and results of tools."""
+
 FRAME = "frame"
 """The id under which tags and overhead between blocks are counted; no block has it."""
 

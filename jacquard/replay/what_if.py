@@ -18,7 +18,7 @@ from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from jacquard.pipeline.record.stored_turn import report_of
-from jacquard.pipeline.skeleton.history import trim_history
+from jacquard.pipeline.skeleton.history import history_limits, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks
 from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
 from jacquard.pipeline.weaving.degrade import apply_degradations
@@ -35,7 +35,6 @@ from jacquard.replay.replay import (
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout
-from jacquard.turns.compose import history_limits
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage

@@ -21,7 +21,7 @@ from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.chunks import ChunkBuffer, Key
-from jacquard.turns.compose import EngineParts
+from jacquard.turns.parts import EngineParts
 from mnemosyne.core.errors import NoPendingTurnError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType

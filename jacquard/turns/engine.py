@@ -1,7 +1,8 @@
 """ContextEngine: joins the parts (seed 002 section 6.7; spec 2). Only the engine writes to the store.
 
-The steps of one turn: load the window, plan, run Stream A beside Stream B, build one prompt inside one budget, record it in one
-transaction. Nothing is written before the whole turn is complete, so a turn that fails leaves nothing behind.
+`_prepare` is the road of one turn: load the session, plan, run Stream A beside Stream B, compose one prompt inside one budget,
+record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its prompt is complete,
+so a turn that fails leaves nothing behind.
 
 Calls on one session are serial: by a lock within the process and, where `EngineParts.locks` is given, by one among processes.
 A writer without the lock is noticed by the session's version; the decision is then made once more on what it wrote.
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
@@ -24,23 +26,29 @@ from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
-from jacquard.memory.consolidate.consolidator import Consolidated, Consolidator, Progress, ignore_progress
-from jacquard.memory.summarize.roller import SummaryRoller
-from jacquard.pipeline.curation.deadline import CurationDeadline
-from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
+from jacquard.memory.consolidate.consolidator import Consolidated, Progress, ignore_progress
 from jacquard.pipeline.record.commit import CommitResult
-from jacquard.pipeline.record.events import emit_error, emit_usage
+from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
 from jacquard.pipeline.record.evidence import TakenResult, take_result
-from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.pipeline.record.prepared_turn import (
+    PreparedTurn,
+    turn_from_record,
+)
 from jacquard.pipeline.record.tools import check_tasks, record_model_usage, record_tool_call
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.pipeline.skeleton.state_fit import StateLimit
+from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
+from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
 from jacquard.pipeline.worlds import WorldSource
+from jacquard.turns.background import BackgroundWork
 from jacquard.turns.commits import ReplyCommitter, retry_on_conflict
-from jacquard.turns.compose import EngineParts, TurnComposer, history_limits
-from jacquard.turns.deferred_usage import DeferredUsage
-from jacquard.turns.prepare import SPARE_MESSAGES, TurnPreparer
+from jacquard.turns.compose import PromptComposer
+from jacquard.turns.context import TurnContext, to_user_message
+from jacquard.turns.curate import DeferredUsage, TurnCurator
+from jacquard.turns.load import TurnLoader
+from jacquard.turns.parts import EngineParts
+from jacquard.turns.record import record_turn
 from jacquard.turns.session_lock import SessionLock
-from jacquard.turns.tool_pairs import check_pairs, tail_tokens
+from jacquard.turns.streams import StreamRunner
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
@@ -49,6 +57,15 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _OpenEngine:
+    """What an engine has only while it is open: the background work, and the steps of a turn that start some."""
+
+    background: BackgroundWork
+    loader: TurnLoader
+    streams: StreamRunner
 
 
 class ContextEngine:
@@ -63,63 +80,38 @@ class ContextEngine:
         self._config = config or RuntimeConfig()
         check_experiments(self._config)
         self._session_lock = SessionLock(parts.locks)
-        self._emitter = EventEmitter(parts.events, parts.clock).with_tags(
-            self._config.tags, enabled=self._config.observability.emit_events
-        )
+        self._emitter = self._emitter_of(self._config)
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
-        self._tasks: TaskGroup
-        self._race: CurationDeadline
-        self._roller: SummaryRoller
-        self._consolidator: Consolidator
-        self._talk: HistoryPrefetcher | None = None
-        self._preparer: TurnPreparer | None = None
+        self._composer = PromptComposer(parts)
+        self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate)
+        self._open: _OpenEngine | None = None
 
     async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        self._race = CurationDeadline(self._tasks)
-        parts = self._parts
-        self._roller = SummaryRoller(
-            parts.store,
-            parts.estimator,
-            parts.clock,
-            parts.summarizer,
-            self._tasks,
-            self._session_lock.acquire,
-            self._emitter,
+        parts, hold = self._parts, self._session_lock.acquire
+        background = BackgroundWork(parts, hold, self._worlds, self._emitter)
+        await background.__aenter__()
+        usage = DeferredUsage(parts.store, parts.estimator.estimate, hold, self._emitter)
+        curator = TurnCurator(parts, background.deadline, usage)
+        self._open = _OpenEngine(
+            background=background,
+            loader=TurnLoader(parts, background.tasks, background.roller, self._worlds),
+            streams=StreamRunner(self._skeletons, curator, parts.tracing),
         )
-        self._consolidator = Consolidator(
-            parts.store,
-            parts.consolidator,
-            parts.estimator,
-            parts.clock,
-            self._session_lock.acquire,
-            self._worlds,
-            self._emitter,
-        )
-        self._talk = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self._tasks)
-        late = DeferredUsage(parts.store, parts.estimator.estimate, self._session_lock.acquire, self._emitter)
-        drafter = TurnComposer(parts, self._race, late)
-        self._preparer = TurnPreparer(parts, self._tasks, drafter, self._roller, self._worlds)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Cancel late work; an error of the caller's passes through as it is, not wrapped in a group."""
-        self._tasks.cancel_scope.cancel()
-        await self._tasks.__aexit__(None, None, None)
+        if self._open is not None:
+            await self._open.background.__aexit__(None, None, None)
 
     async def settle(self, seconds: float) -> bool:
         """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
-        self._require_open()
+        background = self._require_open().background
         with anyio.move_on_after(seconds):
-            await self._race.idle()
-            await self._roller.idle()
-            await self._consolidator.idle()
-            if self._talk is not None:
-                await self._talk.idle()
+            await background.idle()
             return True
         return False
 
@@ -148,27 +140,53 @@ class ContextEngine:
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
-        message = _user_message(user_message)
+        message = to_user_message(user_message)
         turn_config = enrolled(config or self._config, session_id)
         emitter = self._emitter if config is None else self._emitter_of(config)
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
-            return await self._require_open().prepare(
-                session_id, message, turn_config, turn_id, branch_id, emitter, degradations, calls
+            context = TurnContext(
+                session_id=session_id,
+                user_message=message,
+                config=turn_config,
+                emitter=emitter,
+                requested_turn_id=turn_id,
+                branch_id=branch_id,
+                calls=calls,
+                degradations=list(degradations),
             )
+            return await self._prepare(context)
 
-        async with self._work("prepare_turn", session_id, emitter, turn_id) as span:
+        async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
             check_user_message(message.content, turn_config.limits)
-            await self._begin(session_id)
+            await self._start_missing_session(session_id)
             turn = await retry_on_conflict(prepare, session_id, emitter)
-            span.put(
-                {
-                    "jacquard.turn.id": turn.turn_id,
-                    "jacquard.prompt.tokens": turn.report.budget.used_tokens,
-                }
-            )
+            span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
             return turn
+
+    async def _prepare(self, context: TurnContext) -> PreparedTurn:
+        """Prepare one turn as the session stands now: load, plan, run both streams, compose, record."""
+        running = self._require_open()
+        window, world = await running.loader.load(context)
+        stored = await running.loader.find_stored_turn(context, window, world)
+        if stored is not None:
+            return turn_from_record(stored, window.head.version)
+        turn = await running.loader.plan(context, window, world)
+        compose_ahead = partial(self._composer.compose_ahead, turn, context=context)
+        limit = StateLimit(state_tokens_of(turn))
+        skeleton, curation, prompt = await running.streams.run(turn, limit.tokens, context, compose_ahead)
+        with self._parts.tracing.span("jacquard.weave") as span:
+            while prompt is None:
+                try:
+                    prompt = await self._composer.compose(turn, skeleton, curation, context)
+                except BudgetExceededError as error:
+                    # What must stay does not fit: the state is cut further, as long as there is some of it.
+                    limit.reduce(skeleton.state_tokens, error)
+                    skeleton = await self._skeletons.render(turn, limit.tokens)
+            span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
+        context.stopwatch.lap("weave")
+        return await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
 
     async def assemble(
         self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()
@@ -181,7 +199,7 @@ class ContextEngine:
         record = await self._parts.store.turn(session_id, turn_id)
         prepared = turn_from_record(record, 0)
         check_pairs(tail)
-        self._check_tail(prepared, tail)
+        check_tail_fits(tail, prepared.report.budget, self._parts.estimator.estimate)
         return [*({"role": m.role, "content": m.content} for m in prepared.messages), *(dict(item) for item in tail)]
 
     async def commit_assistant_message(
@@ -202,9 +220,10 @@ class ContextEngine:
         reply = assistant_message
         if isinstance(reply, str):
             reply = Message(role=Role.ASSISTANT, content=reply)
-        async with self._work("commit_assistant_message", session_id, self._emitter, turn_id):
+        async with self._hold("commit_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.commit(session_id, reply, turn_id, tuple(refs))
-        self._start_background_work(session_id, result)
+        if self._open is not None:
+            self._open.background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
     async def commit_assistant_chunk(
@@ -231,9 +250,10 @@ class ContextEngine:
 
         MissingChunksError when a chunk never came or none is held; else as `commit_assistant_message`.
         """
-        async with self._work("finalize_assistant_message", session_id, self._emitter, turn_id):
+        async with self._hold("finalize_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs))
-        self._start_background_work(session_id, result)
+        if self._open is not None:
+            self._open.background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
     async def abort_assistant_message(
@@ -258,7 +278,7 @@ class ContextEngine:
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor;
         InputTooLargeError for one that is too long, and then the call is not written either.
         """
-        async with self._work("record_tool_call", session_id, self._emitter):
+        async with self._hold("record_tool_call", session_id, self._emitter):
             check_tool_result(result or "", self._config.limits)
             taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
@@ -266,28 +286,7 @@ class ContextEngine:
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
             degraded = (*degraded, *taken.degradations)
-        if result is not None:
-            await self._emitter.emit(
-                EventType.EVIDENCE_INGESTED,
-                session_id,
-                tool_call_id=tool_call.tool_call_id,
-                evidence_ids=list(taken.evidence_ids),
-                source="tool",
-                redacted=list(taken.redacted),
-                recalled=list(taken.recalled),
-            )
-        ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
-        await self._emitter.emit(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
-        await self._emitter.emit(
-            EventType.TOOL_CALL_COMPLETED,
-            session_id,
-            **ids,
-            tool=tool_call.tool,
-            status=tool_call.status.value,
-            duration_ms=tool_call.duration_ms,
-        )
-        for reason in degraded:
-            await self._emitter.emit(EventType.DEGRADED, session_id, **ids, reason=reason)
+        await emit_tool_call(self._emitter, session_id, tool_call, None if result is None else taken, degraded)
         return done
 
     async def _ingest_result(
@@ -313,7 +312,7 @@ class ContextEngine:
         What the provider reported corrects the token estimate of later turns; where it reported nothing, the estimate is
         written and marked as one (`extra.counted`). EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
         """
-        async with self._work("record_model_usage", session_id, self._emitter, turn_id):
+        async with self._hold("record_model_usage", session_id, self._emitter, turn_id):
             done = await record_model_usage(
                 self._parts.store, session_id, model_usage, llm_output_evidence_id, turn_id, self._parts.estimator
             )
@@ -333,13 +332,13 @@ class ContextEngine:
         It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
         the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
         """
-        self._require_open()
-        if not self._consolidator.is_able:
+        consolidator = self._require_open().background.consolidator
+        if not consolidator.is_able:
             raise ConfigError(
                 "Consolidation needs a model: set consolidation.model (or summary.model) as litellm names it."
             )
         config = self._config.consolidation
-        return await self._consolidator.consolidate(
+        return await consolidator.consolidate(
             session_id, config, branch_id=branch_id, chapter_ends=chapter_ends, progress=progress
         )
 
@@ -348,13 +347,13 @@ class ContextEngine:
 
         None when nothing is new. SummarizerError, SessionNotFoundError.
         """
-        self._require_open()
-        async with self._work("summarize", session_id, self._emitter):
-            return await self._roller.roll(session_id, self._config, branch_id)
+        roller = self._require_open().background.roller
+        async with self._hold("summarize", session_id, self._emitter):
+            return await roller.roll(session_id, self._config, branch_id)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
-        async with self._work("upsert_tasks", session_id, self._emitter):
+        async with self._hold("upsert_tasks", session_id, self._emitter):
             check_tasks(tasks, await self.tasks(session_id))
             done = await self._parts.store.upsert_tasks(session_id, tasks)
         await self._emitter.emit(
@@ -366,20 +365,10 @@ class ContextEngine:
         """Return the to-do list; SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
-    def _start_background_work(self, session_id: str, result: CommitResult) -> None:
-        """Start the background work that follows a committed turn; nothing waits for it."""
-        if self._preparer is not None:
-            self._roller.begin_ahead(
-                session_id, result.turn_id, self._config, history_limits(self._config), SPARE_MESSAGES
-            )
-            self._consolidator.begin(self._tasks, session_id, result.turn_id, self._config.consolidation)
-            if self._talk is not None and self._config.curation.enabled:
-                self._talk.begin(session_id, result.turn_id)
-
-    def _require_open(self) -> TurnPreparer:
-        if self._preparer is None:
+    def _require_open(self) -> _OpenEngine:
+        if self._open is None:
             raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
-        return self._preparer
+        return self._open
 
     def _emitter_of(self, config: RuntimeConfig) -> EventEmitter:
         return EventEmitter(self._parts.events, self._parts.clock).with_tags(
@@ -387,7 +376,7 @@ class ContextEngine:
         )
 
     @asynccontextmanager
-    async def _work(
+    async def _hold(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
         """Hold a session for one call, in a span of its own; an error that leaves it is emitted."""
@@ -399,7 +388,7 @@ class ContextEngine:
                 await emit_error(emitter, session_id, turn_id, error)
                 raise
 
-    async def _begin(self, session_id: str) -> None:
+    async def _start_missing_session(self, session_id: str) -> None:
         """Start a session with its first turn, where the engine has a world to start from."""
         if self._parts.opening is None:
             return
@@ -409,20 +398,3 @@ class ContextEngine:
             # Another process may be sooner; then this one goes on with its session.
             with suppress(SessionExistsError):
                 await self.start_session(session_id, self._parts.opening)
-
-    def _check_tail(self, prepared: PreparedTurn, tail: Sequence[Mapping[str, Any]]) -> None:
-        if not tail:
-            return
-        budget = prepared.report.budget
-        limit = budget.limit_tokens + budget.tail_tokens
-        cost = tail_tokens(tail, self._parts.estimator.estimate, MESSAGE_OVERHEAD_TOKENS)
-        if budget.used_tokens + cost > limit:
-            blocks = (("tail", cost), ("prompt", budget.used_tokens))
-            raise BudgetExceededError(limit, budget.used_tokens + cost, blocks)
-
-
-def _user_message(message: Message | str) -> Message:
-    made = Message(role=Role.USER, content=message) if isinstance(message, str) else message
-    if not made.content.strip():
-        raise ConfigError("The user message is empty; give the words that the turn should answer.")
-    return made

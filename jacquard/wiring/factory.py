@@ -22,8 +22,8 @@ from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import bare_world
 from jacquard.templating import shipped_templates
-from jacquard.turns.compose import EngineParts
 from jacquard.turns.engine import ContextEngine
+from jacquard.turns.parts import EngineParts
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
 from jacquard.wiring.observability import build_curation_stream, open_observability, open_refiner, trace_model
 from mnemosyne.core.tokens import CalibratedEstimator

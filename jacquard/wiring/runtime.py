@@ -27,8 +27,8 @@ from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating import shipped_templates
-from jacquard.turns.compose import EngineParts
 from jacquard.turns.engine import ContextEngine
+from jacquard.turns.parts import EngineParts
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.ingest import IngestServices, open_ingest_services

@@ -168,7 +168,7 @@ def turn(text: str = "那把钥匙是不是开启神庙的?我记得之前提到
             depth=9,
             limit=limit,
         ),
-        user_text=text,
+        user_message=text,
         recent=("村长: 听说村里有一把钥匙。",),
         plan=plan(("钥匙", "神庙")),
     )

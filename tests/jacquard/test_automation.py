@@ -25,7 +25,8 @@ from jacquard import (
     TemplateError,
     shipped_templates,
 )
-from jacquard.pipeline.skeleton.automation import Skeleton, SkeletonInput
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.messages import HISTORY_SLOT
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust
@@ -38,7 +39,7 @@ TALK = talk(["村长在吗?", "他在井边。<b>", "走过去", "他抬起头�
 def render(text: str = "你好", *, world=WORLD, plan=PLAN, view: SessionWindow | None = None, **more: Any) -> Skeleton:
     config = more.pop("config", RuntimeConfig())
     view = window(TALK) if view is None else view
-    return STREAM.render(SkeletonInput(plan=plan, window=view, world=world, user_text=text, config=config, **more))
+    return STREAM.render(PlannedTurn(plan=plan, window=view, world=world, user_message=text, config=config, **more))
 
 
 def block(skeleton: Skeleton, block_id: str) -> PromptBlock:
@@ -293,7 +294,7 @@ def test_a_broken_template_of_a_pack_names_file_and_line(tmp_path):
 
 def test_same_input_same_bytes():
     assert render() == AutomationStream(CharacterEstimator(), shipped_templates()).render(
-        SkeletonInput(plan=PLAN, window=window(TALK), world=WORLD, user_text="你好", config=RuntimeConfig())
+        PlannedTurn(plan=PLAN, window=window(TALK), world=WORLD, user_message="你好", config=RuntimeConfig())
     )
 
 
@@ -316,7 +317,7 @@ VALUES = st.recursive(
 
 
 @st.composite
-def hostile_requests(draw: st.DrawFn) -> SkeletonInput:
+def hostile_requests(draw: st.DrawFn) -> PlannedTurn:
     """A whole turn whose every text is arbitrary."""
     quest = {
         "id": draw(TEXTS),
@@ -340,16 +341,16 @@ def hostile_requests(draw: st.DrawFn) -> SkeletonInput:
     )
     speaker = Author(kind=AuthorKind.USER, id=draw(TEXTS))
     messages = [said(0, Role.USER, draw(TEXTS), author=speaker), said(1, Role.ASSISTANT, draw(TEXTS))]
-    return SkeletonInput(
+    return PlannedTurn(
         plan=replace(PLAN, current_goal=draw(TEXTS), active_quest_id=quest["id"]),
         window=window(messages, state=state, summary=draw(TEXTS)),
         world=world,
-        user_text=draw(TEXTS),
+        user_message=draw(TEXTS),
         config=RuntimeConfig(),
     )
 
 
-def check_nothing_breaks_out(request: SkeletonInput) -> None:
+def check_nothing_breaks_out(request: PlannedTurn) -> None:
     """Every block is one well-formed piece of the expected elements, and its YAML reads back to what was to be shown."""
     skeleton = STREAM.render(request)
     trees = {
@@ -386,7 +387,7 @@ def check_nothing_breaks_out(request: SkeletonInput) -> None:
         assert trees["summary"][0].text == f"\n{clean_text(request.window.summary.summary.content)}\n"
     for talked in (*skeleton.history, skeleton.user_input):
         assert len(ElementTree.fromstring(f"<r>{talked.content}</r>")) == 0
-    assert unescape(skeleton.user_input.content) == clean_text(request.user_text)
+    assert unescape(skeleton.user_input.content) == clean_text(request.user_message)
     assert unescape(skeleton.history[1].content) == clean_text(request.window.messages[1].message.content)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
 from jacquard.core.calibration import correction_of, with_counts
 from jacquard.pipeline.record.tools import check_tasks
+from jacquard.pipeline.weaving.tool_pairs import check_pairs, tail_tokens
 from jacquard.turns.chunks import ChunkBuffer
-from jacquard.turns.tool_pairs import check_pairs, tail_tokens
 from mnemosyne import ModelUsage, ModelUsageStage, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

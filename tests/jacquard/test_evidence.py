@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_runtime
-from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result, load_evidence_blocks
+from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result
+from jacquard.pipeline.skeleton.evidence_blocks import load_evidence_blocks
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
 from mnemosyne import (
     ConflictPolicy,

@@ -313,7 +313,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     assert now.path is CurationPath.TIMEOUT
     await race.idle()
     (late,) = shelf.kept
-    kept = build_prefetch(late, request.plan, "t10", "main", 10, request.user_text)
+    kept = build_prefetch(late, request.plan, "t10", "main", 10, request.user_message)
 
     fits: Callable[..., tuple[bool, str]] = scene_matches
     assert fits(kept, request.plan, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]

@@ -29,7 +29,7 @@ from jacquard.pipeline.record.prompt_snapshot import plain_config, snapshot_from
 from jacquard.replay.replay import changed_settings, compare_templates
 from jacquard.replay.what_if import WhatIf
 from jacquard.templating import open_templates
-from jacquard.turns.compose import template_roots
+from jacquard.templating.files import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord
 from mnemosyne.core import codec
 

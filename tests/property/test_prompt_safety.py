@@ -22,7 +22,7 @@ from jacquard import (
     shipped_templates,
 )
 from jacquard.pipeline.curation.memory_blocks import render_memories
-from jacquard.pipeline.skeleton.automation import SkeletonInput
+from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.weaving.prompt import build_prompt
 from mnemosyne import (
     Author,
@@ -120,11 +120,11 @@ def window(name, said, tree):
 
 def prompt(layout, name, lore, said, typed):
     tree = state(name, lore)
-    request = SkeletonInput(
+    request = PlannedTurn(
         plan=plan(lore),
         window=window(name, said, tree),
         world=world(name, lore),
-        user_text=typed,
+        user_message=typed,
         config=RuntimeConfig(),
     )
     skeleton = STREAM_A.render(request)

@@ -25,12 +25,13 @@ from jacquard import (
     EngineParts,
     HeuristicSelector,
     HistoryConfig,
+    PlannedTurn,
     PreparedTurn,
     ProcessTuning,
     RulePlanner,
     RuntimeConfig,
     bare_world,
-    build_recall_scene,
+    build_recall_query,
     shipped_templates,
 )
 from mnemosyne import (
@@ -151,8 +152,8 @@ class Ours:
         world = bare_world("bare")
         window = SessionWindow(head=self._head, messages=(), state={})
         plan = RulePlanner().plan(query, window, world)
-        scene = build_recall_scene(query, plan=plan, window=window, shown=(), world=world, restricted=(), config=config)
-        return replace(scene.query, limit=limit)
+        turn = PlannedTurn(plan=plan, window=window, world=world, user_message=query, config=config, history=())
+        return replace(build_recall_query(turn), limit=limit)
 
 
 def _within(prepared: PreparedTurn, tokens: int) -> tuple[tuple[str, int], ...]:

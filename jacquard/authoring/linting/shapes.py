@@ -16,7 +16,8 @@ from filament import with_anchors
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.quests import META, active_quests, is_scalar
-from jacquard.pipeline.skeleton.automation import SkeletonInput, entry_row, template_variables
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.skeleton.automation import entry_row, template_variables
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN
 from jacquard.pipeline.worlds import bare_world
 from mnemosyne.schema.document import Task, TaskStatus
@@ -145,7 +146,7 @@ def _variables(world: WorldPack, tasks: tuple[Task, ...] = ()) -> dict[str, Any]
         search_intent=SearchIntent(enabled=True),
     )
     window = SessionWindow(head=head, messages=(), state=state, tasks=tasks)
-    request = SkeletonInput(plan=plan, window=window, world=world, user_text="", config=RuntimeConfig())
+    request = PlannedTurn(plan=plan, window=window, world=world, user_message="", config=RuntimeConfig())
     return template_variables(request, state, quests)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filament import escape_text, open_tag
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.blocks import FLESH_SLOT, BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.core.truncation import truncate_with_size
@@ -21,7 +21,6 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
 
-FLESH_SLOT = "flesh"
 FLESH_LAYER = "probabilistic"
 KNOWLEDGE = "knowledge_base"
 MEMORIES = "relevant_memories"

@@ -6,17 +6,16 @@ The gates come first, so that neither the selector nor the prompt ever sees a se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
+from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import view_state
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
@@ -24,59 +23,49 @@ RECENT_MESSAGES = 4
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecallScene:
-    """The view of one turn: `hidden` entry ids, the `query` for recall, and entries that live in the state (`quests`)."""
+def find_hidden_entries(
+    world: WorldPack, restricted: Iterable[MemoryEntry], state: Mapping[str, Any], viewer: str | None
+) -> frozenset[str]:
+    """Return the ids of the entries that a viewer may not see in this state.
 
-    hidden: frozenset[str]
-    query: RetrievalQuery
-    recent: tuple[str, ...]
-    quests: tuple[MemoryEntry, ...]
+    `restricted` are the entries with gates that the store holds. What Stream A places is rendered from the pack, so the
+    pack's own gates hold for it, whatever the store's rows say by now.
+    """
+    placed = gated_entries(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A)
+    return hidden_entries((*restricted, *placed), viewer, view_state(state))
 
 
-def build_recall_scene(
-    user_text: str,
-    *,
-    plan: PlanContext,
-    window: SessionWindow,
-    shown: Sequence[WindowMessage],
-    world: WorldPack,
-    restricted: Iterable[MemoryEntry],
-    config: RuntimeConfig,
-) -> RecallScene:
-    """Return the scene; `shown` are the history messages that the prompt will hold."""
-    view = view_state(window.state)
-    placed = {entry.entry_id: entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
-    # What Stream A places is rendered from the pack, so the pack's own gates hold for it, whatever the store's rows say by now.
-    hidden = hidden_entries((*restricted, *gated_entries(placed.values())), config.viewer, view)
+def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
+    """Return the query for the memories of a turn; entries that live in the state (closed quests) come with it as `extra`."""
+    plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
+    shown = turn.history or ()
+    placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
     in_prompt = {item.message.message_id for item in shown}
-    quests = closed_quests(window.state, window.head.session_id)
-    recent = tuple(line_of(item) for item in shown[-RECENT_MESSAGES:])
-    intent = plan.search_intent
-    query = RetrievalQuery(
-        text=user_text,
+    return RetrievalQuery(
+        text=turn.user_message,
         world_id=world.world_id,
-        session_id=window.head.session_id,
+        session_id=turn.session_id,
         lineage=window.head.lineage,
         depth=window.head.depth,
         keywords=known_keywords(plan),
         recent=recent_texts(shown),
-        temporal=intent.temporal_context.value,
-        weights=_weights(intent.domain_weight),
+        temporal=plan.search_intent.temporal_context.value,
+        weights=_weights(plan.search_intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
-        exclude=frozenset(hidden | placed.keys() | in_prompt),
+        exclude=frozenset(turn.hidden | placed | in_prompt),
         exclude_by_scope={
-            world_scope(world.world_id): hidden | placed.keys(),
-            session_scope(window.head.session_id): hidden | in_prompt,
+            world_scope(world.world_id): turn.hidden | placed,
+            session_scope(turn.session_id): turn.hidden | in_prompt,
         },
-        knows=partial(may_know, viewer=config.viewer, view=view),
+        knows=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
-        extra=tuple(quest for quest in quests if quest.entry_id not in hidden),
+        extra=tuple(
+            quest for quest in closed_quests(window.state, turn.session_id) if quest.entry_id not in turn.hidden
+        ),
     )
-    return RecallScene(hidden=hidden, query=query, recent=recent, quests=quests)
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
@@ -98,6 +87,11 @@ def known_keywords(plan: PlanContext) -> tuple[str, ...]:
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
     """Return the newest messages that recall leans on, oldest first; the plan has no part in it."""
     return tuple(item.message.content for item in shown[-RECENT_MESSAGES:])
+
+
+def recent_lines(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
+    """Return the newest messages as a model is shown them (`name: text`), oldest first."""
+    return tuple(line_of(item) for item in shown[-RECENT_MESSAGES:])
 
 
 def line_of(item: WindowMessage) -> str:

@@ -12,6 +12,7 @@ from itertools import chain, count
 from time import perf_counter
 from types import MappingProxyType
 
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SelectorError
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext
@@ -20,6 +21,7 @@ from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _log = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ class CurationRequest:
     """
 
     query: RetrievalQuery
-    user_text: str
+    user_message: str
     recent: tuple[str, ...]
     plan: PlanContext
     select_limit: int = 5
@@ -53,7 +55,7 @@ class CurationRequest:
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
         return SelectionRequest(
-            user_text=self.user_text,
+            user_text=self.user_message,
             recent=self.recent,
             plan=self.plan,
             candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
@@ -69,6 +71,7 @@ class Curation:
 
     `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
     result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.
+    `entries` are the full entries of the choice, in its order, as far as they are still there and may be known.
     """
 
     path: CurationPath
@@ -80,6 +83,7 @@ class Curation:
     prefetch_refused: str = ""
     lease_refused: str = ""
     chosen_for: str = ""
+    entries: tuple[MemoryEntry, ...] = ()
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
@@ -99,8 +103,11 @@ class Curation:
 
     @property
     def degradations(self) -> tuple[str, ...]:
-        """Codes of what recall had to do without."""
-        return self.recall.degradations
+        """Codes of what Stream B had to do without."""
+        broke = self.path is CurationPath.SKIPPED and self.code == "internal"
+        failed = (f"{DegradationCode.RECALL_FAILED}: {self.reason}",) if broke else ()
+        lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(self.entries) < len(self.chosen) else ()
+        return (*self.recall.degradations, *failed, *lost)
 
     @property
     def model(self) -> str | None:

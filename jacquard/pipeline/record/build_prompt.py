@@ -11,9 +11,11 @@ from filament import unescape
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.core.degradations import Degradation
-from jacquard.core.plan import PlanContext, plan_to_json
+from jacquard.core.plan import plan_to_json
 from jacquard.core.protocols import Pruner
 from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report, StreamBReport
+from jacquard.pipeline.curation.stream import Curation
+from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
 from jacquard.pipeline.record.stored_turn import reading
@@ -23,41 +25,39 @@ from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
-from mnemosyne.schema.ingest import ConflictRecord
-from mnemosyne.schema.memory import EMPTY, MemoryEntry
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import PackageMessage
-from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import SessionWindow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptInputs:
-    """Everything that one prompt is made of; `count` gives the tokens of a text, `counter` its name.
+    """Everything that one prompt is made of: the planned turn, and what both streams gave.
 
-    `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's own.
+    `skeleton` and `flesh` are the blocks of both streams, each with an id of its own, `stream_b` what the receipt says of
+    `curation`. `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's
+    own. `count` gives the tokens of a text, `counter` its name; `correction` is by how much it was too low before.
+    `degradations` are what was done without so far, `at` the time by which ages are reckoned.
     """
 
-    turn_id: str
-    user_text: str
-    plan: PlanContext
-    window: SessionWindow
-    config: RuntimeConfig
+    turn: PlannedTurn
     skeleton: Skeleton
-    flesh: tuple[PromptBlock, ...]
-    entries: tuple[MemoryEntry, ...]
-    candidates: tuple[Candidate, ...]
+    curation: Curation
     stream_b: StreamBReport
+    flesh: tuple[PromptBlock, ...]
     layout: SkeinTemplate
     pruner: Pruner
     count: Callable[[str], int]
     counter: str
     degradations: tuple[Degradation, ...]
     at: datetime
-    reply: str | None = None
-    conflicts: tuple[ConflictRecord, ...] = ()
     correction: float = 1.0
-    errors: tuple[str, ...] = ()
     evidence_ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    @property
+    def config(self) -> RuntimeConfig:
+        """The turn's configuration."""
+        return self.turn.config
 
     @property
     def limit_tokens(self) -> int:
@@ -65,64 +65,64 @@ class PromptInputs:
         return self.config.budget.prompt_tokens(self.correction)
 
 
-def lay_out_prompt(parts: PromptInputs) -> PromptLayout:
+def lay_out_prompt(inputs: PromptInputs) -> PromptLayout:
     """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
-    blocks = [*parts.skeleton.blocks, *parts.flesh]
-    seen, history, left_out = share(blocks, parts.skeleton.history, parts.config.layers)
+    blocks = [*inputs.skeleton.blocks, *inputs.flesh]
+    seen, history, left_out = share(blocks, inputs.skeleton.history, inputs.config.layers)
     return lay_out(
         seen,
         history,
-        parts.skeleton.user_input,
-        layout=parts.layout,
-        pruner=parts.pruner,
-        limit_tokens=parts.limit_tokens,
-        count=parts.count,
-        tier_tokens=tier_tokens_of(parts.config),
-        rules=rules_of(parts.config, parts.at),
-        layer_attributes=layer_attributes(parts.stream_b),
+        inputs.skeleton.user_input,
+        layout=inputs.layout,
+        pruner=inputs.pruner,
+        limit_tokens=inputs.limit_tokens,
+        count=inputs.count,
+        tier_tokens=tier_tokens_of(inputs.config),
+        rules=rules_of(inputs.config, inputs.at),
+        layer_attributes=layer_attributes(inputs.stream_b),
         left_out=left_out,
     )
 
 
-def build_turn_prompt(parts: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
     """Return the prepared turn, without times; `carried` are the blocks of `laid` that were degraded. BudgetExceededError
     when what must stay does not fit.
     """
     prompt = complete(laid, carried)
     report = Report(
-        turn_id=parts.turn_id,
-        session_id=parts.window.head.session_id,
-        layout=parts.layout.layout_id,
-        template_id=parts.plan.template_id,
-        stream_b=parts.stream_b,
+        turn_id=inputs.turn.turn_id,
+        session_id=inputs.turn.session_id,
+        layout=inputs.layout.layout_id,
+        template_id=inputs.turn.plan.template_id,
+        stream_b=inputs.stream_b,
         decisions=prompt.decisions,
         budget=BudgetReport(
-            limit_tokens=parts.limit_tokens,
+            limit_tokens=inputs.limit_tokens,
             used_tokens=prompt.assembled.tokens,
-            counter=parts.counter,
-            correction=parts.correction,
-            tail_tokens=int(parts.config.budget.reserved_tail_tokens / parts.correction),
+            counter=inputs.counter,
+            correction=inputs.correction,
+            tail_tokens=int(inputs.config.budget.reserved_tail_tokens / inputs.correction),
         ),
-        prefix=prefix(prompt.assembled, _previous_messages(parts.window), parts.count),
+        prefix=prefix(prompt.assembled, _previous_messages(inputs.turn.window), inputs.count),
         spans=prompt.assembled.spans,
-        degradations=parts.degradations,
-        conflicts=parts.conflicts,
-        tags=dict(parts.config.tags),
-        plan=plan_to_json(parts.plan),
-        errors=parts.errors,
-        state_cut=parts.skeleton.state_cut,
+        degradations=inputs.degradations,
+        conflicts=inputs.skeleton.results.conflicts,
+        tags=dict(inputs.config.tags),
+        plan=plan_to_json(inputs.turn.plan),
+        errors=inputs.skeleton.results.errors,
+        state_cut=inputs.skeleton.state_cut,
     )
-    return _build_prepared_turn(parts, prompt, report)
+    return _build_prepared_turn(inputs, prompt, report)
 
 
-def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
+def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
-    entries = [entry for entry in parts.entries if entry_uri(entry) in shown]
+    entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
     history = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_history_message(b)]
-    head = parts.window.head
-    evidences = tuple(evidence_of(entry, parts.evidence_ids) for entry in entries)
+    head = inputs.turn.window.head
+    evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)
     report = replace(
         report,
@@ -130,32 +130,32 @@ def _build_prepared_turn(parts: PromptInputs, prompt: Prompt, report: Report) ->
         new_block_ids=tuple(block.block_id for block in kept_blocks(held)),
     )
     return PreparedTurn(
-        turn_id=parts.turn_id,
+        turn_id=inputs.turn.turn_id,
         session_id=head.session_id,
         branch_id=head.branch_id,
         depth=head.depth + 1,
         version=head.version,
-        plan=parts.plan,
+        plan=inputs.turn.plan,
         messages=prompt.assembled.messages,
         text=prompt.assembled.text,
         package=build_package(
             report=report,
-            plan=parts.plan,
+            plan=inputs.turn.plan,
             blocks=blocks,
-            summary=parts.window.summary.summary.content if parts.window.summary else "",
+            summary=inputs.turn.window.summary.summary.content if inputs.turn.window.summary else "",
             history=history,
-            user_text=parts.user_text,
+            user_text=inputs.turn.user_message,
             entries=entries,
-            evidence_ids=parts.evidence_ids,
-            candidates=parts.candidates,
-            created_at=parts.at,
-            limits=parts.config.package,
+            evidence_ids=inputs.evidence_ids,
+            candidates=inputs.curation.candidates,
+            created_at=inputs.at,
+            limits=inputs.config.package,
         ),
         report=report,
         evidences=evidences,
         context_blocks=held,
-        reply=parts.reply,
-        history_start=parts.skeleton.history_start,
+        reply=inputs.turn.reply,
+        history_start=inputs.skeleton.history_start,
     )
 
 

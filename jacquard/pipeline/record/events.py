@@ -7,6 +7,7 @@ in a payload only where the configuration captures content. This module must not
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from jacquard.adapters.observe.bus import EventEmitter
@@ -15,9 +16,10 @@ from jacquard.core.errors import BudgetExceededError
 from jacquard.core.model_calls import UNDER_WAY
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CurationPath, StreamBReport
+from jacquard.pipeline.record.evidence import TakenResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
-from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow
 
@@ -149,3 +151,35 @@ async def emit_usage(
         status=usage.status.value,
         **known,
     )
+
+
+async def emit_tool_call(
+    emitter: EventEmitter,
+    session_id: str,
+    tool_call: ToolCall,
+    taken: TakenResult | None,
+    degradations: Iterable[str],
+) -> None:
+    """Emit that a tool call is in the store, with what its result became (`taken`; None where no result was given)."""
+    ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
+    if taken is not None:
+        await emitter.emit(
+            EventType.EVIDENCE_INGESTED,
+            session_id,
+            tool_call_id=tool_call.tool_call_id,
+            evidence_ids=list(taken.evidence_ids),
+            source="tool",
+            redacted=list(taken.redacted),
+            recalled=list(taken.recalled),
+        )
+    await emitter.emit(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
+    await emitter.emit(
+        EventType.TOOL_CALL_COMPLETED,
+        session_id,
+        **ids,
+        tool=tool_call.tool,
+        status=tool_call.status.value,
+        duration_ms=tool_call.duration_ms,
+    )
+    for reason in degradations:
+        await emitter.emit(EventType.DEGRADED, session_id, **ids, reason=reason)

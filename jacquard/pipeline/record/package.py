@@ -15,7 +15,7 @@ from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.record.diversity import RESULTS, Cut, constrain, document_of, source_of
-from jacquard.pipeline.record.evidence import EVIDENCE_LAYER
+from jacquard.pipeline.skeleton.evidence_blocks import EVIDENCE_LAYER
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind

@@ -67,21 +67,21 @@ class PromptSnapshot:
 
 
 def snapshot_prompt(
-    parts: PromptInputs, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None
+    inputs: PromptInputs, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None
 ) -> PromptSnapshot:
     """Return the tape of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
     return PromptSnapshot(
-        source=parts.skeleton.source,
-        blocks=(*parts.skeleton.blocks, *parts.flesh),
-        history=parts.skeleton.history,
-        user_input=parts.skeleton.user_input,
-        layout=parts.layout,
-        config=plain_config(parts.config),
-        counter=parts.counter,
+        source=inputs.skeleton.source,
+        blocks=(*inputs.skeleton.blocks, *inputs.flesh),
+        history=inputs.skeleton.history,
+        user_input=inputs.skeleton.user_input,
+        layout=inputs.layout,
+        config=plain_config(inputs.config),
+        counter=inputs.counter,
         limit_tokens=limit_tokens,
-        at=parts.at,
+        at=inputs.at,
         carried=tuple((carried or {}).values()),
-        layer_attributes=layer_attributes(parts.stream_b),
+        layer_attributes=layer_attributes(inputs.stream_b),
     )
 
 

@@ -12,14 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 from filament import FilamentError, collect_anchors, with_anchors
-from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.degradations import Degradation
 from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
-from jacquard.core.plan import PlanContext
 from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
 from jacquard.core.receipt import StateCut
+from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, injected_entries
+from jacquard.pipeline.skeleton.evidence_blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
@@ -34,30 +35,9 @@ from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
-from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 COUNTS_KEPT = 2048
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SkeletonInput:
-    """Everything that the skeleton depends on. `hidden` are ids of entries that this reader may not see; `history` is the messages
-    to show, trimmed already (None: the window's, trimmed by the configuration). `todo` is what is shown of the to-do list (None:
-    what the window's tasks say). `state_tokens` is what the state may take (None: all that templates
-    can take).
-    """
-
-    plan: PlanContext
-    window: SessionWindow
-    world: WorldPack
-    user_text: str
-    config: RuntimeConfig
-    hidden: frozenset[str] = frozenset()
-    history: tuple[WindowMessage, ...] | None = None
-    todo: Mapping[str, Any] | None = None
-    state_tokens: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +61,9 @@ class Skeleton:
     prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
     back with the next turn (`prompt.history_start` of its record) it keeps the window's start. `source` is what the blocks
     were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not shown of it.
+
+    `results` are the blocks of tool results, and `degradations` the lines of the receipt on a state that is not shown whole;
+    both come from the store (`jacquard.pipeline.skeleton.stream`), and a preview has none.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -91,6 +74,8 @@ class Skeleton:
     source: SkeletonSource
     state_tokens: int = 0
     state_cut: StateCut | None = None
+    results: EvidenceBlocks = NO_RESULTS
+    degradations: tuple[Degradation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,36 +111,37 @@ class AutomationStream:
         self._count = lru_cache(maxsize=COUNTS_KEPT)(estimator.estimate)
         self._shipped = shipped
 
-    def render(self, request: SkeletonInput) -> Skeleton:
-        """Return the skeleton of one turn; TemplateError names file and line of what cannot be rendered.
+    def render(self, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
+        """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: all that templates can take).
 
-        Looks at the dates of the template files, so call it off the event loop.
+        TemplateError names file and line of what cannot be rendered. Looks at the dates of the template files, so call it off
+        the event loop.
         """
-        return self.render_with(open_templates(template_roots((self._shipped,), request.world)), request)
+        return self.render_with(open_templates(template_roots((self._shipped,), turn.world)), turn, state_tokens)
 
-    def render_with(self, templates: TemplateSet, request: SkeletonInput) -> Skeleton:
+    def render_with(self, templates: TemplateSet, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
         """Return the skeleton that these templates make, whatever the world's own are (previews, comparisons)."""
-        state = with_anchors(request.window.state)
+        state = with_anchors(turn.window.state)
         quests = active_quests(state)
         source = SkeletonSource(
-            template_id=request.config.template_id or request.plan.template_id,
-            locale=request.world.locale,
-            variables=template_variables(request, state, quests),
+            template_id=turn.config.template_id or turn.plan.template_id,
+            locale=turn.world.locale,
+            variables=template_variables(turn, state, quests),
             directives=(
-                *select_directives(request.world, request.user_text, request.hidden),
-                *injected_entries(request.world, request.plan),
+                *select_directives(turn.world, turn.user_message, turn.hidden),
+                *injected_entries(turn.world, turn.plan),
             ),
             digests=templates.digests,
         )
-        made = self._render_template_blocks(templates, source, quests, request.state_tokens)
-        start = previous_history_start(request.window)
-        shown = request.history
+        made = self._render_template_blocks(templates, source, quests, state_tokens)
+        start = previous_history_start(turn.window)
+        shown = turn.history
         if shown is None:
-            shown = trim_history(request.window.messages, start, request.config.history, self._count)
+            shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
         return Skeleton(
             blocks=made.blocks,
-            history=history_blocks(shown, request.world, self._count, request.window.head.session_id),
-            user_input=input_block(request.user_text, self._count),
+            history=history_blocks(shown, turn.world, self._count, turn.window.head.session_id),
+            user_input=input_block(turn.user_message, self._count),
             anchors=find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
             source=made.source,
@@ -274,19 +260,19 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
     return Placement(position=Position.SYSTEM, order=spec.order)
 
 
-def template_variables(request: SkeletonInput, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
+def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
     """Return what every template may read: plain values only, and never the user's input (spec W5)."""
-    plan, world = request.plan, request.world
+    plan, world = turn.plan, turn.world
     return {
         "instruction": world.instruction,
         "persona": world.persona,
-        "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, request.hidden)],
+        "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, turn.hidden)],
         "state": state,
         "status": without_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
-        "tasks": open_todo(request.window.tasks) if request.todo is None else dict(request.todo),
-        "summary": request.window.summary.summary.content if request.window.summary else "",
+        "tasks": open_todo(turn.window.tasks) if turn.todo is None else dict(turn.todo),
+        "summary": turn.window.summary.summary.content if turn.window.summary else "",
         "plan": {
             "active_quest_id": plan.active_quest_id,
             "template_id": plan.template_id,
@@ -318,9 +304,9 @@ def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def select_directives(world: WorldPack, user_text: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
+def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str]) -> tuple[MemoryEntry, ...]:
     """Return the directives of this turn: those marked `constant`, and those with a key in the input."""
-    text = normalise(user_text)
+    text = normalise(user_message)
     return tuple(
         entry
         for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, hidden)

@@ -7,13 +7,23 @@ a reserve (`low_water`), and stays there again. A turn is never cut in two.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
-from jacquard.config.sections import HistoryConfig
+from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Role, WindowMessage
 
+SPARE_MESSAGES = 16
+"""Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
+
 Turn = tuple[WindowMessage, ...]
+
+
+def history_limits(config: RuntimeConfig) -> HistoryConfig:
+    """Return the limits of the window: it takes at most half of the prompt, so that a small budget keeps a stable start too."""
+    half = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+    return replace(config.history, max_tokens=min(config.history.max_tokens, half))
 
 
 def trim_history(

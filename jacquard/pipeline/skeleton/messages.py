@@ -64,9 +64,9 @@ def history_blocks(
     return tuple(blocks)
 
 
-def input_block(user_text: str, count: Callable[[str], int]) -> PromptBlock:
+def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
     """Return the user's input, which is never dropped."""
-    content = escape_text(user_text)
+    content = escape_text(user_message)
     return PromptBlock(
         block_id=INPUT_ID,
         block_type=BlockType.CONVERSATION,

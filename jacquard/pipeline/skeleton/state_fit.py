@@ -73,17 +73,28 @@ def fit_state(
     return made.variables, cut, made.rows
 
 
-def reduce_state_limit(state_tokens: int, error: BudgetExceededError, tries: int) -> int | None:
-    """Return how many tokens of state to try next when what must stay did not fit with `state_tokens` of them; None when there
-    is nothing left to try. `tries` have been made before.
-    """
-    if state_tokens <= 0 or tries > _TRIES:
-        return None
-    left = state_tokens - max(1, error.needed_tokens - error.limit_tokens)
-    return max(0, left - left // 20) if tries < _TRIES else 0
+class StateLimit:
+    """The tokens that the state may take in one prompt: fewer after each attempt in which what must stay did not fit."""
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self._attempts = 0
+        self._first: BudgetExceededError | None = None
+
+    def reduce(self, used_tokens: int, error: BudgetExceededError) -> None:
+        """Lower the limit after a prompt with `used_tokens` of state did not fit (`error`).
+
+        BudgetExceededError, about the first and the last attempt, when no state is left to cut.
+        """
+        self._first = self._first or error
+        if used_tokens <= 0 or self._attempts > _TRIES:
+            raise _build_state_budget_error(self._first, error) from error
+        left = used_tokens - max(1, error.needed_tokens - error.limit_tokens)
+        self.tokens = max(0, left - left // 20) if self._attempts < _TRIES else 0
+        self._attempts += 1
 
 
-def build_state_budget_error(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
+def _build_state_budget_error(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
     """Return the error of a prompt that does not fit: `first` with the whole state, `last` with the least of it."""
     if first is last:
         return first

@@ -10,7 +10,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jacquard.core.errors import ToolPairError
+from jacquard.core.errors import BudgetExceededError, ToolPairError
+from jacquard.core.receipt import BudgetReport
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
@@ -29,6 +31,15 @@ def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
             open_calls[call_id] = place
     for call_id, place in open_calls.items():
         raise ToolPairError(place, call_id, "is a call without its result")
+
+
+def check_tail_fits(tail: Sequence[Mapping[str, Any]], budget: BudgetReport, count: Callable[[str], int]) -> None:
+    """Raise BudgetExceededError where a prompt with this budget and a tail together pass what the model takes."""
+    limit_tokens = budget.limit_tokens + budget.tail_tokens
+    tokens = tail_tokens(tail, count, MESSAGE_OVERHEAD_TOKENS)
+    if tail and budget.used_tokens + tokens > limit_tokens:
+        blocks = (("tail", tokens), ("prompt", budget.used_tokens))
+        raise BudgetExceededError(limit_tokens, budget.used_tokens + tokens, blocks)
 
 
 def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:

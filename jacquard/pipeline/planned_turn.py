@@ -1,0 +1,43 @@
+"""The value that both streams start from: one turn, loaded and planned. Nothing in it changes while the turn is prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.plan import PlanContext
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedTurn:
+    """A turn that has been planned: everything that its prompt depends on, but for templates, layout and memory.
+
+    `history` are the messages to show, oldest first, trimmed already (None: those of the window, trimmed by the
+    configuration). `at` is when the user spoke (None: now). `hidden` are ids of entries that the turn's viewer may not see.
+    `todo` is what is shown of the to-do list (None: what the window's tasks say). `reply` is the answer of a numerical action
+    that has been applied to the window's state, and `ops` are its JSON Patch ops; None and none where a model answers.
+    """
+
+    plan: PlanContext
+    window: SessionWindow
+    world: WorldPack
+    user_message: str
+    config: RuntimeConfig
+    turn_id: str = ""
+    at: datetime | None = None
+    history: tuple[WindowMessage, ...] | None = None
+    hidden: frozenset[str] = frozenset()
+    todo: Mapping[str, Any] | None = None
+    reply: str | None = None
+    ops: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def session_id(self) -> str:
+        """The session that the turn belongs to."""
+        return self.window.head.session_id

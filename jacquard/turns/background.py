@@ -1,0 +1,73 @@
+"""The work that goes on behind turns: late choices of Stream B, summaries made ahead, consolidation, embedding ahead.
+
+It lives as long as the engine is open; no turn waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from jacquard.adapters.observe.bus import EventEmitter
+from jacquard.config.sections import RuntimeConfig
+from jacquard.memory.consolidate.consolidator import Consolidator
+from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.pipeline.curation.deadline import CurationDeadline
+from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
+from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
+from jacquard.pipeline.worlds import WorldSource
+from jacquard.turns.parts import EngineParts
+
+
+class BackgroundWork:
+    """The task group of an engine, and what starts work in it. Make and enter it in a running event loop.
+
+    `hold` locks a session for one caller at a time.
+    """
+
+    def __init__(
+        self,
+        parts: EngineParts,
+        hold: Callable[[str], AbstractAsyncContextManager[None]],
+        worlds: WorldSource,
+        emitter: EventEmitter,
+    ) -> None:
+        self.tasks = anyio.create_task_group()
+        self.deadline = CurationDeadline(self.tasks)
+        self.roller = SummaryRoller(
+            parts.store, parts.estimator, parts.clock, parts.summarizer, self.tasks, hold, emitter
+        )
+        self.consolidator = Consolidator(
+            parts.store, parts.consolidator, parts.estimator, parts.clock, hold, worlds, emitter
+        )
+        self._prefetcher = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self.tasks)
+
+    async def __aenter__(self) -> Self:
+        await self.tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel all of it; an error of the caller's is not wrapped in a group."""
+        self.tasks.cancel_scope.cancel()
+        await self.tasks.__aexit__(None, None, None)
+
+    async def idle(self) -> None:
+        """Return when nothing is under way."""
+        await self.deadline.idle()
+        await self.roller.idle()
+        await self.consolidator.idle()
+        if self._prefetcher is not None:
+            await self._prefetcher.idle()
+
+    def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
+        """Start what follows a committed turn."""
+        self.roller.begin_ahead(session_id, turn_id, config, history_limits(config), SPARE_MESSAGES)
+        self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
+        if self._prefetcher is not None and config.curation.enabled:
+            self._prefetcher.begin(session_id, turn_id)

@@ -1,0 +1,75 @@
+"""What accompanies one turn while it is prepared: the request, and everything that changes on the way.
+
+All other values of a turn are frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from jacquard.adapters.observe.bus import EventEmitter
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.model_calls import CallBook
+from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.session import Message, Role
+
+
+class Stopwatch:
+    """Times the steps of a turn for its receipt. Laps follow one another; marks count from the last lap and may overlap."""
+
+    def __init__(self) -> None:
+        self._start = self._last = perf_counter()
+        self._steps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """Book the time since the last lap under `name`."""
+        now = perf_counter()
+        self._steps[name] = self._steps.get(name, 0.0) + (now - self._last) * 1000
+        self._last = now
+
+    def mark(self, name: str) -> None:
+        """Book the time since the last lap under `name` without ending the lap."""
+        self._steps[name] = (perf_counter() - self._last) * 1000
+
+    def note(self, steps_ms: Mapping[str, float]) -> None:
+        """Take over times that were measured elsewhere."""
+        self._steps.update(steps_ms)
+
+    def timings_ms(self) -> dict[str, float]:
+        """Return milliseconds by step, with `total`."""
+        total = (perf_counter() - self._start) * 1000
+        return {name: round(value, 3) for name, value in {**self._steps, "total": total}.items()}
+
+
+@dataclass(kw_only=True, slots=True)
+class TurnContext:
+    """One attempt to prepare a turn.
+
+    `requested_turn_id` and `branch_id` are what the host asked for, if it did. `turn_id` and `fingerprint`, on which a stored
+    answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
+    the model calls of planning. `calls` holds the model calls of Stream B, those of an attempt that met a conflict too.
+    """
+
+    session_id: str
+    user_message: Message
+    config: RuntimeConfig
+    emitter: EventEmitter
+    requested_turn_id: str | None = None
+    branch_id: str | None = None
+    calls: CallBook = field(default_factory=CallBook)
+    degradations: list[str] = field(default_factory=list)
+    usages: list[ModelUsage] = field(default_factory=list)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    turn_id: str = ""
+    fingerprint: str = ""
+
+
+def to_user_message(message: Message | str) -> Message:
+    """Return what the user said as a message; ConfigError where it is empty."""
+    made = Message(role=Role.USER, content=message) if isinstance(message, str) else message
+    if not made.content.strip():
+        raise ConfigError("The user message is empty; give the words that the turn should answer.")
+    return made

@@ -1,0 +1,169 @@
+"""Stream B of a turn: an earlier choice where one still serves, else recall and selection under the deadline.
+
+What comes too late for its turn is kept in the store for the next one. It must not import a concrete store, retriever or
+selector.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+
+from jacquard.adapters.observe.bus import EventEmitter
+from jacquard.core.model_calls import CallBook
+from jacquard.core.protocols import Selection
+from jacquard.core.receipt import CurationPath
+from jacquard.pipeline.curation.deadline import CurationDeadline, Near
+from jacquard.pipeline.curation.lease import Lease
+from jacquard.pipeline.curation.prefetch import (
+    build_prefetch,
+    find_lease,
+    is_keepable,
+    is_late,
+    prefetched_curation,
+    scene_matches,
+)
+from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
+from jacquard.pipeline.curation.stream import Curation, CurationRequest
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.record.events import emit_usage
+from jacquard.turns.context import TurnContext
+from jacquard.turns.parts import EngineParts
+from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.protocols import Store
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.query import EntryPlace, RetrievalQuery, place_of
+
+_log = logging.getLogger(__name__)
+
+
+class DeferredUsage:
+    """Writes the usage of model calls that a turn did not wait for, once they end, over their first records.
+
+    `hold` locks a session for one caller at a time.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        count: Callable[[str], int],
+        hold: Callable[[str], AbstractAsyncContextManager[None]],
+        emitter: EventEmitter,
+    ) -> None:
+        self._store, self._count, self._hold, self._emitter = store, count, hold, emitter
+
+    async def write(self, session_id: str, turn_id: str, calls: CallBook) -> None:
+        """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
+        try:
+            async with self._hold(session_id):
+                usages = calls.late_usages(turn_id, self._count)
+                if usages:
+                    await self._store.append_model_usage(session_id, usages)
+        except ContextEngineError:
+            _log.exception("late model calls of turn %s could not be written", turn_id)
+            return
+        for usage in usages:
+            await emit_usage(self._emitter, session_id, turn_id, usage)
+
+
+class TurnCurator:
+    """Runs Stream B for turns. `deferred_usage` writes the model calls that a turn does not wait for."""
+
+    def __init__(self, parts: EngineParts, deadline: CurationDeadline, deferred_usage: DeferredUsage) -> None:
+        self._parts, self._deadline, self._deferred_usage = parts, deadline, deferred_usage
+
+    async def curate(self, turn: PlannedTurn, context: TurnContext, on_near: Near) -> Curation:
+        """Return what Stream B chose for a turn: an earlier late result if the scene still matches, else what it finds in time.
+
+        It never raises for a fault of Stream B. `on_near` is called shortly before the deadline with what is returned if
+        that is missed.
+        """
+        settings, head = turn.config.curation, turn.window.head
+        if not (settings.enabled and turn.plan.search_intent.enabled):
+            code = "numerical" if turn.reply is not None else "disabled"
+            return Curation.skipped(code, "The turn does not search memory.")
+        query = await calculate(build_recall_query, turn, size=size_of(turn.window.state))
+        size = size_of(turn.user_message)
+        kept, refused = await calculate(_find_late_result, turn, query, size=size)
+        if kept is not None:
+            return await self._load_entries(kept, query)
+        lease, ended = await calculate(_find_lease, turn, size=size)
+        keywords = lease.keywords if lease is not None else ()
+        request = CurationRequest(
+            query=replace(query, keywords=(*query.keywords, *keywords)),
+            user_message=turn.user_message,
+            recent=recent_lines(turn.history or ()),
+            plan=turn.plan,
+            select_limit=settings.select_limit,
+            fallback_limit=settings.fallback_limit,
+            calls=context.calls,
+            lease=lease,
+        )
+
+        async def keep(choice: Curation, *, late: bool = True) -> None:
+            """Keep a choice for the next turn of the branch."""
+            viewer, depth = turn.config.viewer, head.depth + 1
+            build = partial(build_prefetch, viewer=viewer, late=late)
+            prefetch = await calculate(
+                build, choice, turn.plan, turn.turn_id, head.branch_id, depth, turn.user_message, size=size
+            )
+            await self._parts.store.save_prefetch(head.session_id, prefetch)
+
+        async def write_usage() -> None:
+            await self._deferred_usage.write(head.session_id, turn.turn_id, context.calls)
+
+        def with_refusals(choice: Curation, lease_refused: str) -> Curation:
+            if lease is not None and choice.path is not CurationPath.LEASED and not lease_refused:
+                lease_refused = "Stream B had not answered in time."
+            return replace(choice, prefetch_refused=refused, lease_refused=lease_refused)
+
+        def near(missed: Curation) -> None:
+            on_near(with_refusals(missed, ended))
+
+        curation = await self._deadline.run(
+            self._parts.curation, request, settings, on_late=keep, on_end=write_usage, on_near=near
+        )
+        ended = ended or curation.lease_refused
+        if settings.lease_turns and is_keepable(curation):
+            await keep(curation, late=False)
+        elif ended:
+            await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
+        return await self._load_entries(with_refusals(curation, ended), query)
+
+    async def _load_entries(self, curation: Curation, query: RetrievalQuery) -> Curation:
+        """Return a choice with its full entries; quests come from the state, not from the store.
+
+        What has become hidden since it was chosen is left out.
+        """
+        by_scope: dict[str, list[str]] = {}
+        for candidate in curation.chosen:
+            by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
+        found: Mapping[EntryPlace, MemoryEntry] = {place_of(quest): quest for quest in query.extra}
+        for scope, ids in by_scope.items():
+            entries = await self._parts.store.entries(scope, ids)
+            found = {**found, **{place_of(e): e for e in entries if query.knows is None or query.knows(e)}}
+        return replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
+
+
+def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curation | None, str]:
+    """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
+    kept, head = turn.window.prefetch, turn.window.head
+    if kept is None or not is_late(kept):
+        return None, ""
+    shown, viewer = query.exclude, turn.config.viewer
+    fits, why = scene_matches(kept, turn.plan, head, turn.user_message, shown=shown, viewer=viewer)
+    if fits:
+        return prefetched_curation(kept, why, shown=shown), ""
+    return None, why if kept.depth >= head.depth else ""
+
+
+def _find_lease(turn: PlannedTurn) -> tuple[Lease | None, str]:
+    """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
+    kept, config = turn.window.prefetch, turn.config
+    if kept is None:
+        return None, ""
+    return find_lease(kept, turn.plan, turn.window.head, turn.user_message, config.curation, viewer=config.viewer)

@@ -1,0 +1,159 @@
+"""The first steps of a turn: its session and world are loaded, an answer that is stored already is found, a plan is made.
+
+It reads the store; only a rolling summary that was due is written, by `jacquard.memory.summarize`. It must not import a
+concrete store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.plan import PlanContext, Triage
+from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.pipeline.curation.prefetch import is_late
+from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.planning.actions import apply_action, read_input
+from jacquard.pipeline.planning.turn_planner import TurnPlanner
+from jacquard.pipeline.record.events import emit_loaded, emit_planned
+from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
+from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
+from jacquard.pipeline.worlds import WorldSource
+from jacquard.turns.context import TurnContext
+from jacquard.turns.parts import EngineParts
+from mnemosyne.core.errors import TurnNotFoundError
+from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.session import TurnStatus, WindowMessage
+from mnemosyne.schema.world import WorldPack
+
+
+class TurnLoader:
+    """Loads and plans turns. Work that is begun ahead runs in `tasks`, which outlives the turn."""
+
+    def __init__(self, parts: EngineParts, tasks: TaskGroup, roller: SummaryRoller, worlds: WorldSource) -> None:
+        self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
+        self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
+
+    async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
+        """Return the window of the session's branch and the present version of its world.
+
+        SessionNotFoundError; WorldUnavailableError where the pack is missing.
+        """
+        window = await self._load_window(context)
+        context.stopwatch.lap("window")
+        await emit_loaded(context.emitter, window)
+        return window, await self._worlds.world(window.head.world_id)
+
+    async def find_stored_turn(
+        self, context: TurnContext, window: SessionWindow, world: WorldPack
+    ) -> TurnRecord | None:
+        """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
+        head, text = window.head, context.user_message.content
+        context.fingerprint = request_fingerprint(text, context.config, world.digest)
+        turn_id = context.requested_turn_id
+        if turn_id is None:
+            turn_id = turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
+        context.turn_id = turn_id
+        record = window.pending
+        if record is None or record.turn_id != turn_id:
+            if context.requested_turn_id is None:
+                return None
+            try:
+                record = await self._parts.store.turn(head.session_id, turn_id)
+            except TurnNotFoundError:
+                return None
+            if record.status is TurnStatus.COMMITTED and record.prompt is not None:
+                return record
+            if record.status is TurnStatus.ABANDONED:
+                return None
+        return record if record.fingerprint == context.fingerprint and record.prompt is not None else None
+
+    async def plan(self, context: TurnContext, window: SessionWindow, world: WorldPack) -> PlannedTurn:
+        """Return the turn with its plan; a declared action that the message names has been applied to its state.
+
+        ConfigError, StateOpError and TemplateError for an action that cannot be applied.
+        """
+        config, text = context.config, context.user_message.content
+        window, history = await self._load_history(context, window)
+        context.stopwatch.lap("summary")
+        begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
+        planned = await self._planner.plan(text, window, world, config, context.turn_id, beside=begin_prefetch)
+        context.usages += planned.usages
+        context.degradations += planned.degradations
+        turn = PlannedTurn(
+            turn_id=context.turn_id,
+            plan=_use_configured_template(planned.plan, config),
+            window=window,
+            world=world,
+            user_message=text,
+            at=context.user_message.at,
+            config=config,
+            history=history,
+        )
+        context.stopwatch.lap("plan")
+        await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
+        if turn.plan.triage is Triage.NUMERICAL:
+            turn = await to_thread.run_sync(_apply_action, turn)
+            context.stopwatch.lap("action")
+        return replace(turn, hidden=await self._find_hidden_entries(turn))
+
+    async def _load_window(self, context: TurnContext) -> SessionWindow:
+        limit = context.config.history.max_messages + SPARE_MESSAGES
+        return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+
+    async def _load_history(
+        self, context: TurnContext, window: SessionWindow
+    ) -> tuple[SessionWindow, tuple[WindowMessage, ...]]:
+        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
+        config = context.config
+        limits = history_limits(config)
+        most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+        ready = await self._roller.ready(window, config, limits, most_tokens, partial(self._load_window, context))
+        context.degradations += ready.degradations
+        return ready.window, ready.history
+
+    def _begin_prefetch(
+        self,
+        user_message: str,
+        window: SessionWindow,
+        history: tuple[WindowMessage, ...],
+        config: RuntimeConfig,
+        plan: PlanContext,
+    ) -> None:
+        """Begin with the message's vectors beside what is still to be done before recall, unless a memory of the turn before
+        may do (spec B8).
+        """
+        recalls = window.prefetch is None or not is_late(window.prefetch)
+        if self._parts.ahead is not None and config.curation.enabled and recalls:
+            texts = user_message, recent_texts(history), known_keywords(plan)
+            self._tasks.start_soon(self._parts.ahead.expect, *texts)
+
+    async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
+        scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))
+        restricted = await self._parts.store.gated_entries(scopes)
+        state, viewer = turn.window.state, turn.config.viewer
+        return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:
+    return plan if config.template_id is None else replace(plan, template_id=config.template_id)
+
+
+def _apply_action(turn: PlannedTurn) -> PlannedTurn:
+    """Return the turn after its planned action: the state as it is then, the reply, and the ops."""
+    found = read_input(turn.user_message, turn.world, turn.plan.action_id)
+    if found.action is None:
+        reason = f"The plan names action {turn.plan.action_id!r}, but the input does not match it."
+        raise ConfigError(" ".join((reason, *found.faults)))
+    chars = turn.config.limits.state_chars
+    outcome = apply_action(found.action, found.groups, turn.window.state, state_chars=chars)
+    window = replace(turn.window, state=outcome.state)
+    return replace(turn, window=window, reply=outcome.reply, ops=outcome.patch)

@@ -1,0 +1,71 @@
+"""What an engine is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jacquard.adapters.observe.spans import NO_TRACING, Tracing
+from jacquard.core.protocols import (
+    LlmAdapter,
+    Planner,
+    PlanRefiner,
+    Pruner,
+    QueryPrefetcher,
+    Shortener,
+    Summarizer,
+)
+from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.worlds import Noted
+from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.world import WorldPack
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineParts:
+    """The parts of an engine; `open_runtime` and `create_context_engine` join the usual ones.
+
+    - `roots`: template roots; the first that has a file wins.
+    - `worlds`: packs that the host has at hand. Each becomes the present version of its world in the store when a session of it
+      is first worked on; the packs of all other worlds are read from the store (`jacquard.pipeline.worlds`). `noted` finds
+      those of stores of an older release.
+    - `opening`: the world in which a session that is not there starts with its first turn; None: that is an error.
+    - `pruner`: the one that always prunes, or pruners of the host by name. The turn's `prune.policy` chooses from these and
+      the shipped ones.
+    - `shortener`: shortens texts; None: the `summarizer` does, and without that texts are cut by sentences.
+    - `summarizer`: None: a rolling summary is made of the gist of each turn, without a model.
+    - `consolidator`: the model that turns play into memory; None: nothing is consolidated.
+    - `redactor`: None: what is too sensitive is withheld instead of masked.
+    - `ingestor`: takes in results of tools, by `ingest_options`; None: the host stores evidence itself.
+    - `refiner`: tier 1 of the planner.
+    - `ahead`: embeds the user's message while it is planned, and the newest messages behind a committed turn.
+    - `events` receives the events, `tracing` the spans.
+    - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
+    """
+
+    store: Store
+    planner: Planner
+    automation: AutomationStream
+    curation: CurationStream
+    pruner: Pruner | Mapping[str, Pruner] | None
+    estimator: TokenEstimator
+    clock: Clock
+    roots: tuple[Path, ...]
+    worlds: Mapping[str, WorldPack] = field(default_factory=lambda: EMPTY)
+    shortener: Shortener | None = None
+    summarizer: Summarizer | None = None
+    consolidator: LlmAdapter | None = None
+    redactor: Redactor | None = None
+    ingestor: EvidenceIngestor | None = None
+    ingest_options: IngestOptions | None = None
+    refiner: PlanRefiner | None = None
+    events: EventBus | None = None
+    locks: SessionLocks | None = None
+    tracing: Tracing = NO_TRACING
+    ahead: QueryPrefetcher | None = None
+    opening: WorldPack | None = None
+    noted: Noted | None = None

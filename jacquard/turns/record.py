@@ -1,0 +1,47 @@
+"""The last step of a turn: it is written in one transaction and its events are emitted. It must not import a concrete store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jacquard.core.plan import Triage
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, kept_blocks, usages_of
+from jacquard.turns.context import TurnContext
+from jacquard.turns.parts import EngineParts
+
+
+async def record_turn(
+    parts: EngineParts, prompt: PreparedTurn, turn: PlannedTurn, anchors: Mapping[str, str], context: TurnContext
+) -> PreparedTurn:
+    """Write a composed turn in one transaction, with its evidence and the model calls that it took; return it with its version.
+
+    VersionConflictError when another writer came first, and StoreError; then nothing was written.
+    """
+    store, emitter, version = parts.store, context.emitter, turn.window.head.version
+    spent = context.calls.usages(turn.turn_id, parts.estimator.estimate)
+    report = replace(prompt.report, timings_ms=context.stopwatch.timings_ms())
+    prompt = replace(prompt, report=report, usages=(*spent, *prompt.usages))
+    await emit_woven(emitter, prompt, turn.config)
+    is_numerical = turn.plan.triage is Triage.NUMERICAL
+    with_report = is_numerical or turn.config.observability.include_reports_in_store
+    record = build_record(
+        prompt, turn.window, context.user_message, context.fingerprint, anchors, with_report=with_report
+    )
+    blocks, usages = kept_blocks(prompt.context_blocks), (*context.usages, *usages_of(prompt))
+    if is_numerical:
+        record, usages = replace(record, ops=turn.ops), ()
+        head = await store.commit_numerical(
+            record, turn.window.state, expected_version=version, evidences=prompt.evidences, blocks=blocks
+        )
+    else:
+        head = await store.save_prepared(
+            record, expected_version=version, evidences=prompt.evidences, blocks=blocks, usages=usages
+        )
+    prompt = replace(prompt, version=head.version)
+    await emit_prepared(emitter, prompt)
+    for usage in usages:
+        await emit_usage(emitter, turn.session_id, turn.turn_id, usage)
+    return prompt

@@ -1,0 +1,98 @@
+"""Both streams of a turn, side by side: the skeleton is rendered while Stream B recalls and selects under its deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from jacquard.adapters.observe.spans import Fact, Tracing
+from jacquard.core.errors import JacquardError
+from jacquard.pipeline.curation.stream import Curation
+from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.pipeline.skeleton.stream import SkeletonStream
+from jacquard.turns.context import TurnContext
+from jacquard.turns.curate import TurnCurator
+from mnemosyne.core.errors import ContextEngineError
+
+ComposeAhead = Callable[[Skeleton, Curation], Awaitable[PreparedTurn | None]]
+"""Makes the prompt of a skeleton with what Stream B will have been if it misses its deadline."""
+
+
+class StreamRunner:
+    """Runs Stream A (`skeletons`) beside Stream B (`curator`)."""
+
+    def __init__(self, skeletons: SkeletonStream, curator: TurnCurator, tracing: Tracing) -> None:
+        self._skeletons, self._curator, self._tracing = skeletons, curator, tracing
+
+    async def run(
+        self, turn: PlannedTurn, state_tokens: int, context: TurnContext, compose_ahead: ComposeAhead
+    ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
+        """Return what both streams gave, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
+
+        A fault of Stream A is raised and ends Stream B. Stream B never raises one.
+        """
+        curation = Curation.skipped("not_started", "Stream B has not started.")
+        waiting = _CurationWait()
+
+        async def curate() -> None:
+            nonlocal curation
+            ended = None
+            try:
+                with self._tracing.span("jacquard.stream_b") as span:
+                    curation = ended = await self._curator.curate(turn, context, waiting.expect)
+                    span.put(stream_facts(curation))
+                context.stopwatch.mark("stream_b")
+            finally:
+                waiting.end(ended)
+
+        skeleton, prompt, fault = None, None, None
+        async with anyio.create_task_group() as streams:
+            streams.start_soon(curate)
+            try:
+                with self._tracing.span("jacquard.stream_a") as span:
+                    skeleton = await self._skeletons.render(turn, state_tokens)
+                    span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
+                context.stopwatch.mark("stream_a")
+                await waiting.over.wait()
+                if waiting.missed is not None:
+                    prompt = await compose_ahead(skeleton, waiting.missed)
+            except ContextEngineError as error:
+                fault = error
+                streams.cancel_scope.cancel()
+        if skeleton is None or fault is not None:
+            raise fault or JacquardError("Stream A gave nothing.")
+        context.stopwatch.lap("streams")
+        context.stopwatch.note(curation.timings_ms)
+        return skeleton, curation, prompt if waiting.missed is not None else None
+
+
+class _CurationWait:
+    """The wait for Stream B: `over` once it has ended or its deadline is near; `missed` is what a miss will then be."""
+
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.missed: Curation | None = None
+
+    def expect(self, missed: Curation) -> None:
+        """Note that the deadline is near."""
+        self.missed = missed
+        self.over.set()
+
+    def end(self, curation: Curation | None) -> None:
+        """Note how Stream B ended (None: with a fault); what was expected stays only if that is what came."""
+        if self.missed != curation:
+            self.missed = None
+        self.over.set()
+
+
+def stream_facts(curation: Curation) -> dict[str, Fact]:
+    """Return the attributes of Stream B's span: its path, and how many of how many it chose; no texts."""
+    return {
+        "jacquard.stream_b.path": curation.path.value,
+        "jacquard.stream_b.code": curation.code,
+        "jacquard.stream_b.candidates": len(curation.candidates),
+        "jacquard.stream_b.chosen": len(curation.chosen),
+    }
