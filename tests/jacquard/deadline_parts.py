@@ -1,42 +1,71 @@
-"""Stream B's deadline ended by hand, for tests of what comes after it: no test waits to see who is faster."""
+"""Time that a test moves on by hand, for tests of what comes after a deadline: no test waits to see who is faster."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
-import pytest
+import anyio.lowlevel
 from anyio import to_thread
 from servers.openai_server import OpenAiServer
+
+from jacquard import CurationConfig
+from jacquard.pipeline.curation.deadline import NEAR_SECONDS
 
 T = TypeVar("T")
 
 
-class Deadline:
-    """Is over when a test says so, for the turns that wait at that moment; its milliseconds say nothing."""
+class StoppableLoop(asyncio.SelectorEventLoop):
+    """The event loop of asyncio, except that its time can be stopped and moved on."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, anyio.CancelScope]] = []
+        self._stopped_at: float | None = None
+        self._skipped = 0.0
+        super().__init__()
 
-    def scope(self, seconds: float) -> anyio.CancelScope:
-        """Stand in for `anyio.move_on_after`."""
-        self._waiting.append((seconds, anyio.CancelScope()))
-        return self._waiting[-1][1]
+    def time(self) -> float:
+        """Return the loop's time in seconds, after which all timeouts go."""
+        return super().time() + self._skipped if self._stopped_at is None else self._stopped_at
+
+    def stop_time(self) -> None:
+        """Let no time pass but by `move_on`."""
+        self._stopped_at = self.time()
+
+    def start_time(self) -> None:
+        """Let time pass again, from where it is."""
+        if self._stopped_at is not None:
+            self._skipped = self._stopped_at - super().time()
+            self._stopped_at = None
+
+    def move_on(self, seconds: float) -> None:
+        """Move stopped time on; what was to happen until then happens next."""
+        assert self._stopped_at is not None
+        self._stopped_at += seconds
+
+
+class Deadline:
+    """Is over when a test says so, for the turns that wait at that moment. Time stands still otherwise."""
+
+    def __init__(self, loop: StoppableLoop, curation: CurationConfig) -> None:
+        self._loop, self._seconds = loop, curation.deadline_ms / 1000
+        self._is_near = False
 
     def comes_near(self) -> None:
-        """Tell all who wait now that it comes near: of their limits, all but the longest are over."""
-        last = max(seconds for seconds, _ in self._waiting)
-        for seconds, scope in self._waiting:
-            if seconds < last:
-                scope.cancel()
+        """Move time on to shortly before the deadline."""
+        self._is_near = True
+        self._loop.move_on(self._seconds - NEAR_SECONDS / 2)
 
     def end(self) -> None:
-        """End it for all who wait now."""
-        for _, scope in self._waiting:
-            scope.cancel()
-        self._waiting.clear()
+        """Move time on to shortly after the deadline."""
+        self._loop.move_on(NEAR_SECONDS if self._is_near else self._seconds + NEAR_SECONDS / 2)
+        self._is_near = False
+
+    def pass_by(self, seconds: float) -> None:
+        """Move time on, behind the deadline."""
+        self._loop.move_on(seconds)
 
     async def missed(self, server: OpenAiServer, turn: Callable[[], Awaitable[T]]) -> T:
         """Return what `turn` gives if the deadline ends as soon as the server is asked."""
@@ -50,10 +79,22 @@ class Deadline:
         self.end()
 
 
+async def run_other_tasks() -> None:
+    """Return once the other tasks have done what they could do without waiting; stopped time knows no `sleep`."""
+    for _ in range(50):
+        await anyio.lowlevel.checkpoint()
+
+
 @contextmanager
-def deadline_by_hand() -> Iterator[Deadline]:
-    """Every turn of this block waits for Stream B until the test ends the deadline."""
-    deadline = Deadline()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jacquard.pipeline.curation.deadline.deadline_scope", deadline.scope)
-        yield deadline
+def deadline_by_hand(curation: CurationConfig) -> Iterator[Deadline]:
+    """Every turn of this block waits for Stream B until the test ends its deadline, which is that of `curation`.
+
+    The test runs on a StoppableLoop (the fixture `anyio_backend` of this folder).
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, StoppableLoop)
+    loop.stop_time()
+    try:
+        yield Deadline(loop, curation)
+    finally:
+        loop.start_time()

@@ -41,7 +41,7 @@ class ScriptedModel:
         if isinstance(step, Exception):
             raise step
         if step == "hang":
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
         text = step if isinstance(step, str) else json.dumps(step, ensure_ascii=False)
         return LlmResponse(content=text, model=self.model, prompt_tokens=120, completion_tokens=30)
 
@@ -50,7 +50,7 @@ class Told:
     """Listens to a bus."""
 
     def __init__(self, bus):
-        self.events = []
+        self.bus, self.events = bus, []
         bus.on_all(self.events.append)
 
     def of(self, kind):

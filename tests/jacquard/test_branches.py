@@ -291,7 +291,7 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
         async with open_runtime(tmp_path, world=pack(story.language), embedder="none", config=config) as opened:
             await opened.ensure_session("s")
             await opened.warm(story.again)
-            with deadline_by_hand() as deadline:
+            with deadline_by_hand(config.curation) as deadline:
                 first = await deadline.missed(server, lambda: opened.engine.prepare_turn("s", story.again))
             assert await opened.engine.settle(60)
             await opened.engine.commit_assistant_message("s", reply("…"))

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 import pytest
-from deadline_parts import deadline_by_hand
-from engine_parts import PLANNED, ScriptedModel, small_engine
+from deadline_parts import deadline_by_hand, run_other_tasks
+from engine_parts import PLANNED, WORLD, ScriptedModel, small_engine
 
 import jacquard.core.errors
 import mnemosyne.core.errors
 from jacquard import (
+    NO_RULES,
     BudgetConfig,
     BudgetExceededError,
     CurationConfig,
+    GreedyPriorityPruner,
     HistoryConfig,
     ModelError,
     RuntimeConfig,
     SummarizerError,
     SummaryConfig,
-    load_layout,
 )
-from jacquard.pipeline.record.build_prompt import lay_out_prompt
-from jacquard.turns.compose import _Waiting
+from jacquard.adapters.observe.spans import NoTracing
 from mnemosyne import (
     CalibratedEstimator,
     ContextEngineError,
@@ -151,7 +152,7 @@ class PoisonedEstimator(CalibratedEstimator):
 
 async def test_deriver_one_evidence_fails():
     async with small_engine(token_estimator=PoisonedEstimator()) as (engine, store, told):
-        await engine.start_session("s", engine._parts.opening)
+        await engine.start_session("s", WORLD)
         await store.put_evidence("s", evidence("bad", "poison"))
         await store.put_evidence("s", evidence("good", "the ferry leaves at noon"))
         turn = await engine.prepare_turn("s", "when does the ferry leave?")
@@ -173,7 +174,7 @@ async def test_pruner_must_blocks_over_budget():
 
 async def test_renderer_selector_fails():
     async with small_engine() as (engine, store, told):
-        await engine.start_session("s", engine._parts.opening)
+        await engine.start_session("s", WORLD)
         shown = [{"selector": "lines:90-99"}, {"selector": "lines:1-1"}]
         await store.put_evidence("s", evidence("e1", "the first line\nthe second", shown_refs=shown))
         turn = await engine.prepare_turn("s", "what does it say?")
@@ -332,7 +333,7 @@ async def test_the_embedder_is_missing(embedder, code):
 async def test_the_selectors_circuit_is_open_after_three_turns_on_a_server_that_hangs():
     model = ScriptedModel("hang")
     real, paths = model.generate, []
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(PATIENT.curation) as deadline:
 
         async def never(request):
             deadline.end()
@@ -346,18 +347,30 @@ async def test_the_selectors_circuit_is_open_after_three_turns_on_a_server_that_
     assert paths == [("timeout", "deadline")] * 3 + [("fallback", "circuit_open")]
 
 
-async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bool):
-    """Play a turn whose model answers, or not, once its deadline came near; return it and how often a prompt was laid out."""
+class WatchedPruner(GreedyPriorityPruner):
+    """Counts the prompts that are decided, and calls `on_prompt` in the event loop while it decides one."""
+
+    def __init__(self, on_prompt=lambda: None):
+        self.on_prompt, self.prompts = on_prompt, 0
+
+    def prune(self, blocks, budget, rules=NO_RULES):
+        self.prompts += 1
+        anyio.from_thread.run_sync(self.on_prompt)
+        return super().prune(blocks, budget, rules)
+
+
+async def prompt_near_the_deadline(*, comes_near: bool, answers: bool):
+    """Play a turn whose model answers, or not, once its deadline came near; return it and how many prompts were decided."""
     model = ScriptedModel('["lore_elder"]' if answers else "hang")
-    real, laid_out, once = model.generate, [], anyio.Event()
+    real, once = model.generate, anyio.Event()
 
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(PATIENT.curation) as deadline:
 
-        def lay_out(parts):
-            laid_out.append(parts)
-            laid = lay_out_prompt(parts)
-            anyio.from_thread.run_sync(once.set if answers else deadline.end)
-            return laid
+        def decided():
+            if answers:
+                once.set()
+            elif comes_near:
+                deadline.end()
 
         async def asked(request):
             if not comes_near:
@@ -368,70 +381,80 @@ async def prompt_near_the_deadline(monkeypatch, *, comes_near: bool, answers: bo
                     await once.wait()
             return await real(request)
 
-        monkeypatch.setattr("jacquard.turns.compose.lay_out_prompt", lay_out)
         model.generate = asked
-        async with small_engine(model=model, config=PATIENT) as (engine, _, _):
-            return await engine.prepare_turn("s", "村长的钥匙在哪里?"), len(laid_out)
+        pruner = WatchedPruner(decided)
+        async with small_engine(model=model, config=PATIENT, pruner=pruner) as (engine, _, _):
+            return await engine.prepare_turn("s", "村长的钥匙在哪里?"), pruner.prompts
 
 
-async def test_the_prompt_of_a_missed_deadline_is_made_while_that_comes_near(monkeypatch):
-    ahead, times = await prompt_near_the_deadline(monkeypatch, comes_near=True, answers=False)
-    after, _ = await prompt_near_the_deadline(monkeypatch, comes_near=False, answers=False)
+async def test_the_prompt_of_a_missed_deadline_is_made_while_that_comes_near():
+    ahead, times = await prompt_near_the_deadline(comes_near=True, answers=False)
+    after, _ = await prompt_near_the_deadline(comes_near=False, answers=False)
     assert (times, ahead.report.stream_b.code) == (1, "deadline")
     assert ahead.report.timings_ms["total"] > ahead.report.timings_ms["weave"] > 0
     one, other = ((turn.messages, turn.evidences, replace(turn.report, timings_ms={})) for turn in (ahead, after))
     assert one == other
 
 
-async def test_an_answer_after_the_deadline_came_near_is_used_all_the_same(monkeypatch):
-    turn, times = await prompt_near_the_deadline(monkeypatch, comes_near=True, answers=True)
+async def test_an_answer_after_the_deadline_came_near_is_used_all_the_same():
+    turn, times = await prompt_near_the_deadline(comes_near=True, answers=True)
     assert (times, turn.report.stream_b.code, turn.report.stream_b.selected) == (2, "selected", ("lore_elder",))
     assert "probabilistic" in turn.text
 
 
-async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there(monkeypatch):
+class StreamBWatch(NoTracing):
+    """Tells when Stream B of a turn has ended."""
+
+    def __init__(self):
+        self.ended = anyio.Event()
+
+    @contextmanager
+    def span(self, name, facts=MappingProxyType({})):
+        with super().span(name, facts) as span:
+            yield span
+        if name == "jacquard.stream_b":
+            self.ended.set()
+
+
+class StoreThatAnswersLast(Through):
+    """Gives Stream A the evidence that it reads once Stream B has ended."""
+
+    def __init__(self, inner, watch):
+        super().__init__(inner)
+        self._watch = watch
+
+    async def list_evidences(self, *args, **more):
+        await self._watch.ended.wait()
+        return await self._inner.list_evidences(*args, **more)
+
+
+async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there():
     """Stream A comes last here: by then the deadline came near, and the answer came after all."""
-    model, ended = ScriptedModel('["lore_elder"]'), threading.Event()
-    real, laid_out = model.generate, []
-
-    def layout_last(*args):
-        assert ended.wait(60)
-        return load_layout(*args)
-
-    def end(waiting, curation):
-        ends(waiting, curation)
-        ended.set()
-
-    def lay_out(parts):
-        laid_out.append(parts)
-        return lay_out_prompt(parts)
-
-    ends = _Waiting.ends
-    monkeypatch.setattr(_Waiting, "ends", end)
-    monkeypatch.setattr("jacquard.turns.compose.load_layout", layout_last)
-    monkeypatch.setattr("jacquard.turns.compose.lay_out_prompt", lay_out)
-    with deadline_by_hand() as deadline:
+    model, watch, pruner = ScriptedModel('["lore_elder"]'), StreamBWatch(), WatchedPruner()
+    real, store = model.generate, StoreThatAnswersLast(MemoryStore(), watch)
+    with deadline_by_hand(PATIENT.curation) as deadline:
 
         async def asked(request):
             deadline.comes_near()
-            await anyio.sleep(0.01)
+            await run_other_tasks()
             return await real(request)
 
         model.generate = asked
-        async with small_engine(model=model, config=PATIENT) as (engine, _, _):
+        parts = {"store": store, "tracing": watch, "pruner": pruner}
+        async with small_engine(model=model, config=PATIENT, **parts) as (engine, _, _):
             turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
-    assert (len(laid_out), turn.report.stream_b.code) == (1, "selected")
+    assert (pruner.prompts, turn.report.stream_b.code) == (1, "selected")
 
 
 async def test_a_slow_answer_that_still_comes_keeps_the_circuit_closed():
     model = ScriptedModel('["lore_elder"]')
     real = model.generate
 
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(PATIENT.curation) as deadline:
 
         async def slowly(request):
             deadline.end()
-            await anyio.sleep(0.01)
+            await run_other_tasks()
             return await real(request)
 
         model.generate = slowly
@@ -472,7 +495,6 @@ async def test_the_store_is_slow_for_one_session():
                 group.start_soon(play, "slow", 2)
                 await anyio.sleep(0.05)
                 group.start_soon(play, "quick", 3)
-        assert len(engine._session_lock) == 0
     assert ended[0] == "quick"
     assert store.most == 1
 
@@ -505,7 +527,7 @@ async def test_a_listener_that_fails_harms_nobody():
         def fail(event):
             raise RuntimeError("no")
 
-        engine._parts.events.on_all(fail)
+        told.bus.on_all(fail)
         assert (await engine.prepare_turn("s", "hello")).messages
         assert told.of("Persisted")
 

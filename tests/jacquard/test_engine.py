@@ -13,14 +13,14 @@ from jacquard import (
     BudgetConfig,
     BudgetExceededError,
     ConfigError,
-    ContextEngine,
     CurationConfig,
     HistoryConfig,
     RuntimeConfig,
     SelectorConfig,
+    create_context_engine,
     open_runtime,
 )
-from mnemosyne import Message, Role, TurnNotFoundError, TurnNotPendingError, VersionConflictError
+from mnemosyne import MemoryStore, Message, Role, TurnNotFoundError, TurnNotPendingError, load_world
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ def asking(server, **curation):
 
 async def timed_out(opened, server, text):
     """A turn whose deadline is over as soon as the selector is asked."""
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(asking(server).curation) as deadline:
         return await deadline.missed(server, lambda: opened.engine.prepare_turn("s", text))
 
 
@@ -232,24 +232,35 @@ async def test_calls_on_one_session_are_serial_and_none_is_lost(runtime):
     assert (await runtime.store.window("s", message_limit=2)).pending is not None
 
 
-async def test_a_stale_write_is_decided_again_once(runtime, monkeypatch):
-    real, calls = runtime.store.save_prepared, []
+class InterruptedStore:
+    """Another writer of the session comes between, the first time."""
 
-    async def interrupted(record, *, expected_version, **held):
-        calls.append(expected_version)
-        if len(calls) == 1:
-            raise VersionConflictError("s", expected_version, expected_version + 1)
-        return await real(record, expected_version=expected_version, **held)
+    def __init__(self, inner):
+        self.inner, self.calls = inner, []
 
-    monkeypatch.setattr(runtime.store, "save_prepared", interrupted)
-    turn = await runtime.engine.prepare_turn("s", SEED_QUESTION)
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    async def save_prepared(self, record, *, expected_version, **held):
+        self.calls.append(expected_version)
+        if len(self.calls) == 1:
+            await self.inner.append_messages(record.session_id, (Message(role=Role.USER, content="墨叫了一声。"),))
+        return await self.inner.save_prepared(record, expected_version=expected_version, **held)
+
+
+async def test_a_stale_write_is_decided_again_once():
+    store = InterruptedStore(MemoryStore())
+    async with create_context_engine(store, world=load_world(FOREST)) as engine:
+        turn = await engine.prepare_turn("s", SEED_QUESTION)
     assert "version_conflict" in {degradation.code for degradation in turn.report.degradations}
-    assert len(calls) == 2
+    first, second = store.calls
+    assert second > first
+    await store.close()
 
 
 async def test_an_engine_must_be_opened_and_an_input_must_say_something(runtime):
     with pytest.raises(ConfigError, match="Open the engine first"):
-        await ContextEngine(runtime.engine._parts).prepare_turn("s", "hi")
+        await create_context_engine(runtime.store).prepare_turn("s", "hi")
     with pytest.raises(ConfigError, match="empty"):
         await runtime.engine.prepare_turn("s", Message(role=Role.USER, content=" \n"))
 

@@ -2,6 +2,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from engine_parts import small_engine
 
 from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_runtime
 from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result
@@ -12,6 +13,7 @@ from mnemosyne import (
     EvidenceSource,
     EvidenceType,
     IngestOptions,
+    MemoryStore,
     Priority,
     RedactingIngestor,
     Ref,
@@ -255,11 +257,13 @@ async def test_a_sweep_empties_what_has_expired(runtime):
     assert await runtime.sweep("s1") == {}
 
 
-async def test_a_store_that_cannot_be_read_beside_the_streams_is_named_as_it_is(runtime, monkeypatch):
-    async def busy(*_, **__):
+class BusyEvidenceStore(MemoryStore):
+    async def list_evidences(self, session_id, where=None):
         raise StoreBusyError("store.db", 5.0)
 
-    monkeypatch.setattr(runtime.store, "list_evidences", busy)
-    with pytest.raises(StoreBusyError, match="stayed locked"):
-        await runtime.engine.prepare_turn("s1", "Where is my order?")
-    assert (await runtime.store.window("s1", message_limit=5)).pending is None
+
+async def test_a_store_that_cannot_be_read_beside_the_streams_is_named_as_it_is():
+    async with small_engine(store=BusyEvidenceStore()) as (engine, store, _):
+        with pytest.raises(StoreBusyError, match="stayed locked"):
+            await engine.prepare_turn("s1", "Where is my order?")
+        assert (await store.window("s1", message_limit=5)).pending is None

@@ -12,7 +12,6 @@ from engine_parts import PLANNED, ModelError, ScriptedModel, small_engine
 
 from jacquard import (
     BudgetConfig,
-    ContextEngine,
     CurationConfig,
     HistoryConfig,
     ModelSummarizer,
@@ -149,14 +148,13 @@ async def test_a_refused_summary_cost_something_all_the_same():
 @pytest.mark.parametrize("kind", [ScriptedModel, SilentModel])
 async def test_memory_is_recorded_with_its_turn_its_evidence_and_a_figure(kind):
     model, metrics = kind(ModelError("connection", "gone"), MEMORY), PrometheusMetrics()
-    async with small_engine(config=PLANNING) as (engine, store, told):
+    async with small_engine(config=PLANNING, consolidator=model) as (engine, store, told):
+        told.bus.on_all(metrics.count)
         for number in range(2):
             turn = await engine.prepare_turn("s", f"question {number}")
             await engine.commit_assistant_message("s", f"answer {number}")
-        engine._parts.events.on_all(metrics.count)
-        async with ContextEngine(replace(engine._parts, consolidator=model), PLANNING) as keeper:
-            assert (await keeper.consolidate("s")).failures
-            assert (await keeper.consolidate("s")).summaries == 2
+        assert (await engine.consolidate("s")).failures
+        assert (await engine.consolidate("s")).summaries == 2
         document = await store.get_session("s")
     failed, usage = document.session.model_usage
     assert (failed.status.value, failed.extra["counted"]) == ("error", "unknown")
@@ -232,9 +230,10 @@ async def test_a_choice_that_failed_is_recorded_too(step, tokens, counted, error
 
 @pytest.mark.parametrize(("answer", "status"), [("[]", "success"), ("no list", "error")])
 async def test_a_choice_that_came_after_its_turn_is_recorded_when_it_comes(answer, status):
-    with deadline_by_hand() as deadline:
+    config = choosing()
+    with deadline_by_hand(config.curation) as deadline:
         model = LateModel(deadline, answer)
-        async with small_engine(model=model, config=choosing()) as (engine, store, told):
+        async with small_engine(model=model, config=config) as (engine, store, told):
             turn = await engine.prepare_turn("s", ASKED)
             (early,) = (await store.get_session("s")).session.model_usage
             assert told_usages(told) == []
@@ -252,10 +251,11 @@ async def test_a_choice_that_came_after_its_turn_is_recorded_when_it_comes(answe
 
 
 async def test_a_choice_that_never_came_is_recorded_as_one_that_nobody_knows_the_cost_of():
-    config = choosing(deadline_ms=1_000, background_seconds=0.5)
-    with deadline_by_hand() as deadline:
+    config = choosing()
+    with deadline_by_hand(config.curation) as deadline:
         async with small_engine(model=LateModel(deadline, "[]"), config=config) as (engine, store, told):
             await engine.prepare_turn("s", ASKED)
+            deadline.pass_by(config.curation.background_seconds)
             assert await engine.settle(60)
             (usage,) = (await store.get_session("s")).session.model_usage
     assert (usage.status.value, usage.extra["counted"], usage.extra["late"]) == ("error", "unknown", True)

@@ -140,7 +140,7 @@ async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it()
     tracing, exporter = traced()
     gate = anyio.Event()
 
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(PATIENT.curation) as deadline:
 
         class LateModel(ScriptedModel):
             async def generate(self, request):
@@ -185,8 +185,8 @@ async def test_a_turn_that_fails_marks_its_span_by_the_errors_name():
 async def test_figures_are_counted_from_events():
     metrics = PrometheusMetrics()
     config = RuntimeConfig(curation=CurationConfig(enabled=False))
-    async with small_engine(config=config) as (engine, _, _):
-        engine._parts.events.on_all(metrics.count)
+    async with small_engine(config=config) as (engine, _, told):
+        told.bus.on_all(metrics.count)
         await engine.prepare_turn("s", "hello")
         await engine.commit_assistant_chunk("s", "hi", 0)
         await engine.finalize_assistant_message("s")
@@ -204,7 +204,7 @@ async def test_a_configuration_opens_what_it_names(tmp_path):
     world = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
     async with open_runtime(tmp_path, world=world, embedder="none", config=config) as runtime:
         assert b"jacquard_events" in runtime.watchers.metrics.exposition()
-        assert isinstance(runtime.engine._parts.tracing, OtelTracing)
+        assert isinstance(runtime.watchers.tracing, OtelTracing)
 
 
 def test_nothing_of_it_is_imported_unless_it_is_asked_for():

@@ -41,6 +41,22 @@ class RecordingEmbedder:
         return np.full((len(texts), 4), 0.5, dtype=np.float32)
 
 
+def strings_in(value):
+    """Return every string that an object holds, whatever its attributes are called; those of the test's own embedder are not
+    counted.
+    """
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, RecordingEmbedder):
+        return []
+    if isinstance(value, dict):
+        return [text for pair in value.items() for each in pair for text in strings_in(each)]
+    if isinstance(value, list | tuple):
+        return [text for each in value for text in strings_in(each)]
+    names = [*getattr(value, "__slots__", ()), *getattr(value, "__dict__", ())]
+    return [text for name in names for text in strings_in(getattr(value, name))]
+
+
 class PlanningModel(ScriptedModel):
     """Plans only once the embedder has begun: were they one after the other, this would wait for ever."""
 
@@ -79,18 +95,24 @@ async def test_a_fault_of_it_harms_no_turn():
     assert "embedder_unavailable" in {each.code for each in turn.report.degradations}
 
 
-async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of_the_scene(monkeypatch):
+class StoreBehindEmbedder(MemoryStore):
+    """Says which entries are gated only once the embedder has begun."""
+
+    def __init__(self, embedder):
+        super().__init__()
+        self.embedder = embedder
+
+    async def gated_entries(self, scopes):
+        await self.embedder.begun.wait()
+        return await super().gated_entries(scopes)
+
+
+async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of_the_scene():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    asked = MemoryStore.gated_entries
-
-    async def gated_entries(store, scopes):
-        await embedder.begun.wait()
-        return await asked(store, scopes)
-
-    monkeypatch.setattr(MemoryStore, "gated_entries", gated_entries)
+    store = StoreBehindEmbedder(embedder)
     with anyio.fail_after(60):
-        async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
+        async with small_engine(embedder=embedder, config=PATIENT, store=store) as (engine, _, _):
             await engine.prepare_turn("s", INPUT)
     assert embedder.queries == [(INPUT,)]
 
@@ -119,8 +141,12 @@ async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_
     assert embedder.queries[2:] == [("the key",)]
     for number in range(2 * KEPT):
         await ahead.expect(f"question {number}")
-    assert len(ahead._kept) == KEPT
-    assert "question" not in str(list(ahead._kept))
+    assert not [text for text in strings_in(ahead) if "question" in text]
+    made = len(embedder.queries)
+    await ahead.embed(tuple(f"question {number}" for number in range(KEPT, 2 * KEPT)), "query")
+    assert embedder.queries[made:] == []
+    await ahead.embed((f"question {KEPT - 1}",), "query")
+    assert embedder.queries[made:] == [(f"question {KEPT - 1}",)]
 
 
 async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forgotten():
@@ -143,10 +169,12 @@ async def test_talk_that_cannot_be_embedded_ahead_is_asked_for_again(fault):
     embedder = RecordingEmbedder(fault)
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
+    nothing = strings_in(ahead)
     await ahead.expect_talk(["she nods"])
-    assert not ahead._kept
+    assert strings_in(ahead) == nothing
     embedder.fault = None
     assert (await ahead.embed(("she nods",), "query")).shape == (1, 4)
+    assert embedder.queries == [("she nods",), ("she nods",)]
 
 
 async def test_what_is_forgotten_while_it_is_made_is_not_kept():
@@ -157,7 +185,8 @@ async def test_what_is_forgotten_while_it_is_made_is_not_kept():
         await embedder.begun.wait()
         ahead.forget()
         embedder.may_end.set()
-    assert not ahead._kept
+    await ahead.embed(("she nods",), "query")
+    assert embedder.queries == [("she nods",), ("she nods",)]
 
 
 async def test_behind_a_turn_the_talk_is_embedded_so_that_the_next_embeds_its_input_alone():
@@ -186,19 +215,30 @@ async def test_where_nothing_is_recalled_no_talk_is_embedded():
     assert embedder.queries == []
 
 
+class StoreThatFailsBehind(MemoryStore):
+    """Cannot read a turn once one has been committed."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault, self.has_committed = fault, False
+
+    async def commit_turn(self, session_id, commit, *, expected_version):
+        done = await super().commit_turn(session_id, commit, expected_version=expected_version)
+        self.has_committed = True
+        return done
+
+    async def turn(self, session_id, turn_id):
+        if self.has_committed:
+            raise self.fault
+        return await super().turn(session_id, turn_id)
+
+
 @pytest.mark.parametrize("fault", [StoreUnavailableError("store.db", "no space"), OSError("odd")])
-async def test_a_store_that_fails_behind_a_turn_harms_nothing(monkeypatch, caplog, fault):
+async def test_a_store_that_fails_behind_a_turn_harms_nothing(caplog, fault):
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    async with small_engine(embedder=embedder, config=PATIENT) as (engine, store, _):
+    async with small_engine(embedder=embedder, config=PATIENT, store=StoreThatFailsBehind(fault)) as (engine, _, _):
         await engine.prepare_turn("s", INPUT)
-
-        async def turn(session_id, turn_id):
-            raise fault
-
-        committed = await engine.commit_assistant_message("s", "She nods.")
-        assert await engine.settle(60)
-        monkeypatch.setattr(store, "turn", turn)
-        engine._start_background_work("s", committed)
+        assert (await engine.commit_assistant_message("s", "She nods.")).content == "She nods."
         assert await engine.settle(60)
     assert "could not be read ahead" in caplog.text

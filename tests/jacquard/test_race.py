@@ -267,7 +267,7 @@ def server() -> Iterator[OpenAiServer]:
 
 async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: CurationDeadline) -> None:
     gate, told = Gate(), list[Curation]()
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(LONG) as deadline:
 
         def near(missed: Curation) -> None:
             told.append(missed)
@@ -297,7 +297,7 @@ async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
     race: CurationDeadline, server: OpenAiServer, flash: CurationStream
 ) -> None:
     server.set_script("hang")
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(LONG) as deadline:
         curation = await deadline.missed(server, lambda: race.run(flash, turn(), LONG, Shelf().keep))
     assert (curation.path, curation.code) == (CurationPath.TIMEOUT, "deadline")
     assert len(server.requests) == 1
@@ -308,7 +308,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
 ) -> None:
     server.set_script("slow:1")
     shelf, request = Shelf(), turn()
-    with deadline_by_hand() as deadline:
+    with deadline_by_hand(LONG) as deadline:
         now = await deadline.missed(server, lambda: race.run(flash, request, LONG, shelf.keep))
     assert now.path is CurationPath.TIMEOUT
     await race.idle()

@@ -9,12 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import psycopg
 import pytest
 from engine_parts import WORLD
 from session_player import locks_of, store_of
 
 from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_runtime
+from jacquard.turns.session_lock import SessionLock
 from mnemosyne import PostgresSessionLocks, StoreBusyError, StoreUnavailableError, postgres_address
 
 pytestmark = pytest.mark.anyio
@@ -178,3 +180,20 @@ async def test_a_server_that_is_not_there_is_named_without_its_password():
     with pytest.raises(StoreUnavailableError, match="no lock of a session can be had") as caught:
         await hold_once(PostgresSessionLocks(address), "s")
     assert "secret-word" not in str(caught.value)
+
+
+async def test_nothing_is_left_of_sessions_that_nobody_waits_for():
+    lock, order = SessionLock(), []
+
+    async def hold(number):
+        async with lock.acquire("s"):
+            order.append(number)
+            assert len(lock) == 1
+
+    async with anyio.create_task_group() as group, lock.acquire("s"):
+        for number in range(3):
+            group.start_soon(hold, number)
+        await anyio.lowlevel.checkpoint()
+        assert (order, len(lock)) == ([], 1)
+    assert order == [0, 1, 2]
+    assert len(lock) == 0

@@ -12,9 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import anyio
-
-# By a name of its own, so that a test can end a deadline by hand.
-from anyio import move_on_after as deadline_scope
 from anyio.abc import TaskGroup
 
 from jacquard.config.sections import CurationConfig
@@ -110,7 +107,7 @@ class CurationDeadline:
         request = replace(request, patience=attempt.patience)
         self._tasks.start_soon(self._watch_attempt, stream, request, attempt, on_late, on_end)
         try:
-            with deadline_scope(deadline_seconds):
+            with anyio.move_on_after(deadline_seconds):
                 await self._wait(attempt, limits, on_near)
             attempt.answered = True
             if not attempt.done.is_set():
@@ -129,7 +126,7 @@ class CurationDeadline:
                 return
             await attempt.recalled.wait()
             return
-        with deadline_scope(deadline - min(NEAR_SECONDS, deadline / 4)):
+        with anyio.move_on_after(deadline - min(NEAR_SECONDS, deadline / 4)):
             await attempt.done.wait()
             return
         if on_near is not None:
