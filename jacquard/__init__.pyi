@@ -5,6 +5,7 @@ from .adapters.observe.prometheus import PrometheusMetrics
 from .adapters.observe.spans import NO_TRACING
 from .authoring.linting.lint import LintReport, lint_templates
 from .config.experiments import enrolled
+from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
     ArmConfig,
     BudgetConfig,
@@ -107,9 +108,19 @@ from .turns.compose import EngineParts
 from .turns.engine import ContextEngine
 from .wiring.factory import create_context_engine
 from .wiring.gc_tuning import ProcessTuning
-from .wiring.runtime import Runtime, Workshop, open_embedder, open_reranker, open_runtime, open_selector, open_workshop
+from .wiring.runtime import (
+    Runtime,
+    Workshop,
+    open_embedder,
+    open_reranker,
+    open_runtime,
+    open_selector,
+    open_token_estimator,
+    open_workshop,
+)
 
 __all__ = [
+    "EXTENSION_POINTS",
     "NO_RULES",
     "NO_TRACING",
     "Action",
@@ -172,6 +183,7 @@ __all__ = [
     "PlanRequest",
     "Planner",
     "PlannerConfig",
+    "PlannerFactory",
     "Position",
     "PrefixReport",
     "PreparedTurn",
@@ -185,6 +197,7 @@ __all__ = [
     "PruneResult",
     "PruneRules",
     "Pruner",
+    "PrunerFactory",
     "QueryPrefetcher",
     "RecallScene",
     "RedactionConfig",
@@ -199,6 +212,7 @@ __all__ = [
     "Selector",
     "SelectorConfig",
     "SelectorError",
+    "SelectorFactory",
     "Sensitivity",
     "Shortener",
     "Skein",
@@ -233,6 +247,7 @@ __all__ = [
     "open_reranker",
     "open_runtime",
     "open_selector",
+    "open_token_estimator",
     "open_workshop",
     "origins_of",
     "plan_from_json",
