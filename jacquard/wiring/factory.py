@@ -76,7 +76,8 @@ def create_context_engine(
     `llm_adapter` selects, plans where the rules are not sure, sums up and makes memory; without one rules do the first three.
     `pruner`: one for all, or pruners by the name that `prune.policy` says. A session that is not there yet starts from `world`
     (None: a bare one) with its first turn; `worlds` are those of sessions that are. A part that is given counts over the setting
-    that names one. ConfigError for what it cannot serve.
+    that names one; where a setting names a token estimator or a plugin, files are read, so call it off the event loop then.
+    ConfigError for what it cannot serve.
     """
     settings = config or RuntimeConfig()
     _refuse(settings, has_model=llm_adapter is not None, has_ingestor=ingestor is not None)
