@@ -6,11 +6,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.config.extension_points import EMBEDDERS, open_named_plugin
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.plugins import GUIDE, plugin_names, split_name
+from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder
 from mnemosyne.retrieval.embedding.export_note import ExportNote, fingerprint, is_export, kept_export
 

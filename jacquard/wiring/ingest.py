@@ -11,12 +11,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.config.extension_points import REDACTORS, open_named_plugin
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.plugins import REDACTORS
 from mnemosyne.privacy.forget import MemoryLocations
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store

@@ -9,13 +9,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from jacquard.config.extension_points import PLANNERS, TOKEN_ESTIMATORS, open_named_plugin
+from jacquard.config.extension_points import PLANNERS, open_named_plugin
 from jacquard.config.sections import PlannerConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import Planner
 from jacquard.pipeline.planning.rules import RulePlanner
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.plugins import split_name
+from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
 from mnemosyne.protocols import TokenEstimator
 
 

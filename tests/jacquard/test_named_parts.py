@@ -29,7 +29,7 @@ from jacquard import (
 )
 from jacquard.cli.app import app
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
-from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS
+from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner
 from jacquard.wiring.ingest import open_redactor
 from jacquard.wiring.named_parts import open_planner
 from mnemosyne import EmbedderUnavailableError, MemoryStore, TokenizerFileEstimator
@@ -198,6 +198,44 @@ def test_an_unknown_embedder_names_those_of_plugins():
 def test_the_built_in_pruners_are_those_that_are_published():
     named = {point.group: point.built_in for point in EXTENSION_POINTS}
     assert named["jacquard.pruners"] == tuple(sorted(SHIPPED_PRUNERS))
+
+
+@pytest.fixture
+def broken_plugin(tmp_path, monkeypatch):
+    """Install a distribution whose pruner and embedder cannot be imported, and that takes the names of built-in parts."""
+    info = tmp_path / "torn-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torn\nVersion: 0.3\n", encoding="utf-8")
+    groups = {"jacquard.pruners": ("torn", "group_aware"), "jacquard.embedders": ("torn", "none")}
+    entries = (
+        f"[{group}]\n" + "".join(f"{name} = torn_module:make\n" for name in names) for group, names in groups.items()
+    )
+    (info / "entry_points.txt").write_text("\n".join(entries), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("open_it", "told"),
+    [
+        (
+            lambda: choose_pruner(config_from_mapping({"prune": {"policy": "torn"}})),
+            r"prune\.policy: the pruner 'torn'",
+        ),
+        (lambda: open_embedder("torn:x"), "embedder: the embedder 'torn'"),
+    ],
+)
+def test_a_broken_plugin_is_named_with_its_distribution(broken_plugin, open_it, told):
+    with pytest.raises(ConfigError, match=rf"{told} of the plugin torn 0\.3 cannot be loaded"):
+        open_it()
+
+
+def test_built_in_names_keep_their_meaning_and_the_list_says_so(broken_plugin):
+    assert choose_pruner(config_from_mapping({"prune": {"policy": "group_aware"}})) is SHIPPED_PRUNERS["group_aware"]
+    assert open_embedder("none") is None
+    done = CliRunner().invoke(app, ["plugins"])
+    assert done.exit_code == 0
+    assert "torn  torn 0.3  torn_module:make" in done.output
+    assert "'group_aware' is the name of a built-in part, which is used" in done.output
 
 
 KNOWN = "6849f5803b466a0e3fba21c5e7697ebdf3301b7e0d8b68abf67af9cca34d3d54"

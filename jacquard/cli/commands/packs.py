@@ -12,7 +12,7 @@ from anyio import to_thread
 from jacquard.authoring.opening import opening_faults
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
-from jacquard.config.extension_points import IMPORTERS, open_named_plugin
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import describe_degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
@@ -21,6 +21,7 @@ from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus_importer import CorpusImporter
+from mnemosyne.plugins import IMPORTERS
 from mnemosyne.protocols import Importer
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import ImportRequest

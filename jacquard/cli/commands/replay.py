@@ -40,6 +40,7 @@ from jacquard.wiring.named_parts import open_token_estimator
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 
@@ -174,6 +175,10 @@ def _replay_turn(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[Templ
 
 def _estimator_of(tape: PromptSnapshot) -> TokenEstimator:
     """Return what counted when a turn was made, so that the same fits into its budget again; ConfigError where it cannot be had."""
+    if tape.counter == CalibratedEstimator.name:
+        return (
+            CalibratedEstimator()
+        )  # a turn's own configuration may name a counter that its engine was not opened with
     config = tape.runtime
     return _open_estimator(config.token_estimator, config.model_hint)
 
