@@ -5,6 +5,7 @@ from .adapters.observe.prometheus import PrometheusMetrics
 from .adapters.observe.spans import NO_TRACING
 from .authoring.linting.lint import LintReport, lint_templates
 from .config.experiments import enrolled
+from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
     ArmConfig,
     BudgetConfig,
@@ -108,9 +109,19 @@ from .turns.engine import ContextEngine
 from .turns.parts import EngineParts
 from .wiring.factory import create_context_engine
 from .wiring.gc_tuning import ProcessTuning
-from .wiring.runtime import Runtime, Workshop, open_embedder, open_reranker, open_runtime, open_selector, open_workshop
+from .wiring.runtime import (
+    Runtime,
+    Workshop,
+    open_embedder,
+    open_reranker,
+    open_runtime,
+    open_selector,
+    open_token_estimator,
+    open_workshop,
+)
 
 __all__ = [
+    "EXTENSION_POINTS",
     "NO_RULES",
     "NO_TRACING",
     "Action",
@@ -174,6 +185,7 @@ __all__ = [
     "PlannedTurn",
     "Planner",
     "PlannerConfig",
+    "PlannerFactory",
     "Position",
     "PrefixReport",
     "PreparedTurn",
@@ -187,6 +199,7 @@ __all__ = [
     "PruneResult",
     "PruneRules",
     "Pruner",
+    "PrunerFactory",
     "QueryPrefetcher",
     "RedactionConfig",
     "Report",
@@ -200,6 +213,7 @@ __all__ = [
     "Selector",
     "SelectorConfig",
     "SelectorError",
+    "SelectorFactory",
     "Sensitivity",
     "Shortener",
     "Skein",
@@ -234,6 +248,7 @@ __all__ = [
     "open_reranker",
     "open_runtime",
     "open_selector",
+    "open_token_estimator",
     "open_workshop",
     "origins_of",
     "plan_from_json",

@@ -16,6 +16,7 @@ from .core.errors import (
     MnemosyneError,
     NoPendingTurnError,
     PatternError,
+    PluginError,
     RedactionError,
     SchemaValidationError,
     ScopeDroppedError,
@@ -34,8 +35,9 @@ from .core.errors import (
     WorldNotAdoptedError,
     WorldPackError,
 )
+from .core.exact_tokens.tiktoken_encoding import TiktokenEstimator
+from .core.exact_tokens.tokenizer_file import TokenizerFileEstimator
 from .core.tokens import CalibratedEstimator
-from .core.tokens_tiktoken import TiktokenEstimator
 from .documents.archive import export_session, import_session
 from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
@@ -45,6 +47,16 @@ from .evidence.derive import derive_evidence_blocks
 from .evidence.resolve import RefResolver
 from .evidence.selectors import RefState, check_ref, extract, make_ref, parse_selector
 from .importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .plugins import (
+    EmbedderFactory,
+    ExtensionPoint,
+    ImporterFactory,
+    Plugin,
+    RedactorFactory,
+    StoreFactory,
+    TokenEstimatorFactory,
+    find_plugins,
+)
 from .privacy.redact import RegexRedactor
 from .protocols import (
     Clock,
@@ -52,6 +64,7 @@ from .protocols import (
     EntrySource,
     EventBus,
     EvidenceIngestor,
+    Importer,
     Index,
     OriginalVault,
     PiiDetector,
@@ -137,7 +150,10 @@ from .schema.query import (
 from .schema.record import (
     WINDOW_USAGES,
     HiddenRecords,
+    ImportedConversation,
+    ImportedConversations,
     ImportedTurn,
+    ImportRequest,
     PathSummary,
     Prefetch,
     PutResult,
@@ -226,6 +242,7 @@ __all__ = [
     "CorpusError",
     "DamagedRecordError",
     "Embedder",
+    "EmbedderFactory",
     "EmbedderUnavailableError",
     "Entity",
     "EntryConflictError",
@@ -245,13 +262,19 @@ __all__ = [
     "EvidenceNotFoundError",
     "EvidenceSource",
     "EvidenceType",
+    "ExtensionPoint",
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
     "HiddenRecords",
     "Hit",
     "HybridRetriever",
+    "ImportRequest",
+    "ImportedConversation",
+    "ImportedConversations",
     "ImportedTurn",
+    "Importer",
+    "ImporterFactory",
     "Index",
     "IndexFilter",
     "IndexUnavailableError",
@@ -281,6 +304,8 @@ __all__ = [
     "PatternError",
     "PiiDetector",
     "PlannerRules",
+    "Plugin",
+    "PluginError",
     "PostgresSessionLocks",
     "PostgresStore",
     "Prefetch",
@@ -298,6 +323,7 @@ __all__ = [
     "RedactionRecord",
     "RedactionRules",
     "Redactor",
+    "RedactorFactory",
     "Ref",
     "RefResolver",
     "RefState",
@@ -327,6 +353,7 @@ __all__ = [
     "Store",
     "StoreBusyError",
     "StoreError",
+    "StoreFactory",
     "StoreUnavailableError",
     "Summary",
     "Task",
@@ -337,6 +364,8 @@ __all__ = [
     "TiktokenEstimator",
     "TodoList",
     "TokenEstimator",
+    "TokenEstimatorFactory",
+    "TokenizerFileEstimator",
     "ToolCall",
     "ToolCallStatus",
     "ToolProvider",
@@ -366,6 +395,7 @@ __all__ = [
     "export_model",
     "export_session",
     "extract",
+    "find_plugins",
     "has_cjk",
     "import_session",
     "load_world",

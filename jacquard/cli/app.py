@@ -15,6 +15,7 @@ from jacquard.cli.commands import (
     index,
     memory,
     packs,
+    plugins,
     replay,
     sessions,
     templates,
@@ -69,6 +70,7 @@ for command in (
     replay.replay,
     documents.schema,
     documents.source,
+    plugins.plugins,
 ):
     app.command()(command)
 app.command("import")(packs.import_)

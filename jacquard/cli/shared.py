@@ -28,7 +28,8 @@ StoreOption = Annotated[
     typer.Option(
         "--store",
         metavar="URL",
-        help="A folder, sqlite:///FILE, file:FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, or memory:.",
+        help="A folder, sqlite:///FILE, file:FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, memory:, or NAME:… of "
+        "a plugin (`jacquard plugins`).",
         show_default=True,
     ),
 ]
@@ -56,7 +57,17 @@ EmbedderOption = Annotated[
         metavar="NAME",
         help="`auto` (a model that is installed, else words alone), `none`, a Python package that carries a model, a model "
         "folder, or a remote model as litellm names it (`openai/…`), with its address where it needs one: "
-        "`openai/NAME@http://127.0.0.1:8080/v1`.",
+        "`openai/NAME@http://127.0.0.1:8080/v1`; or the name of a plugin.",
+    ),
+]
+TokenEstimatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token-estimator",
+        metavar="NAME",
+        help="What counts tokens: `estimate` (by rules), `tiktoken:ENCODING` or `tiktoken:MODEL`, `tokenizer:FILE` (a "
+        "tokenizer.json), or the name of a plugin. tiktoken downloads an encoding that neither litellm nor TIKTOKEN_CACHE_DIR "
+        "holds, if that variable is set. [estimate]",
     ),
 ]
 

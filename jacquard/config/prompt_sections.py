@@ -61,7 +61,8 @@ class PruneConfig:
 
     policy: str = described(
         "greedy_priority",
-        doc="Name of the pruner: `greedy_priority`, `group_aware`, `degrade_to_summary`, or one that the host registered.",
+        doc="Name of the pruner: `greedy_priority`, `group_aware`, `degrade_to_summary`, one that the host registered, or that of "
+        "a plugin.",
     )
     must_keep_priorities: tuple[str, ...] = some_of(
         ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them."
@@ -134,9 +135,14 @@ class SelectorConfig:
     """What selects memories: a small model, or a local reranker; with neither of them, the heuristic.
 
     After `failure_limit` failures in a row the selector is not called for `reset_seconds` (the circuit breaker). ConfigError
-    where both a model and a reranker are named.
+    where both a model and a reranker are named, and where `name` does not go with them.
     """
 
+    name: str | None = described(
+        None,
+        doc="Name of the selector: `flash` (a small model), `rerank` (a local reranker), `heuristic`, or that of a plugin; none "
+        "means what `model` and `reranker` say.",
+    )
     model: str | None = described(None, doc="Name of the small model that selects, as litellm names it.")
     api_base: str | None = described(
         None, shown=False, doc="Address of the server that has the model; none means the provider's own."
@@ -151,12 +157,19 @@ class SelectorConfig:
         check(self)
         if self.model is not None and self.reranker is not None:
             raise ConfigError("SelectorConfig: name a model or a reranker; only one of them can select")
+        if self.name == "rerank" and self.reranker is None:
+            raise ConfigError("SelectorConfig: name is rerank, which needs a reranker (its folder)")
+        if self.reranker is not None and self.name not in (None, "rerank"):
+            raise ConfigError(
+                f"SelectorConfig: name is {self.name}, so the reranker would not be used; name only one of them"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerConfig:
-    """Planner tier 1 (spec T6): one call of a small model where the rules are not sure."""
+    """Planner tier 0, and tier 1 (spec T6): one call of a small model where tier 0 is not sure."""
 
+    name: str = described("rules", doc="Name of the planner of tier 0: `rules`, or that of a plugin.")
     model: str | None = described(
         None, doc="Name of the small model that plans, as litellm names it; without one, only the rules plan."
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jacquard.config.fields import bounded, by_word, check, described, one_of
+from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.redaction import RedactionRules
 
@@ -73,9 +74,15 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionConfig:
-    """What is removed from evidence before it is stored (seed 002 sections 8.4 and 18.2)."""
+    """What is removed from evidence before it is stored (seed 002 sections 8.4 and 18.2).
+
+    ConfigError where a detector is named for another redactor than the shipped one.
+    """
 
     enabled: bool = described(True, doc="Whether evidence is redacted.")
+    redactor: str = described(
+        "patterns", doc="Name of the redactor: `patterns` (the shipped one), or that of a plugin, which gets `rules`."
+    )
     mode: str = one_of(
         "store_redacted_only",
         "store_redacted_only",
@@ -105,6 +112,10 @@ class RedactionConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.detector != "none" and self.redactor != "patterns":
+            raise ConfigError(
+                f"RedactionConfig: a detector goes with the redactor patterns; the redactor {self.redactor} would not use it"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -84,6 +84,11 @@ class RuntimeConfig:
     provider_hint: str | None = described(
         None, doc="Name of the main model's provider; it is recorded with the settings of a turn."
     )
+    token_estimator: str = described(
+        "estimate",
+        doc="What counts tokens: `estimate` (by rules, without a tokenizer), `tiktoken:NAME` (exact, by an encoding or a model of "
+        "OpenAI; without a name, of `model_hint`), `tokenizer:FILE` (exact, by a `tokenizer.json`), or the name of a plugin.",
+    )
     tags: Mapping[str, str] = described(
         default_factory=lambda: EMPTY, doc="Labels of every event and span; they do not change the prompt."
     )

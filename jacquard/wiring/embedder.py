@@ -6,9 +6,11 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder
 from mnemosyne.retrieval.embedding.export_note import ExportNote, fingerprint, is_export, kept_export
 
@@ -26,7 +28,8 @@ def open_embedder(name: str) -> Embedder | None:
     """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
 
     `auto` takes the ONNX export of a carried model where `jacquard embedder export` has kept one, else the model itself. A
-    remote model's name may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`.
+    remote model's name may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed
+    plugin mean its embedder; a folder of that name is written `./NAME`. ConfigError for a plugin that cannot be used.
     """
     if name == "none":
         return None
@@ -34,6 +37,9 @@ def open_embedder(name: str) -> Embedder | None:
         return next((found for package in CARRIED_MODELS if (found := _find_packaged(package)) is not None), None)
     if name.startswith(ONNX):
         return _open_exported(name.removeprefix(ONNX))
+    if not name.startswith(_PATHS) and split_name(name)[0] in plugin_names(EMBEDDERS):
+        plugin: Embedder = open_named_plugin(EMBEDDERS, name)
+        return plugin
     if "/" in name and not name.startswith(_PATHS) and not Path(name).exists():
         model, _, address = name.partition("@http")
         if "://" in model:
@@ -48,9 +54,16 @@ def open_embedder(name: str) -> Embedder | None:
         )
         return remote
     module = import_module("mnemosyne.retrieval.embedding.local")
-    module.model_folder(name)
+    try:
+        module.model_folder(name)
+    except EmbedderUnavailableError as error:
+        raise EmbedderUnavailableError(f"{error} Plugins add other names ({_shown_plugins()}; see {GUIDE}).") from error
     local: Embedder = module.LocalEmbedder(name)
     return local
+
+
+def _shown_plugins() -> str:
+    return f"installed: {', '.join(plugin_names(EMBEDDERS)) or 'none'}"
 
 
 def _find_packaged(package: str) -> Embedder | None:

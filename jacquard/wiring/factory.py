@@ -11,22 +11,20 @@ from datetime import UTC, datetime
 
 from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
-from jacquard.config.sections import ObservabilityConfig, RuntimeConfig, SelectorConfig
+from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.protocols import LlmAdapter, Pruner, Selector, Summarizer
+from jacquard.core.protocols import LlmAdapter, Pruner, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
-from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
-from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
-from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import bare_world
 from jacquard.templating import shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
+from jacquard.wiring.models import build_selector
+from jacquard.wiring.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.observability import build_curation_stream, open_observability, open_refiner, trace_model
-from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
     Clock,
@@ -77,11 +75,13 @@ def create_context_engine(
 
     `llm_adapter` selects, plans where the rules are not sure, sums up and makes memory; without one rules do the first three.
     `pruner`: one for all, or pruners by the name that `prune.policy` says. A session that is not there yet starts from `world`
-    (None: a bare one) with its first turn; `worlds` are those of sessions that are. ConfigError for what it cannot serve.
+    (None: a bare one) with its first turn; `worlds` are those of sessions that are. A part that is given counts over the setting
+    that names one; where a setting names a token estimator or a plugin, files are read, so call it off the event loop then.
+    ConfigError for what it cannot serve.
     """
     settings = config or RuntimeConfig()
     _refuse(settings, has_model=llm_adapter is not None, has_ingestor=ingestor is not None)
-    estimator, timed = token_estimator or CalibratedEstimator(), clock or _SystemClock()
+    estimator, timed = token_estimator or open_token_estimator(settings), clock or _SystemClock()
     ahead = None if embedder is None else PrefetchingEmbedder(embedder)
     tracing = _tracing(settings, tracing)
     if llm_adapter is not None:
@@ -93,10 +93,10 @@ def create_context_engine(
     opening = world or bare_world("bare")
     parts = EngineParts(
         store=store,
-        planner=RulePlanner(),
+        planner=open_planner(settings.planner),
         automation=AutomationStream(estimator, _SHIPPED),
         curation=build_curation_stream(
-            retriever, _selector(llm_adapter, settings.selector), HeuristicSelector(), tracing
+            retriever, build_selector(settings.selector, llm_adapter), HeuristicSelector(), tracing
         ),
         pruner=pruner,
         estimator=estimator,
@@ -122,13 +122,6 @@ def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:
     if not settings.observability.tracing or given is not NO_TRACING:
         return given
     return open_observability(ObservabilityConfig(tracing=True)).tracing
-
-
-def _selector(model: LlmAdapter | None, settings: SelectorConfig) -> Selector | None:
-    if model is None:
-        return None
-    breaker = CircuitBreaker(settings.failure_limit, settings.reset_seconds)
-    return BreakingSelector(FlashSelector(model, max_tokens=settings.max_tokens), breaker)
 
 
 def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> None:

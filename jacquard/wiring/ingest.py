@@ -1,6 +1,6 @@
 """The evidence part of `jacquard.wiring.runtime`: redactor, detector, vault, ingestor, and where an erasure must search.
 
-It knows concrete classes. Presidio is imported when a setting names it, never before.
+It knows concrete classes. Presidio and plugins are imported when a setting names them, never before.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import print_of
 from mnemosyne.core.tokens import estimated, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.plugins import REDACTORS
 from mnemosyne.privacy.forget import MemoryLocations
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
@@ -81,7 +83,13 @@ def open_ingest_services(
 
 
 def open_redactor(settings: RedactionConfig) -> Redactor:
-    """Return the redactor of a configuration; ConfigError where its detector is not installed, RedactionError for its rules."""
+    """Return the redactor of a configuration.
+
+    ConfigError where its detector is not installed or its plugin cannot be used, RedactionError for its rules.
+    """
+    if settings.redactor not in REDACTORS.built_in:
+        plugin: Redactor = open_named_plugin(REDACTORS, settings.redactor, rules=settings.rules)
+        return plugin
     detector: PiiDetector | None = None
     if settings.detector == "presidio":
         if find_spec("presidio_analyzer") is None:

@@ -1,6 +1,6 @@
-"""The small models of an engine, from a configuration: selector, summarizer, planner.
+"""The small models of an engine, and the parts that call them, from a configuration: selector, summarizer, planner.
 
-litellm and the reranker's packages are imported when a setting names them, never before.
+litellm, the reranker's packages and plugins are imported when a setting names them, never before.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from jacquard.config.extension_points import SELECTORS, open_named_plugin
 from jacquard.config.sections import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, PairScorer, Selector, Summarizer
@@ -29,15 +30,31 @@ def _unwatched(model: LlmAdapter) -> LlmAdapter:
 def open_selector(
     settings: SelectorConfig, watch: Watch = _unwatched
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
-    """Return the selector of a configuration with the models behind it; neither model nor reranker, no selector."""
-    breaker = CircuitBreaker(settings.failure_limit, settings.reset_seconds)
+    """Return the selector of a configuration with the models behind it; None where the heuristic selects."""
+    if settings.name == "heuristic":
+        return None, ()
     if settings.reranker is not None:
         scorer = open_reranker(settings.reranker)
-        return BreakingSelector(RerankSelector(scorer), breaker), (scorer,)
-    if settings.model is None:
-        return None, ()
-    model = open_model(settings, watch)
-    return BreakingSelector(FlashSelector(model, max_tokens=settings.max_tokens), breaker), (model,)
+        return _behind_breaker(RerankSelector(scorer), settings), (scorer,)
+    model = None if settings.model is None else open_model(settings, watch)
+    return build_selector(settings, model), () if model is None else (model,)
+
+
+def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Selector | None:
+    """Return the selector that asks a model, or that of a plugin; None where the heuristic selects. ConfigError for a plugin that
+    cannot be used.
+    """
+    if settings.name == "heuristic":
+        return None
+    if settings.name == "flash" and model is None:
+        raise ConfigError("selector.name is flash, which needs a model: name one with selector.model.")
+    if settings.name is not None and settings.name not in SELECTORS.built_in:
+        return _behind_breaker(open_named_plugin(SELECTORS, settings.name, model=model), settings)
+    return None if model is None else _behind_breaker(FlashSelector(model, max_tokens=settings.max_tokens), settings)
+
+
+def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
+    return BreakingSelector(selector, CircuitBreaker(settings.failure_limit, settings.reset_seconds))
 
 
 def open_reranker(folder: str) -> PairScorer:

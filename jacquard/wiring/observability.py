@@ -83,14 +83,17 @@ def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Calla
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
-    """Return what makes calls on a session serial among processes; a store in memory has no other process."""
+    """Return what makes calls on a session serial among processes; a store in memory has no other process.
+
+    Locks of a plugin's store lie on this host: processes on other hosts are noticed by the session's version.
+    """
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:
         locks: SessionLocks = import_module("mnemosyne.stores.postgres.locks").PostgresSessionLocks(
             location.postgres, tenant=tenant, wait_seconds=wait_seconds
         )
         return locks
-    if location.database is None:
+    if location.kind == "memory":
         return None
     folder = index.with_name(index.name.replace("index", LOCKS_NAME) if "index" in index.name else LOCKS_NAME)
     return FileSessionLocks(folder, tenant=tenant, wait_seconds=wait_seconds)

@@ -23,7 +23,6 @@ from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.core.protocols import LlmAdapter, PairScorer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
-from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating import shipped_templates
@@ -35,6 +34,8 @@ from jacquard.wiring.ingest import IngestServices, open_ingest_services
 from jacquard.wiring.models import open_model, open_writers
 from jacquard.wiring.models import open_reranker as open_reranker
 from jacquard.wiring.models import open_selector as open_selector
+from jacquard.wiring.named_parts import open_planner
+from jacquard.wiring.named_parts import open_token_estimator as open_token_estimator
 from jacquard.wiring.observability import (
     Observability,
     build_curation_stream,
@@ -45,7 +46,6 @@ from jacquard.wiring.observability import (
 )
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
-from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.privacy.forget import ErasurePlan, Forgotten, MemoryLocations, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
@@ -237,7 +237,8 @@ async def open_runtime(
 
     `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of its
     world in the store. `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the name of such a
-    package, a model folder, either after `onnx:`, or a remote model as litellm names it. `tenant`: whose sessions they are.
+    package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a plugin. `tenant`: whose
+    sessions they are.
     Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
@@ -301,7 +302,7 @@ def _build_fittings(
     named = open_embedder(embedder)
     vectors = None if named is None else PrefetchingEmbedder(named)
     index = TieredIndex(folder)
-    estimator = CalibratedEstimator()
+    estimator = open_token_estimator(settings)
     retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)
@@ -312,7 +313,7 @@ def _build_fittings(
     shipped = shipped_templates()
     parts = EngineParts(
         store=opened,
-        planner=RulePlanner(),
+        planner=open_planner(settings.planner),
         automation=AutomationStream(estimator, shipped),
         curation=build_curation_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
         pruner=None,

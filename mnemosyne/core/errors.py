@@ -28,7 +28,8 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── WorldPackError
 ├── CorpusError
 ├── IndexUnavailableError
-└── EmbedderUnavailableError
+├── EmbedderUnavailableError
+└── PluginError
 """
 
 from __future__ import annotations
@@ -293,3 +294,7 @@ class ScopeDroppedError(MnemosyneError):
 
 class EmbedderUnavailableError(MnemosyneError):
     """No embedding model can be had; recall goes on by words."""
+
+
+class PluginError(MnemosyneError):
+    """A part that is found by name cannot be had: nobody provides the name, or the plugin that does is broken."""

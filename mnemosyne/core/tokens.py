@@ -1,4 +1,4 @@
-"""Estimates how many tokens a text will cost; exact counts are in `tokens_tiktoken`.
+"""Estimates how many tokens a text will cost; exact counts are in `exact_tokens`.
 
 Most models' tokenizers are not available offline. Pure; it must not import a tokenizer.
 """

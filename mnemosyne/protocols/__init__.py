@@ -6,7 +6,7 @@ Import them from here; the modules of this folder only group them.
 
 from __future__ import annotations
 
-from mnemosyne.protocols.intake import EvidenceIngestor, OriginalVault, PiiDetector, Redactor
+from mnemosyne.protocols.intake import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import Embedder, EntrySource, Index, Retriever, Vectors
 from mnemosyne.protocols.store import Store
 from mnemosyne.protocols.surroundings import Clock, EventBus, SessionLocks, TokenEstimator
@@ -17,6 +17,7 @@ __all__ = [
     "EntrySource",
     "EventBus",
     "EvidenceIngestor",
+    "Importer",
     "Index",
     "OriginalVault",
     "PiiDetector",

@@ -1,16 +1,18 @@
-"""How text becomes evidence: redacted, its original kept apart or not at all, each text once (seed 002 sections 6.3, 6.8 and
-8.4).
+"""How text comes in: as evidence, redacted, its original kept apart or not at all, each text once (seed 002 sections 6.3, 6.8 and
+8.4), and as whole conversations of other formats.
 
-A redactor or a detector needs no store. It must not import another module of protocols.
+A redactor, a detector or an importer needs no store. It must not import another module of protocols.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import Ingested, IngestOptions
+from mnemosyne.schema.record import ImportedConversations, ImportRequest
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
 
@@ -88,4 +90,19 @@ class EvidenceIngestor(Protocol):
         options: IngestOptions | None = None,
     ) -> Ingested:
         """Keep a text; SessionNotFoundError, EvidenceNotFoundError (`derived_from`), ValueError (confidence, ttl)."""
+        ...
+
+
+class Importer(Protocol):
+    """Reads conversations of another format. It only reads: whoever called writes what it returns to a store.
+
+    1. The same file gives the same sessions, with the same ids of turns and entries: to import again adds nothing.
+    2. What the file holds and a session cannot keep is told in `notes`.
+    3. A file that cannot be read raises CorpusError, which names the file and the place in it; nothing half read is returned.
+
+    It is called in a worker thread.
+    """
+
+    def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
+        """Return the sessions of a file or folder, in its order; CorpusError."""
         ...

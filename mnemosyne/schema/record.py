@@ -44,6 +44,36 @@ class ImportedTurn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ImportRequest:
+    """What a caller wants of a file of conversations; an importer may pass over what its format has no use for.
+
+    `session_id` is the session to make (None: named as the file does), `only` the one session of the file to read (None: all).
+    `users` and `assistants` are names of speakers.
+    """
+
+    session_id: str | None = None
+    only: str | None = None
+    users: tuple[str, ...] = ()
+    assistants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedConversation:
+    """One session that was read; `notes` are sentences on what was left out or guessed."""
+
+    start: SessionStart
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedConversations:
+    """The sessions of a file, in its order; `notes` are sentences on the whole file."""
+
+    conversations: tuple[ImportedConversation, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRecord:
     """One turn as stored.
 

@@ -1,7 +1,8 @@
 """Parses the address of a store.
 
 The command line, the configuration and the library read addresses through here, so they read them alike and never show a
-password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder.
+password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and for a scheme of its
+own no store has, which plugins are installed.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, unquote_plus
 
 from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.plugins import GUIDE, STORES, plugin_names
 
-StoreKind = Literal["sqlite", "postgresql", "file", "memory"]
+StoreKind = Literal["sqlite", "postgresql", "file", "memory", "plugin"]
 
 DEFAULT_FOLDER = Path(".jacquard")
 DATABASE_NAME = "store.db"
@@ -54,8 +56,9 @@ class PostgresAddress:
 class StoreLocation:
     """What an address names; nothing of it need exist.
 
-    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither. `index`
-    is the folder of the index on this host (None: nothing is kept). `shown` is the address without its password.
+    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and that of
+    a plugin its whole `address`. `index` is the folder of the index on this host (None: nothing is kept). `shown` is the address
+    without its password.
     """
 
     kind: StoreKind
@@ -63,6 +66,7 @@ class StoreLocation:
     database: Path | None = None
     postgres: PostgresAddress | None = None
     index: Path | None = None
+    address: str = field(default="", repr=False)
 
 
 def locate_store(
@@ -73,23 +77,17 @@ def locate_store(
     A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
     for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR` and
     `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`. The
-    index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing.
-    Tenants have an index each. With `look` false no disk is touched, so that it may be called on an event loop; a folder in
-    the place of a file is then told by the store itself, at its first call.
+    index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing. `NAME:…` is
+    a store of the plugin NAME; its index lies on this host, in `.jacquard/<NAME>-<number>/index/`.
+    Tenants have an index each. With `look` false no file of a store is looked at, so that it may be called on an event loop; a
+    folder in the place of a file is then told by the store itself, at its first call.
     StoreUnavailableError says what is wrong with an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
     if location.index is None or tenant == DEFAULT_TENANT:
         return location
-    name = f"{location.index.name}-{_digest(tenant)}"
-    return StoreLocation(
-        kind=location.kind,
-        shown=location.shown,
-        database=location.database,
-        postgres=location.postgres,
-        index=location.index.with_name(name),
-    )
+    return replace(location, index=location.index.with_name(f"{location.index.name}-{_digest(tenant)}"))
 
 
 def _locate(text: str, look: bool) -> StoreLocation:
@@ -103,8 +101,9 @@ def _locate(text: str, look: bool) -> StoreLocation:
         return _file_location(text, unquote(re.sub(r"^///+", "/", text[len(_FILE) :])), look)
     if text.startswith(_POSTGRES):
         return _postgres_location(postgres_address(text))
-    if "://" in text or re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", text):
-        raise StoreUnavailableError(hidden(text), f"this form of address is not known; {FORMS}")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
+    if "://" in text or scheme:
+        return _plugin_location(text, "" if scheme is None else scheme[1])
     if not text.strip():
         raise StoreUnavailableError(repr(text), f"the address is empty; {FORMS}")
     folder = Path(text).expanduser()
@@ -140,6 +139,18 @@ def _postgres_location(address: PostgresAddress) -> StoreLocation:
     number = _digest(f"{hidden(address.conninfo)} {address.schema}")
     folder = DEFAULT_FOLDER / f"{database}-{number}"
     return StoreLocation(kind="postgresql", shown=address.shown, postgres=address, index=folder / INDEX_NAME)
+
+
+def _plugin_location(address: str, scheme: str) -> StoreLocation:
+    """Place the index on this host under a name that only this address has; StoreUnavailableError for a scheme of no plugin."""
+    shown, names = hidden(address), plugin_names(STORES)
+    if scheme not in names or scheme in STORES.built_in:
+        installed = ", ".join(f"{name}:…" for name in names) or "none is installed"
+        raise StoreUnavailableError(
+            shown, f"this form of address is not known; {FORMS}. Plugins add other forms (see {GUIDE}): {installed}"
+        )
+    folder = DEFAULT_FOLDER / f"{scheme}-{_digest(shown)}"
+    return StoreLocation(kind="plugin", shown=shown, address=address, index=folder / INDEX_NAME)
 
 
 def postgres_address(url: str) -> PostgresAddress:

@@ -1,7 +1,7 @@
 """Opens any store by its address.
 
 A host, a configuration file and the command line open stores through here. The stores never import one another; PostgreSQL's
-driver is imported only when an address names it.
+driver, and the store of a plugin, are imported only when an address names them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.core.addresses import hide_secrets
+from mnemosyne.core.errors import PluginError, StoreUnavailableError
+from mnemosyne.plugins import STORES, open_plugin, split_name
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store
@@ -21,16 +23,25 @@ def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENAN
     """Return the store that an address names, opened for one tenant; nothing is read or made before its first call.
 
     The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON
-    files), `memory:`, and
-    `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`). None: the folder
-    `.jacquard`. With `create` false a store that is not there is refused at the first call. StoreUnavailableError for an
-    address of no known form, and for PostgreSQL without its driver; a password is never shown.
+    files), `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`), and
+    `NAME:…` for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that is not there is refused at
+    the first call. StoreUnavailableError for an address of no known form, for PostgreSQL without its driver, and for a plugin that
+    cannot be used; a password is never shown.
     """
     return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 
 
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
     """Return the store of a location, as `open_store` does."""
+    if location.kind == "plugin":
+        name = split_name(location.address)[0]
+        try:
+            plugin: Store = open_plugin(STORES, name, location.address, tenant=tenant, create=create)
+        except PluginError as error:
+            raise StoreUnavailableError(
+                location.shown, hide_secrets(str(error), location.address).rstrip(".")
+            ) from None
+        return plugin
     if location.postgres is not None:
         try:
             import_module("psycopg")

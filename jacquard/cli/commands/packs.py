@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from anyio import to_thread
 
 from jacquard.authoring.opening import opening_faults
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import describe_degradation
 from jacquard.pipeline.planning.actions import action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import open_templates, shipped_templates, template_faults
 from jacquard.wiring.runtime import Runtime, open_runtime
-from mnemosyne.core.errors import CorpusError, WorldPackError
+from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.importers.corpus import (
-    Corpus,
-    Speakers,
-    check_speakers,
-    corpus_file,
-    read_corpus,
-    speakers_of,
-    to_session,
-)
+from mnemosyne.importers.corpus_importer import CorpusImporter
+from mnemosyne.plugins import IMPORTERS
+from mnemosyne.protocols import Importer
 from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import describe, load_world
 from mnemosyne.world.scaffold import write_scaffold
-
-_REASONS = {
-    "role": "as the file says",
-    "asked": "as you say",
-    "name": "by their names",
-    "first": "the first speaker was taken for the user",
-}
 
 
 def init(
@@ -89,7 +79,11 @@ def validate(
 
 def import_(
     source: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A world pack, or a corpus (corpus.jsonl or its folder).")
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A world pack, a corpus (corpus.jsonl or its folder), or what the importer of a plugin reads.",
+        ),
     ],
     session: Annotated[
         str | None,
@@ -107,6 +101,15 @@ def import_(
     world: Annotated[
         Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world that a corpus's sessions go on in.")
     ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="`world`, `corpus`, or the importer of a plugin (default: a folder with a world.yaml is a world, what is not, a "
+            "corpus).",
+        ),
+    ] = None,
     user: Annotated[
         list[str] | None,
         typer.Option("--user", metavar="NAME", help="Who in a corpus is the user; all others are the assistant."),
@@ -119,7 +122,7 @@ def import_(
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a world pack (and a session that starts from it) or a normalised corpus into a store, and index it.
+    """Bring a world pack (and a session that starts from it), a corpus, or what a plugin reads, into a store, and index it.
 
     A corpus without --session becomes one session for each that it names. Stopped half way, the same command goes on.
     Without --user and --assistant the `role` of its lines says who is the user, else the speakers' names, else who speaks first.
@@ -127,16 +130,19 @@ def import_(
     told: list[str] = []
 
     async def work() -> None:
-        if (source / "world.yaml").is_file():
+        if format_ == "world" or (format_ is None and (source / "world.yaml").is_file()):
             if world is not None or user or assistant or only is not None:
                 raise typer.BadParameter(
                     "--only, --world, --user and --assistant are for a corpus; this is a world pack"
                 )
             made = await _import_world(source, session, store, embedder)
         else:
-            voices = {"user": user or [], "assistant": assistant or []}
+            request = ImportRequest(
+                session_id=session, only=only, users=tuple(user or ()), assistants=tuple(assistant or ())
+            )
+            importer = await to_thread.run_sync(_open_importer, format_ or "corpus")
             async with open_runtime(store, world=world, embedder=embedder) as runtime:
-                made = await _import_corpus(runtime, source, (session, only), voices, told)
+                made = await _import_conversations(runtime, importer, source, request, told)
         if as_json:
             print_json({"sessions": made})
         else:
@@ -181,54 +187,31 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
     return made
 
 
-async def _import_corpus(
-    runtime: Runtime,
-    source: Path,
-    which: tuple[str | None, str | None],
-    voices: Mapping[str, Sequence[str]],
-    told: list[str],
+async def _import_conversations(
+    runtime: Runtime, importer: Importer, source: Path, request: ImportRequest, told: list[str]
 ) -> dict[str, int]:
-    """Bring a corpus in; `which`: the session to make and that of the corpus. What there is to say of it is added to `told`."""
-    corpus = read_corpus(corpus_file(source))
-    session, only = which
-    wanted = _choose_sessions(source, corpus, session, only)
-    check_speakers(corpus, wanted, [*voices["user"], *voices["assistant"]])
+    """Bring in what an importer reads; return the turns by session. What there is to say of it is added to `told`."""
+    imported = await to_thread.run_sync(importer.read, source, request)
     known = set(await runtime.store.sessions())
     made: dict[str, int] = {}
-    has_guessed = False
-    for name in wanted:
-        start = to_session(corpus, name, session_id=session or name, user=voices["user"], assistant=voices["assistant"])
-        made[start.session_id] = (await runtime.import_session(start)).depth
-        with indexing(f"indexing {start.session_id}") as progress:
-            await runtime.sync(start.session_id, progress)
-        _print_index_lacks(runtime, [session_scope(start.session_id)])
-        if start.session_id in known:
-            told.append(f"session {start.session_id} was there: the turns that it had keep their speakers' roles")
-        speakers = speakers_of(corpus.entries_for(name), user=voices["user"], assistant=voices["assistant"])
-        has_guessed = has_guessed or speakers.reason in ("first", "name")
-        if speakers.reason:
-            told.append(f"session {start.session_id}: {_describe_speakers(speakers)}")
-    if has_guessed:
-        told.append('To say it yourself, import into a new session with --user NAME, or write "role" into the lines.')
+    for each in imported.conversations:
+        session_id = each.start.session_id
+        made[session_id] = (await runtime.import_session(each.start)).depth
+        with indexing(f"indexing {session_id}") as progress:
+            await runtime.sync(session_id, progress)
+        _print_index_lacks(runtime, [session_scope(session_id)])
+        if session_id in known:
+            told.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
+        told += each.notes
+    told += imported.notes
     return made
 
 
-def _choose_sessions(source: Path, corpus: Corpus, session: str | None, only: str | None) -> list[str | None]:
-    """Return the sessions of a corpus that are to be imported."""
-    if only is not None or session in corpus.sessions:
-        return [only or session]
-    if session is None:
-        return [*corpus.sessions] or [None]
-    if len(corpus.sessions) > 1:
-        known = ", ".join(corpus.sessions[:8])
-        raise CorpusError(f"{source}: no session {session!r} in it; choose one with --only. It has: {known}.")
-    return [*corpus.sessions] or [None]
-
-
-def _describe_speakers(speakers: Speakers) -> str:
-    named = [", ".join(name or "who has no name" for name in names) for names in (speakers.users, speakers.assistants)]
-    told = f"user: {named[0] or 'nobody'}; assistant: {named[1] or 'nobody'}"
-    return f"{told} ({_REASONS[speakers.reason]})"
+def _open_importer(name: str) -> Importer:
+    if name == "corpus":
+        return CorpusImporter()
+    importer: Importer = open_named_plugin(IMPORTERS, name)
+    return importer
 
 
 def _print_index_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:

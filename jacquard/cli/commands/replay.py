@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,16 +30,18 @@ from jacquard.cli.shared import (
 )
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
-from jacquard.core.errors import JacquardError, WorldUnavailableError
+from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableError
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
 from jacquard.replay.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
-from jacquard.replay.what_if import WhatIf
+from jacquard.replay.what_if import Baseline, WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
+from jacquard.wiring.named_parts import open_token_estimator
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 
 _EVERY = 1_000_000
@@ -150,8 +153,11 @@ async def _replay_turns(
 
 def _replay_turn(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _ReplayResult:
     """Return what comes of one turn; `roots` are those of today's templates, or why there are none."""
-    count = CalibratedEstimator().estimate
     templates, fault = None, ""
+    try:
+        count = _estimator_of(tape).estimate
+    except ConfigError as error:
+        return _ReplayResult(record=record, chars=0, faults=(str(error),))
     try:
         prompt = play(tape, count)
         faults = differences(record, prompt)
@@ -167,6 +173,21 @@ def _replay_turn(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[Templ
     return _ReplayResult(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
 
 
+def _estimator_of(tape: PromptSnapshot) -> TokenEstimator:
+    """Return what counted when a turn was made, so that the same fits into its budget again; ConfigError where it cannot be had."""
+    if tape.counter == CalibratedEstimator.name:
+        return (
+            CalibratedEstimator()
+        )  # a turn's own configuration may name a counter that its engine was not opened with
+    config = tape.runtime
+    return _open_estimator(config.token_estimator, config.model_hint)
+
+
+@cache
+def _open_estimator(name: str, model_hint: str | None) -> TokenEstimator:
+    return open_token_estimator(RuntimeConfig(token_estimator=name, model_hint=model_hint))
+
+
 async def _roots(runtime: Runtime, session: str) -> tuple[TemplateRoot, ...]:
     return await author_roots(runtime, (await runtime.store.head(session)).world_id)
 
@@ -180,17 +201,14 @@ async def _print_what_if(
     *,
     as_json: bool,
 ) -> None:
-    rehearsal = WhatIf(
-        store=runtime.store,
-        config=config,
-        estimator=CalibratedEstimator(),
-        roots=await _roots(runtime, place[0]),
-    )
-    before = rehearsal.start()
+    roots = await _roots(runtime, place[0])
+    before = Baseline()
     diffs: list[TurnDiff] = []
     played: set[str] = set()
     unplayed: set[str] = set()
     async for record, tape in _records(runtime, place, limit, branch):
+        estimator = await to_thread.run_sync(_estimator_of, tape)
+        rehearsal = WhatIf(store=runtime.store, config=config, estimator=estimator, roots=roots)
         diffs.append(await rehearsal.turn(record, tape, before))
         some, others = changed_settings(tape, config)
         played |= {*some}

@@ -16,6 +16,7 @@ from jacquard.cli.shared import (
     JsonOption,
     SessionOption,
     StoreOption,
+    TokenEstimatorOption,
     WorldOption,
     fail,
     load_configuration,
@@ -93,6 +94,7 @@ def weave(
         str | None, typer.Option("--turn", metavar="ID", help="An id of your own; the same id is answered once.")
     ] = None,
     embedder: EmbedderOption = "auto",
+    token_estimator: TokenEstimatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare one turn and print its prompt with the receipt.
@@ -104,6 +106,7 @@ def weave(
         "layout": layout,
         "template_id": template,
         "viewer": viewer,
+        "token_estimator": token_estimator,
         "budget": {"max_input_tokens": budget, "reserved_reply_tokens": reserve},
         "curation": {
             "deadline_ms": deadline_ms,
@@ -132,13 +135,14 @@ def action(
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
     config_file: ConfigOption = None,
+    token_estimator: TokenEstimatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a numerical action of the world and print its answer; no model is called."""
-    told = _text(text)
+    config, told = load_configuration(config_file, {"token_estimator": token_estimator}), _text(text)
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
+        async with open_runtime(store, world=world, embedder="none", config=config) as runtime:
             check_user_message(told, runtime.limits)
             await runtime.ensure_session(session, index=False)
             meant, known = await runtime.action(session, told)

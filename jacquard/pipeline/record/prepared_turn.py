@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jacquard.config.sections import (
-    BudgetConfig,
     ChunkConfig,
     ConsolidationConfig,
-    LimitsConfig,
     LockConfig,
     ObservabilityConfig,
     RuntimeConfig,
@@ -33,6 +31,18 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 
 RECORD_VERSION = 1
+LATER_SETTINGS = (
+    ("limits",),
+    ("budget", "state_share"),
+    ("token_estimator",),
+    ("planner", "name"),
+    ("selector", "name"),
+    ("redaction", "redactor"),
+)
+"""Settings that releases before the present one did not have, by path. At their default they are left out of a request's
+fingerprint: what was answered before there was such a setting is still the same request.
+"""
+_DEFAULTS = codec.to_plain(RuntimeConfig())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,10 +132,12 @@ def request_fingerprint(user_text: str, config: RuntimeConfig, world_digest: str
         tags=EMPTY,
     )
     plain = codec.to_plain(bare)
-    if bare.limits == LimitsConfig():
-        del plain["limits"]  # A request that was answered before there were limits is still the same request.
-    if bare.budget.state_share == BudgetConfig().state_share:
-        del plain["budget"]["state_share"]
+    for *sections, name in LATER_SETTINGS:
+        holder, default = plain, _DEFAULTS
+        for section in sections:
+            holder, default = holder[section], default[section]
+        if holder[name] == default[name]:
+            del holder[name]
     payload = codec.encode([RECORD_VERSION, user_text, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
 

@@ -1,12 +1,14 @@
-"""The pruners by name, and the rules that a configuration gives them (seed 002 sections 8.1 and 8.2). Pure."""
+"""The pruners by name, and the rules that a configuration gives them (seed 002 sections 8.1 and 8.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from types import MappingProxyType
 
+from jacquard.config.extension_points import PRUNERS, open_named_plugin
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.errors import ConfigError
@@ -14,6 +16,7 @@ from jacquard.core.protocols import NO_RULES, Pruner, PruneRules
 from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
+from mnemosyne.plugins import plugin_names, split_name, unknown_name
 from mnemosyne.schema.evidence import Priority
 
 SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
@@ -23,22 +26,34 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
         "degrade_to_summary": DegradeToSummaryPruner(),
     }
 )
-"""What `prune.policy` may name; an engine can be given others beside them."""
+"""The built-in pruners; an engine can be given others beside them, and plugins provide others."""
 
 
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
     """Return the pruner that a configuration names; `own` are pruners of the host by name, or the one that stands for all.
 
-    Raises ConfigError for an unknown name.
+    What is neither the host's nor built in is looked for among the plugins. ConfigError for an unknown name, and for a plugin
+    that cannot be used.
     """
     if own is not None and not isinstance(own, Mapping):
         return own
     known = {**SHIPPED_PRUNERS, **(own or {})}
-    if config.prune.policy not in known:
-        raise ConfigError(
-            f"prune.policy: there is no pruner {config.prune.policy!r}; known: {', '.join(sorted(known))}."
-        )
-    return known[config.prune.policy]
+    policy = config.prune.policy
+    if policy in known:
+        return known[policy]
+    try:
+        return _open_pruner(policy)
+    except ConfigError:
+        if split_name(policy)[0] in plugin_names(PRUNERS):
+            raise
+        raise ConfigError(str(unknown_name(PRUNERS, policy, tuple(known)))) from None
+
+
+@cache
+def _open_pruner(policy: str) -> Pruner:
+    """Return the pruner of a plugin, made once for all turns."""
+    pruner: Pruner = open_named_plugin(PRUNERS, policy)
+    return pruner
 
 
 def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:

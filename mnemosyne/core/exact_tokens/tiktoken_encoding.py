@@ -1,7 +1,8 @@
-"""Exact token counts for OpenAI's encodings, offline. The only file that imports tiktoken.
+"""Exact token counts for OpenAI's encodings. The only file that imports tiktoken.
 
-tiktoken downloads its encodings at first use. litellm's wheel carries some of them as cache files; they are found through
-the wheel's own list of files, so litellm is not imported.
+tiktoken downloads an encoding at first use. litellm's wheel carries some of them as cache files; they are found through
+the wheel's own list of files, so litellm is not imported. The network is used only where TIKTOKEN_CACHE_DIR is set and its folder
+lacks the encoding: tiktoken then downloads it into that folder.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         folder = before or _find_carried_folder()
         if folder is None or (before is None and name not in CARRIED_ENCODINGS):
             raise LookupError(
-                f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; "
-                f"set {_CACHE_VARIABLE} to a folder that holds others."
+                f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; for others "
+                f"set {_CACHE_VARIABLE} to a folder that holds them, or into which tiktoken may download them."
             )
         os.environ[_CACHE_VARIABLE] = folder
         try:
@@ -64,3 +65,14 @@ def _find_carried_folder() -> str | None:
             folder = Path(str(file.locate())).parent
             return str(folder) if folder.is_dir() else None
     return None
+
+
+def encoding_of(name: str) -> str:
+    """Return the encoding of a name: of an encoding itself, or of a model of OpenAI (`gpt-4o`, `openai/gpt-4o`). LookupError."""
+    if name in tiktoken.list_encoding_names():
+        return name
+    try:
+        return tiktoken.encoding_name_for_model(name.rpartition("/")[2])
+    except KeyError:
+        known = ", ".join(tiktoken.list_encoding_names())
+        raise LookupError(f"tiktoken knows no encoding and no model {name!r}. Its encodings: {known}.") from None

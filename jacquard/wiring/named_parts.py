@@ -1,0 +1,76 @@
+"""Planner and token estimator, by the names that settings give them.
+
+tiktoken, tokenizers and plugins are imported when a setting names them, never before.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from jacquard.config.extension_points import PLANNERS, open_named_plugin
+from jacquard.config.sections import PlannerConfig, RuntimeConfig
+from jacquard.core.errors import ConfigError
+from jacquard.core.protocols import Planner
+from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
+from mnemosyne.protocols import TokenEstimator
+
+
+def open_planner(settings: PlannerConfig) -> Planner:
+    """Return the planner of tier 0; ConfigError for an unknown name and for a plugin that cannot be used."""
+    if settings.name in PLANNERS.built_in:
+        return RulePlanner()
+    planner: Planner = open_named_plugin(PLANNERS, settings.name)
+    return planner
+
+
+def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
+    """Return what counts tokens under a configuration; reads a tokenizer's files, so call it off the event loop.
+
+    ConfigError where its package is not installed, its file is missing or no tokenizer, its encoding cannot be had offline, or its
+    plugin cannot be used.
+    """
+    name, argument = split_name(settings.token_estimator)
+    if settings.token_estimator == "estimate":
+        return CalibratedEstimator()
+    if name == "tiktoken":
+        return _open_tiktoken(argument or settings.model_hint)
+    if name == "tokenizer":
+        return _open_tokenizer_file(argument)
+    plugin: TokenEstimator = open_named_plugin(TOKEN_ESTIMATORS, settings.token_estimator, model=settings.model_hint)
+    return plugin
+
+
+def _open_tiktoken(wanted: str | None) -> TokenEstimator:
+    _require("tiktoken")
+    if wanted is None:
+        raise ConfigError(
+            "token_estimator: tiktoken needs an encoding or a model: write tiktoken:o200k_base or tiktoken:gpt-4o, or set "
+            "model_hint."
+        )
+    module = import_module("mnemosyne.core.exact_tokens.tiktoken_encoding")
+    try:
+        estimator: TokenEstimator = module.TiktokenEstimator(module.encoding_of(wanted))
+    except LookupError as error:
+        raise ConfigError(f"token_estimator: {error.args[0]}") from error
+    return estimator
+
+
+def _open_tokenizer_file(file: str) -> TokenEstimator:
+    _require("tokenizers")
+    if not file:
+        raise ConfigError("token_estimator: tokenizer needs a file: write tokenizer:PATH/TO/tokenizer.json.")
+    module = import_module("mnemosyne.core.exact_tokens.tokenizer_file")
+    try:
+        estimator: TokenEstimator = module.TokenizerFileEstimator(Path(file))
+    except LookupError as error:
+        raise ConfigError(f"token_estimator: {error.args[0]}") from error
+    return estimator
+
+
+def _require(package: str) -> None:
+    if find_spec(package) is None:
+        raise ConfigError(f"token_estimator needs {package}: pip install 'jacquard-context[tokens]'.")

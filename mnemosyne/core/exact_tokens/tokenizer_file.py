@@ -1,0 +1,43 @@
+"""Exact token counts by a `tokenizer.json`, as models on Hugging Face carry it. The only file beside embedders that imports
+tokenizers. It never uses the network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+_SHOWN_DIGITS = 8
+
+
+class TokenizerFileEstimator:
+    """A `TokenEstimator` that counts with the tokenizer in a file; texts that look like control tokens count as plain text.
+
+    What a chat template adds around a message is not counted. `name` has the file's name and the start of its SHA-256: another
+    file of that name is another counter.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read the tokenizer; LookupError where there is no such file or no tokenizer in it."""
+        try:
+            data = file.expanduser().read_bytes()
+        except OSError as error:
+            raise LookupError(
+                f"The tokenizer file {str(file)!r} cannot be read ({error.strerror or error})."
+            ) from error
+        try:
+            self._tokenizer = Tokenizer.from_buffer(data)
+        except Exception as error:  # the library raises a bare Exception
+            raise LookupError(f"The file {str(file)!r} holds no tokenizer ({error}); name a tokenizer.json.") from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        self.name = f"tokenizer:{file.name}@{hashlib.sha256(data).hexdigest()[:_SHOWN_DIGITS]}"
+
+    def estimate(self, text: str) -> int:
+        """Return the tokens of `text` (0 for the empty text)."""
+        # The library refuses halves of a surrogate pair, which JSON may hold.
+        whole = text.encode("utf-8", "replace").decode("utf-8")
+        return len(self._tokenizer.encode(whole, add_special_tokens=False).ids)

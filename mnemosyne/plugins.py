@@ -1,0 +1,222 @@
+"""Finds parts by name: those of other distributions through their entry points (`importlib.metadata`).
+
+Each kind of part has an `ExtensionPoint`; those of planners, selectors and pruners are in `jacquard.config.extension_points`, and
+docs/plugins.md has the table of all. What is installed is looked at only when a name is asked for that no built-in part has, and
+only the plugin of that name is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol
+
+from mnemosyne.core.errors import ContextEngineError, PluginError
+from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
+from mnemosyne.schema.redaction import RedactionRules
+
+GUIDE = "docs/plugins.md"
+
+
+class StoreFactory(Protocol):
+    """Makes a store from its address, without touching it: nothing is read or written before the store's first call.
+
+    `address` is whole, with its scheme, which is the name of the entry point: `NAME:…` or `NAME://…`. With `create` false the
+    first call is refused where there is no store yet (StoreUnavailableError).
+    """
+
+    def __call__(self, address: str, *, tenant: str, create: bool) -> Store:
+        """Return the store, opened for one tenant."""
+        ...
+
+
+class EmbedderFactory(Protocol):
+    """Makes an embedder; `argument` is what follows `NAME:`, or ''. The model is loaded later, by `warm` or `embed`."""
+
+    def __call__(self, argument: str) -> Embedder:
+        """Return the embedder."""
+        ...
+
+
+class TokenEstimatorFactory(Protocol):
+    """Makes a token estimator; `argument` is what follows `NAME:`, or ''. `model` is the setting `model_hint`."""
+
+    def __call__(self, argument: str, *, model: str | None) -> TokenEstimator:
+        """Return the estimator, ready to count."""
+        ...
+
+
+class RedactorFactory(Protocol):
+    """Makes a redactor; `argument` is what follows `NAME:`, or ''. `rules` is the setting `redaction.rules`."""
+
+    def __call__(self, argument: str, *, rules: RedactionRules | None) -> Redactor:
+        """Return the redactor."""
+        ...
+
+
+class ImporterFactory(Protocol):
+    """Makes an importer; `argument` is what follows `NAME:`, or ''."""
+
+    def __call__(self, argument: str) -> Importer:
+        """Return the importer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExtensionPoint:
+    """One kind of part that is found by name.
+
+    `group` is the group of its entry points, `setting` the place where a name of it is written, `kind` what such a part is
+    called in a sentence. An entry is a `factory` (a Protocol) that returns a `part` (a Protocol). A name in `built_in` always
+    means the built-in part.
+    """
+
+    group: str
+    setting: str
+    kind: str
+    part: type
+    factory: type
+    built_in: tuple[str, ...]
+
+
+STORES = ExtensionPoint(
+    group="jacquard.stores",
+    setting="store",
+    kind="store",
+    part=Store,
+    factory=StoreFactory,
+    built_in=("file", "memory", "postgres", "postgresql", "sqlite"),
+)
+EMBEDDERS = ExtensionPoint(
+    group="jacquard.embedders",
+    setting="embedder",
+    kind="embedder",
+    part=Embedder,
+    factory=EmbedderFactory,
+    built_in=("auto", "none", "onnx"),
+)
+TOKEN_ESTIMATORS = ExtensionPoint(
+    group="jacquard.token_estimators",
+    setting="token_estimator",
+    kind="token estimator",
+    part=TokenEstimator,
+    factory=TokenEstimatorFactory,
+    built_in=("estimate", "tiktoken", "tokenizer"),
+)
+REDACTORS = ExtensionPoint(
+    group="jacquard.redactors",
+    setting="redaction.redactor",
+    kind="redactor",
+    part=Redactor,
+    factory=RedactorFactory,
+    built_in=("patterns",),
+)
+IMPORTERS = ExtensionPoint(
+    group="jacquard.importers",
+    setting="format",
+    kind="importer",
+    part=Importer,
+    factory=ImporterFactory,
+    built_in=("corpus", "world"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plugin:
+    """One entry point of an installed distribution; `value` is where its factory lies (`module:name`)."""
+
+    name: str
+    distribution: str
+    version: str
+    value: str
+
+
+def split_name(written: str) -> tuple[str, str]:
+    """Return the name and the argument of `NAME` or `NAME:ARGUMENT` (no argument: '')."""
+    name, _, argument = written.partition(":")
+    return name, argument
+
+
+def find_plugins(point: ExtensionPoint) -> tuple[Plugin, ...]:
+    """Return the installed plugins of an extension point by name, those with the name of a built-in part too; imports none."""
+    found = (
+        Plugin(name=entry.name, distribution=_distribution(entry), version=_version(entry), value=entry.value)
+        for entry in entry_points(group=point.group)
+    )
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
+
+
+def plugin_names(point: ExtensionPoint) -> tuple[str, ...]:
+    """Return the names that plugins add to the built-in ones, in alphabetical order."""
+    return tuple(dict.fromkeys(each.name for each in find_plugins(point) if each.name not in point.built_in))
+
+
+def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) -> Any:
+    """Return the part that the plugin `name` makes of these arguments of its factory.
+
+    PluginError where no distribution or more than one provides it, where it cannot be imported, where its factory fails, and where
+    what the factory returns lacks a member of the part's Protocol. A ContextEngineError of the factory passes through.
+    """
+    entry = _find_entry(point, name)
+    source = f"the {point.kind} {name!r} of the plugin {_distribution(entry)} {_version(entry)}".rstrip()
+    mend = f"Update {_distribution(entry)} with pip, or uninstall it."
+    try:
+        factory = entry.load()
+    except Exception as error:
+        raise PluginError(
+            f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {mend}"
+        ) from error
+    if not callable(factory):
+        raise PluginError(
+            f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {mend}"
+        )
+    try:
+        part = factory(*args, **options)
+    except ContextEngineError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {mend}") from error
+    if missing := [member for member in _members(point.part) if not hasattr(part, member)]:
+        raise PluginError(
+            f"{point.setting}: {source} is no {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {mend}"
+        )
+    return part
+
+
+def unknown_name(point: ExtensionPoint, name: str, known: tuple[str, ...] = ()) -> PluginError:
+    """Return the error for a name that nobody provides; `known` are names beside those of built-in parts and plugins."""
+    names = ", ".join(sorted({*point.built_in, *known, *plugin_names(point)}))
+    return PluginError(
+        f"{point.setting}: there is no {point.kind} {name!r}; known: {names}. Others come with plugins: Python packages with entry "
+        f"points in the group {point.group!r}, which pip installs beside jacquard (see {GUIDE})."
+    )
+
+
+def _find_entry(point: ExtensionPoint, name: str) -> EntryPoint:
+    found = tuple(entry_points(group=point.group, name=name))
+    if not found:
+        raise unknown_name(point, name)
+    if len(found) > 1:
+        owners = ", ".join(sorted(_distribution(entry) for entry in found))
+        raise PluginError(
+            f"{point.setting}: the {point.kind} {name!r} is provided by several plugins: {owners}. Uninstall all but one."
+        )
+    return found[0]
+
+
+def _distribution(entry: EntryPoint) -> str:
+    return "" if entry.dist is None else entry.dist.name
+
+
+def _version(entry: EntryPoint) -> str:
+    return "" if entry.dist is None else entry.dist.version
+
+
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _members(protocol: type) -> tuple[str, ...]:
+    """Return the public members of a Protocol: its methods and its annotated attributes."""
+    names = (*vars(protocol), *getattr(protocol, "__annotations__", {}))
+    return tuple(dict.fromkeys(name for name in names if not name.startswith("_")))
