@@ -26,7 +26,7 @@ class UserText:
     def __init__(self, text: str) -> None:
         self._raw = text
 
-    def says(self, update: str, *, broken: bool) -> bool:
+    def contains(self, update: str, *, broken: bool) -> bool:
         """Say whether the user wrote one of the ops of an update's JSON or, where that is `broken`, all of the text."""
         if not self._raw:
             return False

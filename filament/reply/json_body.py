@@ -14,9 +14,9 @@ import json_repair
 
 from filament.errors import OpError
 from filament.markup import unescape
-from filament.reply.brackets import depth, ends_between_ops
+from filament.reply.brackets import ends_between_ops, measure_depth
 from filament.state.changes.ops import Op, parse_op
-from filament.state.verdicts import OpVerdict, Refusal, refused
+from filament.state.verdicts import OpVerdict, Refusal, build_refusal
 
 REPAIR_CHARS = 2000
 """How much broken JSON is repaired in one reply: the library's time grows faster than its text."""
@@ -111,7 +111,7 @@ class JsonScan:
         return at + 1
 
 
-def decode(text: str) -> tuple[Any, bool]:
+def decode_json(text: str) -> tuple[Any, bool]:
     """Return (value, True) of JSON, or (None, False)."""
     try:
         return _DECODER.decode(text), True
@@ -119,7 +119,7 @@ def decode(text: str) -> tuple[Any, bool]:
         return None, False
 
 
-def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
+def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
     """Return (value, what is wrong, characters given to repair) of broken JSON.
 
     What is wrong is `""` if it was merely escaped, `repaired` if it was mended, else the reason why it is hopeless. `cut`:
@@ -128,12 +128,12 @@ def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
     body = body.strip().removesuffix("```").rstrip()
     if "&quot;" in body:
         body = unescape(body)
-        value, fits = decode(body)
+        value, fits = decode_json(body)
         if fits:
             return value, "", 0
     if cut and not ends_between_ops(body):
         return None, "the reply was cut off in the middle of an op", 0
-    if len(body) > repairable or depth(body) > _REPAIR_DEPTH:
+    if len(body) > repairable or measure_depth(body) > _REPAIR_DEPTH:
         return None, "its JSON is broken and too long or too deep to repair", 0
     try:
         value = json_repair.loads(body)
@@ -158,7 +158,7 @@ def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, .
     bad: dict[int, OpError] = {}
     for number, item in enumerate(raw, start=first):
         try:
-            ops.append(parse_op(unescaped(item), number))
+            ops.append(parse_op(unescape_strings(item), number))
         except OpError as error:
             bad[number] = error
         except RecursionError:
@@ -166,17 +166,17 @@ def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, .
     if not bad:
         return tuple(ops), (), ""
     reason = f"nothing was found wrong with it, but op {min(bad)} of its block is malformed"
-    lost = [refused(op.number, str(op), Refusal.TURN_REFUSED, reason) for op in ops]
-    lost += [refused(number, error.op, Refusal.MALFORMED, error.reason) for number, error in bad.items()]
+    lost = [build_refusal(op.number, str(op), Refusal.TURN_REFUSED, reason) for op in ops]
+    lost += [build_refusal(number, error.op, Refusal.MALFORMED, error.reason) for number, error in bad.items()]
     return (), tuple(sorted(lost, key=lambda verdict: verdict.number)), str(bad[min(bad)])
 
 
-def unescaped(value: Any) -> Any:
+def unescape_strings(value: Any) -> Any:
     """Undo the escaping that a model copied from its prompt, in every string of a value."""
     if isinstance(value, str):
         return unescape(value)
     if isinstance(value, list):
-        return [unescaped(item) for item in value]
+        return [unescape_strings(item) for item in value]
     if isinstance(value, dict):
-        return {unescaped(key): unescaped(item) for key, item in value.items()}
+        return {unescape_strings(key): unescape_strings(item) for key, item in value.items()}
     return value

@@ -77,7 +77,7 @@ class _Mark:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Standing:
+class _UpdateState:
     """An update with what the walk knew when it came by."""
 
     update: FoundBlock
@@ -117,7 +117,7 @@ class Outline:
         """
         if not any(mark.update is not None for mark in self._marks):
             return
-        walk = _Walk(needs_content)
+        walk = _MarkWalk(needs_content)
         opening, closing = self._fence_around(source)
         for place, mark in enumerate(self._marks):
             if place not in (opening, closing):
@@ -145,11 +145,11 @@ class Outline:
         return first, None
 
 
-class _Walk:
+class _MarkWalk:
     """One walk over the marks of a reply. The content is an element, or else the text outside of all elements."""
 
     def __init__(self, needs_content: bool) -> None:
-        self.standings: list[_Standing] = []
+        self.standings: list[_UpdateState] = []
         self._needs_content = needs_content
         self._quoting = QuotingContext()
         self._said = False
@@ -175,7 +175,7 @@ class _Walk:
         elif mark.kind is MarkKind.STRAY:
             self._mark_disturbance(f"</{mark.name}> closes nothing")
 
-    def fault_of(self, standing: _Standing) -> Misplaced | None:
+    def fault_of(self, standing: _UpdateState) -> Misplaced | None:
         """Return why an update does not count, now that the whole reply is known."""
         if standing.update.inside is not None:
             return _misplaced_inside(standing.update.inside)
@@ -204,7 +204,7 @@ class _Walk:
 
     def _mark_standing(self, update: FoundBlock) -> None:
         self.standings.append(
-            _Standing(
+            _UpdateState(
                 update=update,
                 quoted=_misplaced_in_quote(self._quoting) if update.inside is None else None,
                 said=self._said,
@@ -238,7 +238,7 @@ def _misplaced_inside(name: str) -> Misplaced:
 def _misplaced_in_quote(quoting: QuotingContext) -> Misplaced | None:
     if (name := quoting.open_tag()) is not None:
         return _misplaced_inside(name)
-    if not (where := quoting.quoted_by()):
+    if not (where := quoting.find_quotation()):
         return None
     advice = "Write an update plainly, on a line of its own behind the content"
     return Misplaced(code=QUOTED, reason=f"it stands in {where}", advice=advice)

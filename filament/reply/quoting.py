@@ -51,7 +51,7 @@ class QuotingContext:
         """Return the name of the last tag that was opened and not closed, None if there is none."""
         return next(reversed(self._tags), None)
 
-    def quoted_by(self) -> str:
+    def find_quotation(self) -> str:
         """Say what the place behind the text so far is quoted by, or nothing."""
         if self._fence:
             return "a code fence"

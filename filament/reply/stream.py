@@ -12,7 +12,7 @@ from filament.errors import FilamentError, ReplyError
 from filament.reply.parser_state import ParserState
 from filament.reply.reader import Reader
 from filament.reply.tags import REPLY, Expected
-from filament.reply.text import TextIntake
+from filament.reply.text import TextCleaner
 from filament.reply.values import ParsedReply, ParseEvent
 
 
@@ -30,43 +30,43 @@ class StreamParser:
 
     def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
         self._strict = strict
-        self._intake = TextIntake()
+        self._cleaner = TextCleaner()
         self._state = ParserState(expected, user_text)
         self._reader = Reader(self._state, expected)
         self._reading = self._reader.run()
-        self._told = 0
+        self._returned = 0
         self._reply: ParsedReply | None = None
 
     @property
-    def looked(self) -> int:
+    def scanned_chars(self) -> int:
         """How many characters were looked at so far, each time that one was: the measure of the work."""
         state = self._state
-        return state.source.looked + state.tags.looked + self._reader.looked
+        return state.source.scanned_chars + state.tags.scanned_chars + self._reader.scanned_chars
 
     def feed(self, chunk: str) -> tuple[ParseEvent, ...]:
         """Take the next characters, however many; return what is certain now. FilamentError after `close`."""
         if self._reply is not None:
             raise FilamentError("This reply has ended. Make a new StreamParser for the next one.")
-        text = self._intake.take(chunk)
+        text = self._cleaner.take(chunk)
         if not text:
             return ()
         self._state.append(text)
         next(self._reading, None)
-        return self._news()
+        return self._take_events()
 
     def close(self) -> ParsedReply:
         """End the reply and return it; its `tail` are the last events. ReplyError in strict mode."""
         if self._reply is None:
-            self._state.append(self._intake.take("", last=True), last=True)
+            self._state.append(self._cleaner.take("", last=True), last=True)
             next(self._reading, None)
-            self._reply = replace(self._reader.reply(), tail=self._news())
+            self._reply = replace(self._reader.reply(), tail=self._take_events())
         if self._strict and self._reply.log:
             raise ReplyError(tuple(entry.sentence for entry in self._reply.log))
         return self._reply
 
-    def _news(self) -> tuple[ParseEvent, ...]:
-        news, self._told = tuple(self._state.events[self._told :]), len(self._state.events)
-        return news
+    def _take_events(self) -> tuple[ParseEvent, ...]:
+        events, self._returned = tuple(self._state.events[self._returned :]), len(self._state.events)
+        return events
 
 
 Reply = ParsedReply

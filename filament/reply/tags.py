@@ -81,7 +81,7 @@ REPLY = Expected()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
+class Vocabulary:
     """The tags that one reading knows: rules and legal names by canonical name, canonical names by lower-case spelling."""
 
     rules: Mapping[str, TagRule]
@@ -90,7 +90,7 @@ class Words:
 
 
 @lru_cache(maxsize=64)
-def words_of(expected: Expected) -> Words:
+def vocabulary_of(expected: Expected) -> Vocabulary:
     """Return what a reading of this structure knows: the tags that are legal, and those of the core that are not."""
     rules = {rule.name: rule for rule in expected.tags}
     taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
@@ -99,7 +99,9 @@ def words_of(expected: Expected) -> Words:
             free = tuple(alias for alias in rule.aliases if alias not in taken)
             rules[rule.name] = TagRule(name=rule.name, body=rule.body, aliases=free)
     kinds = {spelling.lower(): rule.name for rule in rules.values() for spelling in (rule.name, *rule.aliases)}
-    return Words(rules=rules, legal=frozenset(rule.name for rule in expected.tags), kinds={**kinds, WRAPPER: WRAPPER})
+    return Vocabulary(
+        rules=rules, legal=frozenset(rule.name for rule in expected.tags), kinds={**kinds, WRAPPER: WRAPPER}
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,14 +122,14 @@ class TagScanner:
     """Finds tags in a text that comes in pieces.
 
     `tags` are those that are known, `unknown` all others, in order; each tag that starts before `safe` has been found.
-    `looked` counts the characters looked at.
+    `scanned_chars` counts the characters looked at.
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self.tags: list[Tag] = []
         self.unknown: deque[Tag] = deque()
         self.safe = 0
-        self.looked = 0
+        self.scanned_chars = 0
         self._kinds = kinds
         self._half = ""
         self._blank = True
@@ -136,7 +138,7 @@ class TagScanner:
     def scan(self, text: str, *, last: bool = False) -> None:
         """Take the next characters of the text; with `last` a tag that is half there is text."""
         text, base = self._half + text, self.safe
-        self.looked += len(text)
+        self.scanned_chars += len(text)
         self._half = ""
         at = done = 0
         while (at := text.find("<", at)) >= 0:
@@ -154,7 +156,7 @@ class TagScanner:
         self._pass(text[done:end])
         self.safe = base + end
 
-    def first_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
+    def find_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
         """Return the first closing tag of one of `kinds` behind the tag with index `after`, which never goes back."""
         first: int | None = None
         for kind in kinds:
@@ -165,7 +167,7 @@ class TagScanner:
                 first = closings[0]
         return None if first is None else self.tags[first]
 
-    def unknown_before(self, end: int) -> Iterator[Tag]:
+    def take_unknown_before(self, end: int) -> Iterator[Tag]:
         """Give and forget the unknown tags that start before `end`."""
         while self.unknown and self.unknown[0].start < end:
             yield self.unknown.popleft()

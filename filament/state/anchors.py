@@ -69,17 +69,17 @@ def with_anchors(tree: Any) -> Any:
     A mapping without one gets `item_<n>`, in reading order, numbered on from the highest such id that is or was in the
     tree. The same tree gives the same ids; a tree that lacks none is returned as it is.
     """
-    return named(tree, next_item_id({*departed(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
+    return assign_item_ids(tree, next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
 
 
-def named(node: Any, fresh: Iterator[str]) -> Any:
+def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
     """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
     if isinstance(node, Mapping):
         grows = isinstance(node.get(ANCHOR), str)
         fields = {key: _assign_field_ids(key, value, fresh, grows=grows) for key, value in node.items()}
         return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
-        items = [named(item, fresh) for item in node]
+        items = [assign_item_ids(item, fresh) for item in node]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
@@ -89,24 +89,24 @@ def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):
         value = [{ID: next(fresh), **item} if _is_nameless(item) else item for item in value]
-    return named(value, fresh)
+    return assign_item_ids(value, fresh)
 
 
 def _is_nameless(item: Any) -> bool:
     return isinstance(item, Mapping) and ID not in item
 
 
-def departed(tree: Any) -> Mapping[str, str]:
+def read_removed_ids(tree: Any) -> Mapping[str, str]:
     """Return the ids of things that are no more, with the names that they bore (empty if none)."""
     gone = meta_of(tree).get(GONE)
     return gone if isinstance(gone, Mapping) else EMPTY
 
 
-def departures(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
+def patch_removed_ids(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
     """Return the JSON Patch that notes who left (id -> name) and strikes out who came back; empty if nobody did."""
     if not isinstance(tree, Mapping):
         return []
-    known = departed(tree)
+    known = read_removed_ids(tree)
     changes = [{"op": "remove", "path": join_pointer((META, GONE, name))} for name in back if name in known]
     if not left:
         return changes

@@ -27,7 +27,7 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
     return next((text for known, text in table if same_scalar(known, value)), None)
 
 
-def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
+def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     """Return what a field holds once `new` (a scalar, or a pair of a value and its description) is set in it.
 
     `old` is what it held, a pair if that was a VWD, None for nothing. The author's table speaks first, then the op, then
@@ -39,7 +39,7 @@ def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Not
         text = look_up_text(rule, value)
         if text is not None:
             if given is not None and given != text:
-                note(notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is told by the world's table: {text!r}.")
+                add_note(notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is told by the world's table: {text!r}.")
             return [value, text]
     if given is not None:
         return [value, given]
@@ -48,14 +48,16 @@ def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Not
     if same_scalar(old[0], value) or rule == KEEP:
         return [value, old[1]]
     if rule == DROP or isinstance(rule, tuple):
-        note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} went with the old value of {field!r}.")
+        add_note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} went with the old value of {field!r}.")
         return value
-    said = f"{field!r} is {value!r} now and still described as {old[1]!r}; give [value, description] to say it anew."
-    note(notes, Remark.DESCRIPTION_KEPT, field, said)
+    sentence = (
+        f"{field!r} is {value!r} now and still described as {old[1]!r}; give [value, description] to say it anew."
+    )
+    add_note(notes, Remark.DESCRIPTION_KEPT, field, sentence)
     return [value, old[1]]
 
 
-def note(notes: list[Note], code: Remark, field: str, text: str) -> None:
+def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
     """Add a remark."""
     notes.append(Note(code=code, field=field, text=text))
 
@@ -72,26 +74,26 @@ def _describe_values(node: Any, rules: Rules) -> Any:
     """Return a mapping with its plain values told; `rules` are its own."""
     if not isinstance(node, Mapping):
         return node
-    told = {key: value if key == META else _describe_field(rules, key, value) for key, value in node.items()}
-    return told if any(told[key] is not value for key, value in node.items()) else node
+    described = {key: value if key == META else _describe_field(rules, key, value) for key, value in node.items()}
+    return described if any(described[key] is not value for key, value in node.items()) else node
 
 
 def _describe_field(rules: Rules, key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _describe_values(value, rules.below(key, value))
+        return _describe_values(value, rules.rules_below(key, value))
     if rules.is_list(key, value):
         return _describe_entries(rules, key, value)
     rule = rules.description_rule(key) if is_scalar(value) else None
-    return described_anew(rules, key, None, value, []) if isinstance(rule, tuple) else value
+    return describe_new_value(rules, key, None, value, []) if isinstance(rule, tuple) else value
 
 
 def _describe_entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:
-    told = [
-        _describe_values(entry, rules.below(key, entry, entry=True))
+    described = [
+        _describe_values(entry, rules.rules_below(key, entry, entry=True))
         if isinstance(entry, Mapping)
         else _describe_entries(rules, key, entry)
         if isinstance(entry, list)
         else entry
         for entry in entries
     ]
-    return told if any(new is not old for new, old in zip(told, entries, strict=True)) else entries
+    return described if any(new is not old for new, old in zip(described, entries, strict=True)) else entries

@@ -25,13 +25,15 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
         return f"{_plain_value(value)} ({text})" if text else value
     if isinstance(node, Mapping):
         return {
-            key: _display_node(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            key: _display_node(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
             if key != META
         }
     if isinstance(node, list | tuple):
         return [
-            _display_node(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_node(
+                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
+            )
             for item in node
         ]
     return node
@@ -51,7 +53,7 @@ def _display_field(node: Any, rules: Rules, field: str) -> Any:
         spelled = {
             key: value
             if key == META
-            else _display_field(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            else _display_field(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
         }
         if own := sorted(rules.lists & node.keys()):
@@ -61,7 +63,9 @@ def _display_field(node: Any, rules: Rules, field: str) -> Any:
         return spelled if any(spelled[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple) and not is_pair(node):
         items = [
-            _display_field(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_field(
+                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
+            )
             for item in node
         ]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from filament.state.anchors import departed, item_number, walk_anchors
+from filament.state.anchors import item_number, read_removed_ids, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
 from filament.state.rules import Rules, rules_at_root
@@ -31,7 +31,7 @@ class AnchorIndex:
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
         self.places: dict[str, Tokens] = {}
         self.ambiguous: set[str] = set()
-        self.gone: dict[str, str] = dict(departed(tree))
+        self.gone: dict[str, str] = dict(read_removed_ids(tree))
         self._entered = 0
         self._order: dict[str, int] = {}
         self._shown: set[str] = set()
@@ -69,7 +69,7 @@ class AnchorIndex:
 
     def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
         """Forget all anchors at and below a place, where `node` stands; return them with their places, in order of entry."""
-        dropped = {name: self.places[name] for name in sorted(self.under(at, node), key=self._order.__getitem__)}
+        dropped = {name: self.places[name] for name in sorted(self.list_under(at, node), key=self._order.__getitem__)}
         for name in dropped:
             del self.places[name]
         self._shown.difference_update(dropped)
@@ -90,22 +90,22 @@ class AnchorIndex:
                 self.places[name] = (*at, str(int(tokens[size]) + by), *tokens[size + 1 :])
 
     @property
-    def last_made(self) -> str:
+    def last_item_id(self) -> str:
         """The highest id of the kind `item_<n>` that names something, or has named something; `item_0` if none does."""
         return f"item_{self._made}"
 
-    def under(self, at: Tokens, node: Any) -> set[str]:
+    def list_under(self, at: Tokens, node: Any) -> set[str]:
         """Return the anchors at and below a place, where `node` stands."""
         names = {name for name, tokens in walk_anchors(node, at) if self.places.get(name, ())[: len(at)] == at}
         return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
 
-    def come_back(self) -> list[str]:
+    def pop_returned_ids(self) -> list[str]:
         """Return the ids of `gone` that name something again since this was asked last, in the order of `gone`."""
         waiting, self._back = self._back, set()
         back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
         return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
 
-    def near(self, name: str, others: Iterable[str]) -> str | None:
+    def suggest(self, name: str, others: Iterable[str]) -> str | None:
         """Return the anchor or other name that is most like a name, if one is; None once many names have been compared."""
         known = [*self.places, *others] if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
@@ -144,18 +144,18 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
     return _descend(tree, (), names, "the state")
 
 
-def _descend(tree: Any, tokens: Tokens, names: list[str], said: str) -> Tokens:
+def _descend(tree: Any, tokens: Tokens, names: list[str], name_above: str) -> Tokens:
     node = look_up(tree, tokens)[1]
     for place, name in enumerate(names):
-        token = _child(node, name, said)
+        token = _child(node, name, name_above)
         found, inner = step(node, token)
         if not found and place < len(names) - 1:
-            raise _unknown_path(f"{said} has no field {name!r}")
-        tokens, node, said = (*tokens, token), inner, name
+            raise _unknown_path(f"{name_above} has no field {name!r}")
+        tokens, node, name_above = (*tokens, token), inner, name
     return tokens
 
 
-def _child(node: Any, name: str, said: str) -> str:
+def _child(node: Any, name: str, name_above: str) -> str:
     """Return the token under which a node keeps what the path calls `name`."""
     if isinstance(node, Mapping):
         return name
@@ -163,8 +163,8 @@ def _child(node: Any, name: str, said: str) -> str:
         for place, item in enumerate(node):
             if isinstance(item, Mapping) and item.get(ID) == name:
                 return str(place)
-        raise _unknown_path(f"{said} is a list: address an entry by its id, not as {name!r}")
-    raise _unknown_path(f"{said} is a value and has no field {name!r}")
+        raise _unknown_path(f"{name_above} is a list: address an entry by its id, not as {name!r}")
+    raise _unknown_path(f"{name_above} is a value and has no field {name!r}")
 
 
 def _unknown_path(reason: str) -> RefusedError:
@@ -172,7 +172,7 @@ def _unknown_path(reason: str) -> RefusedError:
 
 
 def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
-    near = index.near(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
+    near = index.suggest(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
     hint = f"; did you mean {near!r}?" if near is not None else ""
     return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
 
@@ -237,7 +237,7 @@ def spot_at(tree: Any, tokens: Tokens) -> Spot:
         if not found and at < len(tokens) - 1:
             raise _unknown_path(f"there is nothing at {token!r}")
         entry = isinstance(owner, list | tuple)
-        inner = rules.below(field, node, entry=entry) if isinstance(node, Mapping) else None
+        inner = rules.rules_below(field, node, entry=entry) if isinstance(node, Mapping) else None
     return Spot(
         tokens=tokens[:end],
         owner=owner,

@@ -58,7 +58,7 @@ class Rules:
     lists: frozenset[str] = _NO_FIELDS
     container: bool = False
 
-    def below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
+    def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
         container = is_container(child)
         is_group = not entry and not self.container and _is_group(child)
@@ -113,7 +113,7 @@ class Rules:
         """Say whether the value of a field is a list and no VWD."""
         return isinstance(value, list | tuple) and not self.is_described(field, value)
 
-    def knows(self, field: str) -> bool:
+    def expects_field(self, field: str) -> bool:
         """Say whether a field is foreseen: the template has it, or `types` names it."""
         types = self.meta.get(TYPES)
         return field in self.shape or (isinstance(types, Mapping) and field in types)
@@ -170,7 +170,7 @@ class Rules:
         return tuple(name for name in word if isinstance(name, str) and name != SELF)
 
     @property
-    def stays(self) -> bool:
+    def must_stay(self) -> bool:
         """Whether the mapping itself may not be taken away."""
         word = self.meta.get(NECESSARY)
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
@@ -182,11 +182,11 @@ def _is_group(child: Mapping[str, Any]) -> bool:
 
 def rules_at_root(tree: Any) -> Rules:
     """Return the rules of the root of a state."""
-    return Rules().below("", tree) if isinstance(tree, Mapping) else Rules()
+    return Rules().rules_below("", tree) if isinstance(tree, Mapping) else Rules()
 
 
 def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a mapping follows whose template says `under` and that says `over` itself.
+    """Return what a mapping follows whose template says `list_under` and that says `over` itself.
 
     Rule by rule the own word counts. `limits`, `types` and `descriptions` go field by field, and so does `updatable` where
     the own word names fields; `lists` add up; two templates become one. `template: null` cuts off what is inherited.
@@ -195,7 +195,7 @@ def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str
         return over or under
     merged = {**under, **over}
     for rule in _FIELDWISE:
-        merged |= _fieldwise(under, over, rule)
+        merged |= _merge_fields(under, over, rule)
     if isinstance(under.get(LISTS), list | tuple) and isinstance(over.get(LISTS), list | tuple):
         merged[LISTS] = list(dict.fromkeys([*under[LISTS], *over[LISTS]]))
     if isinstance(over.get(UPDATABLE), Mapping):
@@ -219,7 +219,7 @@ def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[s
     return merged
 
 
-def _fieldwise(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
+def _merge_fields(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
     low, high = under.get(rule), over.get(rule)
     return {rule: {**low, **high}} if isinstance(low, Mapping) and isinstance(high, Mapping) else {}
 

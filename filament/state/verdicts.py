@@ -99,6 +99,6 @@ class OpVerdict:
         return self.outcome is Outcome.APPLIED
 
 
-def refused(number: int, op: str, code: Refusal, reason: str) -> OpVerdict:
+def build_refusal(number: int, op: str, code: Refusal, reason: str) -> OpVerdict:
     """Return the verdict on an op that is refused."""
     return OpVerdict(number=number, op=op, outcome=Outcome.REFUSED, code=code.value, reason=reason)

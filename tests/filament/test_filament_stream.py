@@ -398,7 +398,7 @@ def work(read: Callable[[], StreamParser]) -> tuple[int, int]:
         parser = read()
     finally:
         sys.setprofile(None)
-    return calls, parser.looked
+    return calls, parser.scanned_chars
 
 
 @pytest.mark.parametrize("shard", FLOODS)

@@ -330,6 +330,6 @@ def test_the_work_of_judging_grows_with_the_length(shard: str) -> None:
             parser.close()
         finally:
             sys.setprofile(None)
-        return calls + parser.looked
+        return calls + parser.scanned_chars
 
     assert work(300) <= 11 * work(30) + 2_000

@@ -62,7 +62,7 @@ def check_value(rules: Rules, field: str, value: Any) -> None:
         raise RefusedError(Refusal.OUTSIDE_LIMITS, f"{plain} is outside the limits of {field!r}, {limits_text(limits)}")
 
 
-def clamped(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
+def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
     """Return the number, moved to the nearer limit of the field if it lies outside; that is remarked."""
     limits = rules.limits_of(field)
     low, high = limits or (None, None)
@@ -72,8 +72,8 @@ def clamped(rules: Rules, field: str, number: int | float, notes: list[Note]) ->
     if high is not None and kept > high:
         kept = high
     if limits is not None and kept != number:
-        said = f"{number} was brought to {kept}: {field!r} goes from {limits_text(limits)}."
-        notes.append(Note(code=Remark.CLAMPED, field=field, text=said))
+        field_name = f"{number} was brought to {kept}: {field!r} goes from {limits_text(limits)}."
+        notes.append(Note(code=Remark.CLAMPED, field=field, text=field_name))
     return kept
 
 
@@ -87,7 +87,7 @@ def check_changeable(spot: Spot) -> None:
 
 def check_new_field(rules: Rules, field: str) -> None:
     """Refuse a field that is new to a mapping which may not be extended and does not foresee it."""
-    if not rules.extensible and not rules.knows(field):
+    if not rules.extensible and not rules.expects_field(field):
         raise RefusedError(Refusal.NOT_EXTENSIBLE, f"no new field {field!r} may be added here ($meta.extensible)")
     if not rules.may_update(field):
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{field!r} may not be updated ($meta.updatable)")
@@ -111,27 +111,27 @@ def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) 
     _check_parts(rules, field, value, field, entry=entry)
 
 
-def _check_parts(rules: Rules, field: str, value: Any, said: str, *, entry: bool) -> None:
+def _check_parts(rules: Rules, field: str, value: Any, field_name: str, *, entry: bool) -> None:
     if isinstance(value, Mapping):
-        inner = rules.below(field, value, entry=entry)
-        if inner.stays:
+        inner = rules.rules_below(field, value, entry=entry)
+        if inner.must_stay:
             name = value.get("id", field)
             raise RefusedError(Refusal.NECESSARY, f"{name!r} is necessary and stays ($meta.necessary)")
         if not inner.updatable:
-            reason = f"{said!r} holds a part that may not be updated ($meta.updatable)"
+            reason = f"{field_name!r} holds a part that may not be updated ($meta.updatable)"
             raise RefusedError(Refusal.NOT_UPDATABLE, reason)
         for key, part in value.items():
             if key != META:
-                _check_parts(inner, key, part, said, entry=False)
+                _check_parts(inner, key, part, field_name, entry=False)
     elif isinstance(value, list | tuple):
         for item in value:
-            _check_parts(rules, field, item, said, entry=True)
+            _check_parts(rules, field, item, field_name, entry=True)
 
 
 def has_ruled_entries(rules: Rules, field: str, entries: Sequence[Any]) -> bool:
     """Say whether a list holds things with rules of their own or of a template."""
     return any(
-        bool(rules.below(field, item, entry=True).meta) or _holds_meta(item)
+        bool(rules.rules_below(field, item, entry=True).meta) or _holds_meta(item)
         for item in entries
         if isinstance(item, Mapping)
     )

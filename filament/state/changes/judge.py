@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from filament.errors import OpError
-from filament.state.anchors import departures, walk_anchors, with_anchors
+from filament.state.anchors import patch_removed_ids, walk_anchors, with_anchors
 from filament.state.changes.moves import OpPlanner, propose
-from filament.state.changes.ops import CREATING, Op, checked_value, parse_op, raw_text
+from filament.state.changes.ops import CREATING, Op, copy_json_value, parse_op, raw_text
 from filament.state.changes.patch import ChangingTree
 from filament.state.changes.sizes import (
     NO_LIMITS,
@@ -27,7 +27,7 @@ from filament.state.changes.sizes import (
 from filament.state.conventions import label_of
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up, split_pointer
-from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
+from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, build_refusal
 
 PatchOp = Mapping[str, Any]
 APPLIED = "applied"
@@ -48,7 +48,7 @@ class JudgedOps:
     @property
     def refused(self) -> OpVerdict | None:
         """The first op that was refused for a reason of its own, or None."""
-        return first_refused(self.verdicts)
+        return find_refused(self.verdicts)
 
 
 def judge_ops(
@@ -73,11 +73,11 @@ def judge_ops(
     run = _Run(tree, anchors, limits)
     judged = [run.take(number, op) for number, op in numbered]
     verdicts = sorted([*lost, *judged, *beyond], key=lambda verdict: verdict.number)
-    first = first_refused(verdicts)
+    first = find_refused(verdicts)
     if first is None:
         return JudgedOps(tree=run.tree if run.patch else tree, patch=tuple(run.patch), verdicts=tuple(verdicts))
     reason = f"nothing is wrong with it, but op {first.number} was refused, and a turn's ops are applied all or none"
-    bound = (refused(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
+    bound = (build_refusal(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
     return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
 
 
@@ -95,7 +95,7 @@ def _limit_ops(
         f"the reply has {total:,} ops, and at most {limits.reply_ops:,} of one reply are judged (limits.reply_ops); "
         "this one and those after it were not"
     )
-    beyond = refused(first, text, Refusal.TOO_MANY_OPS, reason)
+    beyond = build_refusal(first, text, Refusal.TOO_MANY_OPS, reason)
     return (
         [(number, op) for number, op in numbered if number < first],
         [verdict for verdict in lost if verdict.number < first],
@@ -103,7 +103,7 @@ def _limit_ops(
     )
 
 
-def first_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
+def find_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
     """Return the first op that was refused, one with a reason of its own before all others; None if none was."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
@@ -158,13 +158,13 @@ class _Run:
         try:
             op = raw if isinstance(raw, Op) else parse_op(raw, number)
         except OpError as error:
-            return refused(number, error.op, Refusal.MALFORMED, error.reason)
+            return build_refusal(number, error.op, Refusal.MALFORMED, error.reason)
         try:
             changes, notes = self._carry_out(op)
         except RefusedError as error:
-            return refused(number, str(op), error.code, error.reason)
+            return build_refusal(number, str(op), error.code, error.reason)
         except ValueError as error:
-            return refused(number, str(op), Refusal.MALFORMED, str(error))
+            return build_refusal(number, str(op), Refusal.MALFORMED, str(error))
         return OpVerdict(
             number=number,
             op=str(op),
@@ -176,7 +176,7 @@ class _Run:
 
     def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
         check_value_size(op, self._limits)
-        sound = replace(op, value=checked_value(op.value))
+        sound = replace(op, value=copy_json_value(op.value))
         index = self._index
         tokens = locate(op.target, index, self.tree, may_create=op.verb in CREATING)
         check_depth(sound, tokens, self.tree)
@@ -190,8 +190,8 @@ class _Run:
             left |= _reindex(index, self.tree, change)
             self._apply_patch(change)
         left = {name: label for name, label in left.items() if name not in index.places and name not in index.ambiguous}
-        back = index.come_back()
-        for change in departures(self.tree, left, back):
+        back = index.pop_returned_ids()
+        for change in patch_removed_ids(self.tree, left, back):
             self._apply_patch(change)
         index.gone.update(left)
         for name in back:

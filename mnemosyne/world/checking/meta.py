@@ -70,7 +70,7 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
 def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
     """Note where the fields of a mapping break its rules as they stand at the start, own or of a template."""
     for name in rules.necessary_fields:
-        if name not in node and rules.knows(name):
+        if name not in node and rules.expects_field(name):
             faults.add(place, f"has no {name!r}, which its template calls necessary; add it")
     for key, value in node.items():
         if key != META:

@@ -148,7 +148,7 @@ def _walk_node(path: KeyPath, node: Any, rules: Rules, field: str, *, described:
         return
     entry = isinstance(node, list)
     for step, value, name in inner:
-        below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
+        below = rules.rules_below(name, value, entry=entry) if isinstance(value, dict) else rules
         yield from _walk_node((*path, step), value, below, name, described=rules.may_describe(name))
 
 
