@@ -454,7 +454,7 @@ class TurnComposer:
         found = {place_of(quest): quest for quest in scene.quests}
         for scope, ids in by_scope.items():
             fetched = await self._parts.store.entries(scope, ids)
-            found.update({place_of(e): e for e in fetched if scene.query.knows is None or scene.query.knows(e)})
+            found.update({place_of(e): e for e in fetched if scene.query.may_know is None or scene.query.may_know(e)})
         return tuple(found[c.place] for c in curation.chosen if c.place in found)
 
 

@@ -138,7 +138,7 @@ class TurnPreparer:
         recalls = kept is None or not is_late(kept)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
             texts = user_text, recent_texts(ready.history), known_keywords(plan)
-            self._tasks.start_soon(self._parts.ahead.expect, *texts)
+            self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
     async def _find_stored_turn(
         self, session_id: str, turn_id: str, window: SessionWindow, fingerprint: str, *, given: bool

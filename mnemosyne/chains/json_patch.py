@@ -16,7 +16,7 @@ from filament.errors import OpError
 from mnemosyne.core.errors import StateOpError
 
 
-def apply_patch(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def replay_ops(tree: Mapping[str, Any], ops: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return `tree` after the ops, in order (RFC 6902: `add`, `replace` and `remove`); `tree` stays as it is.
 
     Only what lies on the way to a change is copied; the rest is shared. StateOpError names the first op that does not

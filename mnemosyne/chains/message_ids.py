@@ -15,7 +15,7 @@ from mnemosyne.schema.session import Message, Role, TurnKind
 _SPOKEN = (Role.USER, Role.ASSISTANT)
 
 
-def named(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Give an id to every message without one: `<turn>.u` and `<turn>.a` for the first of each, else `<turn>.m<n>`."""
     taken = {message.message_id for message in messages}
     done: list[Message] = []
@@ -29,22 +29,22 @@ def named(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(done)
 
 
-def settled(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
+def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
     """Return the messages of a turn that is committed now, each under an id that no other message of the session has.
 
     An id that is in use (a retry of the same input) gives way to one of the turn's own. `is_used` looks in the session.
     """
     taken: set[str] = set()
     done: list[Message] = []
-    for place, message in enumerate(named(turn_id, messages), start=1):
-        wishes = _wished_ids(turn_id, message.message_id, place, taken)
-        message_id = next(wish for wish in wishes if not is_used(wish))
+    for place, message in enumerate(assign_ids(turn_id, messages), start=1):
+        candidates = _candidate_ids(turn_id, message.message_id, place, taken)
+        message_id = next(candidate for candidate in candidates if not is_used(candidate))
         taken.add(message_id)
         done.append(message if message.message_id == message_id else replace(message, message_id=message_id))
     return tuple(done)
 
 
-def _wished_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
+def _candidate_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
     if message_id not in taken:
         yield message_id
     yield from _own_ids(turn_id, place, taken)

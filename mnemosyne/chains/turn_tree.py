@@ -60,12 +60,12 @@ def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
     return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
 
 
-def at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
+def place_at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
     """Return an entry in the place of a turn."""
     return replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
 
 
-def imported_record(
+def build_imported_record(
     turn: ImportedTurn, head: SessionHead, parent_id: str | None, depth: int, at: datetime | None
 ) -> TurnRecord:
     """Return a finished turn as a committed record on the branch of `head`."""
@@ -98,7 +98,7 @@ def turn_of(entry: MemoryEntry) -> str:
     return entry.turn_id
 
 
-def on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
+def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
     """Return an entry without a turn in its place: its depth on the path to the head, else the head; ValueError beyond it."""
     if entry.depth is None:
         return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)

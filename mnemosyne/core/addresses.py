@@ -20,29 +20,31 @@ _PARTS = re.compile(
 _ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
 
 
-def shown_address(address: str) -> str:
+def mask_address(address: str) -> str:
     """Return an address as it may be kept and shown: stars for user, password, fragment and the values of the query."""
     scheme, user_info, rest, query, fragment = _split_address(address)
     user = f"{HIDDEN}@" if user_info else ""
-    return f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _hidden_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
+    return (
+        f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _mask_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
+    )
 
 
 def hide_secrets(text: str, address: str | None, *secrets: str | None) -> str:
     """Return a text about a call without the secrets of the address it went to, and without `secrets`.
 
-    Every address in the text is shown as of `shown_address`: a client writes it in forms of its own.
+    Every address in the text is shown as of `mask_address`: a client writes it in forms of its own.
     """
     hidden = {each for each in secrets if each}
     if address is not None:
-        text = text.replace(address, shown_address(address))
+        text = text.replace(address, mask_address(address))
         hidden |= _secrets_of(address)
-    text = _ADDRESS_IN_TEXT.sub(lambda found: shown_address(found[0]), text)
+    text = _ADDRESS_IN_TEXT.sub(lambda found: mask_address(found[0]), text)
     for secret in sorted(hidden, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
-def call_address(address: str | None) -> tuple[str | None, dict[str, str]]:
+def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
     """Return an address without user and password, and the header that says them: clients differ on what they do with both."""
     if address is None:
         return None, {}
@@ -74,7 +76,7 @@ def _split_address(address: str) -> tuple[str, str, str, str, str]:
     return scheme, "", rest, found["query"] or "", found["fragment"] or ""
 
 
-def _hidden_value(part: re.Match[str]) -> str:
+def _mask_value(part: re.Match[str]) -> str:
     name, mark, value = part[0].partition("=")
     if not mark:
         return HIDDEN

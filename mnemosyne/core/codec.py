@@ -67,8 +67,8 @@ def _encode_escaped(value: Any) -> bytes:
     return text.encode("ascii")
 
 
-def written(value: Any) -> JsonText:
-    """Return the JSON of a value as one that `encode` copies, for `unwritten` to read; CodecError as of `encode`.
+def encode_raw(value: Any) -> JsonText:
+    """Return the JSON of a value as one that `encode` copies, for `decode_raw` to read; CodecError as of `encode`.
 
     Half a surrogate pair would make it unreadable inside other JSON; then it is the text of the JSON, in an object.
     """
@@ -80,14 +80,14 @@ def written(value: Any) -> JsonText:
         return JsonText(encode(value))
 
 
-def written_tree(tree: Mapping[str, Any]) -> JsonText:
-    """Return `written` of a state tree; CodecError as of `encode_tree`."""
+def encode_raw_tree(tree: Mapping[str, Any]) -> JsonText:
+    """Return `encode_raw` of a state tree; CodecError as of `encode_tree`."""
     encode_tree(tree)
-    return written(tree)
+    return encode_raw(tree)
 
 
-def unwritten(text: JsonText, kind: type[T]) -> T:
-    """Return the value of type `kind` that `written` made JSON of; UnreadableError when it holds none."""
+def decode_raw(text: JsonText, kind: type[T]) -> T:
+    """Return the value of type `kind` that `encode_raw` made JSON of; UnreadableError when it holds none."""
     data = bytes(text)
     if not data.startswith(_IN_OBJECT):
         return decode(data, kind)
@@ -149,14 +149,14 @@ def from_plain(value: Any, kind: type[T]) -> T:
         raise CodecError(f"This is no {kind.__name__}: {error}.") from None
 
 
-def time_text(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """Return an aware datetime as ISO 8601 text; CodecError for a naive one, which could mean any hour."""
     if at.tzinfo is None:
         raise CodecError(f"{at.isoformat()} has no time zone; give an aware datetime.")
     return at.isoformat()
 
 
-def text_time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Return ISO 8601 text as an aware datetime; UnreadableError for text without a zone."""
     try:
         at = datetime.fromisoformat(text)

@@ -21,10 +21,10 @@ def normal_form(form: Form, text: str) -> str:
     """Return `unicodedata.normalize(form, text)`."""
     if text.isascii():
         return text
-    return unicodedata.normalize(form, _in_order("NFKD" if "K" in form else "NFD", text))
+    return unicodedata.normalize(form, _sort_marks("NFKD" if "K" in form else "NFD", text))
 
 
-def _in_order(form: Form, text: str) -> str:
+def _sort_marks(form: Form, text: str) -> str:
     """Return a text in which long runs of marks are decomposed and stand in canonical order."""
     parts: list[str] = []
     at = 0

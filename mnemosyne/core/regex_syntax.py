@@ -41,7 +41,7 @@ _SIZED = re.compile(
 _COUNTED = re.compile(r"\{(\d+)")
 
 
-def in_timed_syntax(pattern: str) -> str:
+def translate_pattern(pattern: str) -> str:
     """Return what matches in the `regex` package, without regard to case, exactly what `pattern` matches so in `re`.
 
     Not exact, for letters beyond ASCII, where a flag asks for ASCII in one group alone: `(?a:…)`.
@@ -49,7 +49,7 @@ def in_timed_syntax(pattern: str) -> str:
     # Under that flag the engines agree on words, and an i is only an I.
     words = _ASCII_FLAG.search(pattern) is None
 
-    def translated(found: re.Match[str]) -> str:
+    def translate_part(found: re.Match[str]) -> str:
         if found["set"]:
             return _translate_set(found["set"], words=words)
         if found["brace"]:
@@ -58,7 +58,7 @@ def in_timed_syntax(pattern: str) -> str:
             return found[0]
         return f"[{_DOTLESS}]" if found["dotless"] else _ESCAPES.get(found[0], found[0])
 
-    return _OTHER_IN_RE.sub(translated, pattern)
+    return _OTHER_IN_RE.sub(translate_part, pattern)
 
 
 def _translate_set(text: str, *, words: bool) -> str:

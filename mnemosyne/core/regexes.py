@@ -14,7 +14,7 @@ from typing import Any
 import regex
 
 from mnemosyne.core.errors import PatternError
-from mnemosyne.core.regex_syntax import in_timed_syntax, unrolled_size
+from mnemosyne.core.regex_syntax import translate_pattern, unrolled_size
 
 MAX_PATTERN_CHARS = 2_000
 MAX_UNROLLED = 100_000
@@ -33,7 +33,7 @@ def compile_pattern(pattern: str) -> Any:
 @lru_cache(maxsize=2048)
 def compile_re(pattern: str) -> Any:
     """Return a pattern that is meant for Python's `re`, compiled without regard to case; PatternError says what is wrong."""
-    return _compile(pattern, in_timed_syntax(pattern), regex.IGNORECASE)
+    return _compile(pattern, translate_pattern(pattern), regex.IGNORECASE)
 
 
 def _compile(pattern: str, written: str, flags: int) -> Any:

@@ -49,11 +49,11 @@ class CalibratedEstimator:
 
     def estimate(self, text: str) -> int:
         """Return the tokens of `text` (0 for the empty text)."""
-        return estimated(text) if len(text) <= KEPT_CHARS else estimated.__wrapped__(text)
+        return estimate_tokens(text) if len(text) <= KEPT_CHARS else estimate_tokens.__wrapped__(text)
 
 
 @lru_cache(maxsize=1 << 13)
-def estimated(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
     # A long line is not kept: thousands of them would fill the memory.
     cost = line_cost if len(text) <= KEPT_CHARS else _cost_of_any
@@ -67,7 +67,7 @@ def _cost_of_any(line: str) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def line_cost(line: str) -> int:
-    """Return the hundredths of tokens of one line: of a long text most lines were in the prompt before. Kept like `estimated`."""
+    """Return the hundredths of tokens of one line: of a long text most lines were in the prompt before. Kept like `estimate_tokens`."""
     pieces = _PIECE.findall(line)
     hundredths = 100 * len(pieces)
     hundredths += 20 * sum([len(piece) - _PLAIN_LETTERS for piece in pieces if len(piece) > _PLAIN_LETTERS])

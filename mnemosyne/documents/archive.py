@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.core.codec import from_plain, to_plain
 from mnemosyne.core.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
 from mnemosyne.documents.faults import Fault, raise_errors
@@ -74,7 +74,7 @@ class TurnTree:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
+class ImportReport:
     """What an import did. `left_out` says what of the document could not be written, one sentence each."""
 
     session_id: str
@@ -103,7 +103,7 @@ async def export_session(
         locale = document.meta.locale if document.meta is not None else ""
         created = document.meta.created_at if document.meta is not None else None
         tree = await read_tree(store, session_id, branch_id)
-        if tree.world_id or len(tree.turns) > 1 or beyond_the_line(tree):
+        if tree.world_id or len(tree.turns) > 1 or describe_tree(tree):
             extra[TREE] = to_plain(replace(tree, locale=locale, created_at=created))
     return replace(document, extra=extra)
 
@@ -145,11 +145,11 @@ async def _find_unexplained_states(
     """Return the states of a path to which its ops do not lead, each by its turn; most paths have none."""
     session_id = head.session_id
     state: Mapping[str, Any] = await store.state_at(session_id, None)
-    if apply_patch(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
+    if replay_ops(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
         return {}
     states: dict[str, Mapping[str, Any]] = {}
     for turn in path:
-        state = apply_patch(state, turn.ops)
+        state = replay_ops(state, turn.ops)
         found = await store.state_at(session_id, turn.turn_id)
         if state != found:
             states[turn.turn_id] = state = dict(found)
@@ -178,7 +178,7 @@ async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...
     return tuple(found)
 
 
-def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
+def describe_tree(tree: TurnTree) -> tuple[str, ...]:
     """Return what of a session its line of messages does not hold, one phrase each; empty when it holds all."""
     changes = sum(bool(turn.ops) for turn in tree.turns)
     papers = sum(turn.receipt is not None for turn in tree.turns)
@@ -252,7 +252,7 @@ def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> Restored:
+async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> ImportReport:
     """Write a document to a store, its turn tree with it, under `session_id` (None: the one that it names).
 
     A session that is not there, or that holds only turns of this tree (an import that was broken off), gets the whole
@@ -274,7 +274,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     if tree is None:
         result = await store.put_session(name, bare)
         head = await store.head(name)
-        return Restored(
+        return ImportReport(
             session_id=name, branch_id=head.branch_id, version=result.version, turns=head.depth, left_out=left_out
         )
     await _write_tree(store, name, tree)
@@ -284,7 +284,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         head = await store.head(name, turn.branch_id)
         await store.save_prepared(replace(turn, session_id=name), expected_version=head.version)
     head = await store.switch(name, tree.active)
-    return Restored(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
+    return ImportReport(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
 
 
 async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from mnemosyne.core.errors import MigrationError
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.faults import Fault, Severity, child
-from mnemosyne.documents.read import called, copy_tree
+from mnemosyne.documents.read import copy_tree, json_kind_name
 from mnemosyne.documents.session_json import read_document
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
@@ -65,7 +65,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
     with every fault, for a document that is broken before or after.
     """
     if not isinstance(data, Mapping):
-        raise MigrationError("unknown", SCHEMA_VERSION, f"it is {called(data)}, not an object")
+        raise MigrationError("unknown", SCHEMA_VERSION, f"it is {json_kind_name(data)}, not an object")
     found = from_version if from_version is not None else version_of(data)
     if not can_migrate(found):
         raise MigrationError(found, SCHEMA_VERSION, _why_not(found))
@@ -125,7 +125,7 @@ def _faults_before(data: Mapping[str, Any]) -> list[Fault]:
     for name, kind, words in wanted:
         part = data.get(name)
         if part is not None and not isinstance(part, kind):
-            faults.append(Fault(path=name, what=f"is {called(part)}, not {words}", code="kind"))
+            faults.append(Fault(path=name, what=f"is {json_kind_name(part)}, not {words}", code="kind"))
     return faults
 
 
@@ -214,15 +214,15 @@ def _gather_refs(block: dict[str, Any], path: str, evidences: Mapping[str, Any],
         log.append(f"renamed {' and '.join(f'{path}.{name}' for name in moved)} to {path}.refs")
 
 
-def _ref_of(told: Any, evidences: Mapping[str, Any]) -> dict[str, Any] | None:
+def _ref_of(raw_ref: Any, evidences: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a ref for `id`, `id#selector` or `{evidence_id, selector}`, or None for anything else."""
-    if isinstance(told, dict) and isinstance(told.get("evidence_id"), str):
-        return told
-    if not isinstance(told, str):
+    if isinstance(raw_ref, dict) and isinstance(raw_ref.get("evidence_id"), str):
+        return raw_ref
+    if not isinstance(raw_ref, str):
         return None
-    if told in evidences:
-        return {"evidence_id": told}
-    name, _, selector = told.partition("#")
+    if raw_ref in evidences:
+        return {"evidence_id": raw_ref}
+    name, _, selector = raw_ref.partition("#")
     return {"evidence_id": name, "selector": selector} if selector and name in evidences else None
 
 

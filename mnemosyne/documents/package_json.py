@@ -9,7 +9,7 @@ from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, called, read_object, write_object
+from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
 
 _READABLE = re.compile(r"0\.[0-9]+")
@@ -46,7 +46,7 @@ def package_faults(data: Any) -> tuple[Fault, ...]:
 
 def _read_field(data: Any, notes: Notes) -> Any:
     if not isinstance(data, Mapping):
-        return notes.error("", "kind", f"The package is {called(data)}, not an object.")
+        return notes.error("", "kind", f"The package is {json_kind_name(data)}, not an object.")
     raw = data if isinstance(data, dict) else dict(data)
     for path, what in plain_faults(raw, any_text=True):
         where = ""
@@ -79,7 +79,7 @@ def _list_unusual(package: ContextPackage) -> tuple[str, ...]:
 def _with_ignored(package: ContextPackage, ignored: tuple[str, ...]) -> ContextPackage:
     if not ignored:
         return package
-    told = package.debug.get("ignored", [])
-    before = list(told) if isinstance(told, list | tuple) else [told]
+    listed = package.debug.get("ignored", [])
+    before = list(listed) if isinstance(listed, list | tuple) else [listed]
     new = [line for line in ignored if line not in before]
     return replace(package, debug={**package.debug, "ignored": [*before, *new]})

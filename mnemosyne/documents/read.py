@@ -58,7 +58,7 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
     """Return `raw` as a value of `cls`; when `notes` holds an error afterwards the result means nothing."""
     shape = shape_of(cls)
     if not isinstance(raw, dict):
-        return notes.error(path, "kind", f"is {called(raw)}, not an object")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not an object")
     values: dict[str, Any] = {}
     for each in shape.fields:
         if each.json not in raw:
@@ -66,15 +66,15 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
                 notes.error(child(path, each.json), "missing", "is missing; add it")
                 values[each.name] = _BAD
             continue
-        told = raw[each.json]
-        value = read_value(each.kind, told, child(path, each.json), notes, default=each.default)
+        raw_value = raw[each.json]
+        value = read_value(each.kind, raw_value, child(path, each.json), notes, default=each.default)
         values[each.name] = value
     if any(value is _BAD for value in values.values()):
         return _BAD
     if cls is Evidence and "trust" not in raw:
-        values["trust"] = trust_of(values["source"].kind)
+        values["trust"] = default_trust(values["source"].kind)
     known = {each.json for each in shape.fields}
-    unknown = {name: copy_tree(told) for name, told in raw.items() if name not in known}
+    unknown = {name: copy_tree(raw_value) for name, raw_value in raw.items() if name not in known}
     if not shape.open:
         notes.ignored += [child(path, name) for name in unknown]
         return cls(**values)
@@ -112,7 +112,7 @@ def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
         elif each.required or own != _default_of(each, value) or (whole and own is not None):
             made[each.json] = write_value(each.kind, own)
     known = {each.json for each in shape.fields}
-    made.update((name, copy_tree(told)) for name, told in extra.items() if name not in known)
+    made.update((name, copy_tree(raw_value)) for name, raw_value in extra.items() if name not in known)
     return made
 
 
@@ -151,43 +151,43 @@ def copy_tree(tree: Any) -> Any:
     return tree
 
 
-def called(value: Any) -> str:
+def json_kind_name(value: Any) -> str:
     """Return what a person calls this kind of JSON value."""
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
-def trust_of(kind: SourceKind) -> Trust:
+def default_trust(kind: SourceKind) -> Trust:
     """Return how far evidence of this source is believed that does not say it itself."""
     return _TRUST.get(kind, Trust.AUTHORED)
 
 
 def _default_of(each: FieldShape, owner: Any) -> Any:
     if each.name == "trust" and isinstance(owner, Evidence):
-        return trust_of(owner.source.kind)
+        return default_trust(owner.source.kind)
     return each.default
 
 
-def _is_spelled_otherwise(each: FieldShape, told: Any, owner: Any) -> bool:
-    """Say whether writing the field of `owner` would give other JSON than `told`; objects within keep their own spellings."""
+def _is_spelled_otherwise(each: FieldShape, raw_value: Any, owner: Any) -> bool:
+    """Say whether writing the field of `owner` would give other JSON than `raw_value`; objects within keep their own spellings."""
     value = getattr(owner, each.name)
-    if told is None or (not each.required and value == _default_of(each, owner)):
+    if raw_value is None or (not each.required and value == _default_of(each, owner)):
         return True
     inner = each.kind.item or each.kind
     if inner.form in (Form.OBJECT, Form.TREE):
         return False
     written: Any = write_value(each.kind, value)
-    return type(written) is not type(told) or bool(written != told)
+    return type(written) is not type(raw_value) or bool(written != raw_value)
 
 
-def _reads_as(each: FieldShape, told: Any, value: Any) -> bool:
+def _reads_as(each: FieldShape, raw_value: Any, value: Any) -> bool:
     """Say whether a kept spelling still means `value`."""
-    read = read_value(each.kind, told, "", Notes(), default=each.default)
+    read = read_value(each.kind, raw_value, "", Notes(), default=each.default)
     return read is not _BAD and bool(read == value)
 
 
 def _read_many(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, list):
-        return notes.error(path, "kind", f"is {called(raw)}, not a list")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a list")
     if kind.filled and not raw:
         return notes.error(path, "empty", "is empty; it must hold one at least")
     item = kind.item
@@ -198,7 +198,7 @@ def _read_many(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_keyed(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, dict):
-        return notes.error(path, "kind", f"is {called(raw)}, not an object")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not an object")
     item = kind.item
     assert item is not None
     made = {key: read_value(item, each, child(path, key), notes) for key, each in raw.items()}
@@ -207,7 +207,7 @@ def _read_keyed(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_text(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not text; write it in quotes")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not text; write it in quotes")
     if kind.filled and not raw:
         return notes.error(path, "empty", "is empty; it must name something")
     return raw
@@ -215,7 +215,7 @@ def _read_text(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_number(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
-        return notes.error(path, "kind", f"is {called(raw)}, not a number")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a number")
     if kind.form is Form.WHOLE and raw != int(raw):
         return notes.error(path, "kind", f"is {raw!r}, no whole number; round it")
     if kind.minimum is not None and raw < kind.minimum:
@@ -226,12 +226,12 @@ def _read_number(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 
 def _read_flag(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
-    return raw if isinstance(raw, bool) else notes.error(path, "kind", f"is {called(raw)}, not true or false")
+    return raw if isinstance(raw, bool) else notes.error(path, "kind", f"is {json_kind_name(raw)}, not true or false")
 
 
 def _read_time(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not a time; write ISO 8601 text")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a time; write ISO 8601 text")
     try:
         at = datetime.fromisoformat(raw)
     except ValueError:
@@ -250,7 +250,7 @@ def _refuse_time(path: str, notes: Notes) -> Any:
 def _read_choice(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     words = choices(kind)
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not one of {', '.join(words)}")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not one of {', '.join(words)}")
     if raw in words:
         return kind.of(raw)
     if raw in kind.aliases:

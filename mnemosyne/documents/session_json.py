@@ -12,7 +12,7 @@ from typing import Any
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.check import invariant_faults
 from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, called, read_object, write_object
+from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 
@@ -41,7 +41,7 @@ def document_faults(data: Any) -> tuple[Fault, ...]:
 def read_document(data: Any) -> tuple[SessionDocument | None, tuple[Fault, ...]]:
     """Return the document (None when it has an error) with all its faults."""
     if not isinstance(data, Mapping):
-        return None, (Fault(path="", what=f"The document is {called(data)}, not an object.", code="kind"),)
+        return None, (Fault(path="", what=f"The document is {json_kind_name(data)}, not an object.", code="kind"),)
     raw = data if isinstance(data, dict) else dict(data)
     unfit = tuple(Fault(path=_path(path), what=what, code="plain") for path, what in plain_faults(raw, any_text=True))
     if unfit:

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.documents.session_json import document_from_json, document_to_json
@@ -30,8 +30,6 @@ from mnemosyne.schema.document import (
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, WindowMessage
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +89,7 @@ def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> Ses
     return SessionDocument(session=Session(session_id=session_id), meta=meta)
 
 
-def compose(
+def compose_document(
     frame: SessionDocument,
     *,
     messages: Iterable[Message],
@@ -168,16 +166,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def patched(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
+def patch_document(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
     """Return a document after a merge patch on its JSON form; SchemaValidationError when the result is none."""
     return document_from_json(merge_patch(document_to_json(document), patch))
-
-
-def upserted(items: Sequence[T], changes: Sequence[T], key: Callable[[T], str]) -> tuple[T, ...]:
-    """Return `items` with `changes` written in: in the place of the item of the same key, new ones at the end in order."""
-    merged = {key(item): item for item in items}
-    merged.update((key(change), change) for change in changes)
-    return tuple(merged.values())
 
 
 def keyed_turn_id(idempotency_key: str) -> str:

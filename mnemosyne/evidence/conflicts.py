@@ -51,7 +51,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settlement:
+class ConflictResolution:
     """What came of a search for conflicts.
 
     `left_out`: evidences of which nothing counts any more, each with the reason. `notices`: what a reader must be told
@@ -63,7 +63,7 @@ class Settlement:
     notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> Settlement:
+def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> ConflictResolution:
     """Return all conflicts among evidences, in the order of their subjects and fields, and what the policy makes of them.
 
     PREFER_TOOL_OVER_RAG: what tools say counts against what was retrieved. PREFER_LATEST_BY_AT: the latest counts. Where a
@@ -78,7 +78,7 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
     overruled: dict[str, list[tuple[Claim, Claim]]] = {}
     notices: dict[str, list[str]] = {}
     for key in sorted(by_field):
-        for record, winner, losers in _settle_claims(by_field[key], policy):
+        for record, winner, losers in _resolve_claims(by_field[key], policy):
             records.append(record)
             if winner is None:
                 _warn_all(losers, notices)
@@ -95,7 +95,7 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
                 said = f"{loser.field_path} is {_show_value(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
                 notices.setdefault(evidence_id, []).append(f"overruled: {said}")
     told = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
-    return Settlement(records=tuple(records), left_out=left_out, notices=told)
+    return ConflictResolution(records=tuple(records), left_out=left_out, notices=told)
 
 
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
@@ -154,7 +154,7 @@ def _read_named_lines(content: str) -> Iterator[tuple[str, str]]:
 Settled = tuple[ConflictRecord, Claim | None, Sequence[Claim]]
 
 
-def _settle_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
+def _resolve_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
     """Yield what becomes of the claims on one field: a winner with those it overrules, or none with all that differ."""
     if len({_comparable(claim.value) for claim in claims}) < 2:
         return

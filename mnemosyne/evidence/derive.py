@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from mnemosyne.core.errors import SelectorResolveError
-from mnemosyne.evidence.conflicts import Settlement
+from mnemosyne.evidence.conflicts import ConflictResolution
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.rules import is_expired
 from mnemosyne.evidence.selectors import extract, ref_hash
@@ -33,7 +33,7 @@ def derive_evidence_blocks(
     *,
     now: datetime,
     count: Callable[[str], int],
-    settlement: Settlement | None = None,
+    settlement: ConflictResolution | None = None,
 ) -> tuple[ContextBlock, ...]:
     """Return a block for each evidence that counts still and was not left out, in the order given (oldest first).
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
-from mnemosyne.privacy.scrub import is_telling, weight
-from mnemosyne.schema.ingest import Shown
+from mnemosyne.privacy.scrub import is_distinctive, weight
+from mnemosyne.schema.ingest import ShownText
 
 WINDOW = 48
 WINDOW_CJK = 16
@@ -30,14 +30,14 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fresh:
+class NewText:
     """A text without what the prompt had shown. `text` is empty where nothing is left; `sources` in the order of shown."""
 
     text: str
     sources: tuple[str, ...] = ()
 
 
-def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
+def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
     """Return what a text says beyond what was shown; what it says again becomes `[recalled:<source>]`.
 
     JSON stays JSON: there only whole values that were shown are replaced. A text of which a tenth or less is new is an
@@ -45,7 +45,7 @@ def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
     """
     search = _Search(shown)
     if not search.sources or not content.strip():
-        return Fresh(text=content)
+        return NewText(text=content)
     tree = _json_of(content)
     if tree is not None:
         try:
@@ -55,19 +55,19 @@ def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
             search.found.clear()
     spans = search.spans(content)
     if not spans:
-        return Fresh(text=content)
-    told = max(_weigh_text(content), 1)
+        return NewText(text=content)
+    total_weight = max(_weigh_text(content), 1)
     echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
-    left = "" if echoed >= ALL_OF_IT * told else _cut_spans(content, spans)
-    return Fresh(text=left, sources=search.in_order())
+    left = "" if echoed >= ALL_OF_IT * total_weight else _cut_spans(content, spans)
+    return NewText(text=left, sources=search.in_order())
 
 
-def _without_in_tree(content: str, tree: Any, search: _Search) -> Fresh:
-    done, told, echoed = search.tree(tree)
+def _without_in_tree(content: str, tree: Any, search: _Search) -> NewText:
+    done, total_weight, echoed = search.tree(tree)
     if not search.found:
-        return Fresh(text=content)
-    left = "" if echoed >= ALL_OF_IT * told else json.dumps(done, ensure_ascii=False)
-    return Fresh(text=left, sources=search.in_order())
+        return NewText(text=content)
+    left = "" if echoed >= ALL_OF_IT * total_weight else json.dumps(done, ensure_ascii=False)
+    return NewText(text=left, sources=search.in_order())
 
 
 Found = tuple[int, int, str]
@@ -76,8 +76,8 @@ Found = tuple[int, int, str]
 class _Search:
     """Looks for shown texts, and notes which were found."""
 
-    def __init__(self, shown: Sequence[Shown]) -> None:
-        self.sources = [(each.source_id, text) for each in shown if is_telling(text := _flatten(each.text)[0])]
+    def __init__(self, shown: Sequence[ShownText]) -> None:
+        self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _flatten(each.text)[0])]
         self.found: dict[str, None] = {}
         self._windows: dict[int, dict[str, str]] = {}
         self._whole: list[tuple[str, str]] = []
@@ -123,18 +123,18 @@ class _Search:
         """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
         if isinstance(tree, str):
             spans = self.spans(tree)
-            told = _weigh_text(tree)
+            total_weight = _weigh_text(tree)
             echoed = sum(weight(tree[begin:end]) for begin, end, _ in spans)
-            if spans and echoed >= ALL_OF_IT * told:
-                return _mark_span(spans[0][2]), told, echoed
-            return (_cut_spans(tree, spans) if spans else tree), told, echoed
+            if spans and echoed >= ALL_OF_IT * total_weight:
+                return _mark_span(spans[0][2]), total_weight, echoed
+            return (_cut_spans(tree, spans) if spans else tree), total_weight, echoed
         if isinstance(tree, Mapping):
             done: dict[str, Any] = {}
-            told = echoed = 0
+            total_weight = echoed = 0
             for key, value in tree.items():
                 done[key], more, again = self.tree(value)
-                told, echoed = told + more, echoed + again
-            return done, told, echoed
+                total_weight, echoed = total_weight + more, echoed + again
+            return done, total_weight, echoed
         if isinstance(tree, list):
             items = [self.tree(value) for value in tree]
             return [item[0] for item in items], sum(item[1] for item in items), sum(item[2] for item in items)

@@ -77,15 +77,15 @@ class RefResolver:
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
         """Return the text of a ref to evidence that is at hand."""
         if is_expired(evidence, self._clock.now()):
-            told = f"evidence {ref.evidence_id} stopped counting at {evidence.expires_at}"
-            return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, told, evidence)
+            detail = f"evidence {ref.evidence_id} stopped counting at {evidence.expires_at}"
+            return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, detail, evidence)
         content = evidence.content
         changed = ""
         if not content:
             fetched = await self._fetch_text(evidence.source.uri)
             if fetched is None:
-                told = f"evidence {ref.evidence_id} keeps a pointer alone ({evidence.source.uri or 'nowhere'})"
-                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, told, evidence)
+                detail = f"evidence {ref.evidence_id} keeps a pointer alone ({evidence.source.uri or 'nowhere'})"
+                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, detail, evidence)
             content = fetched
             if evidence.content_hash not in ("", content_hash(content)):
                 changed = f"{evidence.source.uri} says otherwise now than when it was taken in"
@@ -127,5 +127,5 @@ class RefResolver:
             return None
 
 
-def _fault_of(ref: Ref, fault: RefFault, told: str, evidence: Evidence | None = None) -> ResolvedRef:
-    return ResolvedRef(ref=ref, fault=fault, detail=f"{fault.value}: {told}", evidence=evidence)
+def _fault_of(ref: Ref, fault: RefFault, detail: str, evidence: Evidence | None = None) -> ResolvedRef:
+    return ResolvedRef(ref=ref, fault=fault, detail=f"{fault.value}: {detail}", evidence=evidence)

@@ -60,14 +60,14 @@ def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
     if source.kind is SourceKind.RAG:
         label = Trust.AUTHORED if uri.startswith(_OWN_WORLD) else Trust.TOOL
     if kind is EvidenceType.LLM_OUTPUT:
-        label = lowest((label, Trust.MODEL))
+        label = lowest_trust((label, Trust.MODEL))
     if kind is EvidenceType.USER_INPUT:
-        label = lowest((label, Trust.USER))
+        label = lowest_trust((label, Trust.USER))
     fetched = source.kind in (SourceKind.RAG, SourceKind.TOOL, SourceKind.SKILL)
     return Trust.WEB if fetched and uri.startswith(_WEB) else label
 
 
-def lowest(labels: Iterable[Trust]) -> Trust:
+def lowest_trust(labels: Iterable[Trust]) -> Trust:
     """Return the label that may be believed least; what is made of several texts is no better than the worst of them."""
     return max(labels, key=TRUST_ORDER.index)
 
@@ -93,7 +93,7 @@ def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, A
     return round(min(value, _WEB_CEILING) if trust is Trust.WEB else value, 4)
 
 
-def checked_confidence(value: float) -> float:
+def check_confidence(value: float) -> float:
     """Return a given confidence; ValueError unless it is 0..1."""
     if not (math.isfinite(value) and 0.0 <= value <= 1.0):
         raise ValueError(f"A confidence lies in 0..1; got {value!r}.")
@@ -117,7 +117,7 @@ def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
     return f"{source.kind.value}:{source.name}#args={args_digest(args)}"
 
 
-def expiry(at: datetime, seconds: float | None) -> datetime | None:
+def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
     """Return when evidence that was taken in at `at` stops being used; ValueError for a time that is not ahead."""
     if seconds is None:
         return None

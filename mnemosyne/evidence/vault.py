@@ -16,7 +16,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from mnemosyne.privacy.scrub import stands_in_tree
+from mnemosyne.privacy.scrub import occurs_in_tree
 
 _OWNER_ONLY = 0o700
 
@@ -103,7 +103,7 @@ class FolderVault:
         wanted = {f"{_name_of(evidence_id)}.json" for evidence_id in evidence_ids}
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (texts and stands_in_tree(texts, _read_file(file))):
+            if named or (texts and occurs_in_tree(texts, _read_file(file))):
                 yield file
         for part in sorted(self.folder.glob("*/.*.new")):
             # What a writer that was killed left half written belongs to nobody.

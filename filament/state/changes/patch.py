@@ -50,7 +50,7 @@ class ChangingTree:
         if verb != "remove" and "value" not in op:
             raise ValueError("there is no value. Give one")
         value = op.get("value")
-        self._let_go(value)
+        self._mark_shared(value)
         if tokens:
             self.tree = self._change_along(self.tree, tokens, verb, value)
         elif verb == "remove":
@@ -105,7 +105,7 @@ class ChangingTree:
         self._copies[id(copy)] = copy
         return copy
 
-    def _let_go(self, value: Any) -> None:
+    def _mark_shared(self, value: Any) -> None:
         """Take note that somebody else holds (parts of) a value now, so that they are not changed in place any more."""
         parts = [value] if self._copies else []
         while parts:

@@ -177,7 +177,7 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
             made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await runtime.sync(session, progress)
-        _print_index_lacks(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
+        _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
@@ -201,7 +201,7 @@ async def _import_corpus(
         made[start.session_id] = (await runtime.import_session(start)).depth
         with indexing(f"indexing {start.session_id}") as progress:
             await runtime.sync(start.session_id, progress)
-        _print_index_lacks(runtime, [session_scope(start.session_id)])
+        _print_index_degradations(runtime, [session_scope(start.session_id)])
         if start.session_id in known:
             told.append(f"session {start.session_id} was there: the turns that it had keep their speakers' roles")
         speakers = speakers_of(corpus.entries_for(name), user=voices["user"], assistant=voices["assistant"])
@@ -231,6 +231,6 @@ def _describe_speakers(speakers: Speakers) -> str:
     return f"{told} ({_REASONS[speakers.reason]})"
 
 
-def _print_index_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
-    for code in runtime.retriever.lacks(scopes):
+def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
+    for code in runtime.retriever.degradations_for(scopes):
         say(describe_degradation(code).detail)

@@ -69,7 +69,7 @@ def build_recall_scene(
             world_scope(world.world_id): hidden | placed.keys(),
             session_scope(window.head.session_id): hidden | in_prompt,
         },
-        knows=partial(may_know, viewer=config.viewer, view=view),
+        may_know=partial(may_know, viewer=config.viewer, view=view),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,

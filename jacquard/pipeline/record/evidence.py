@@ -27,7 +27,7 @@ from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.evidence.conflicts import settle_conflicts
+from mnemosyne.evidence.conflicts import resolve_conflicts
 from mnemosyne.evidence.derive import derive_evidence_blocks
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
@@ -42,7 +42,7 @@ from mnemosyne.schema.evidence import (
     EvidenceType,
     SourceKind,
 )
-from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, Ingested, IngestOptions, Shown
+from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
@@ -83,7 +83,7 @@ async def load_evidence_blocks(
     newest = await store.list_evidences(session_id, where)
     live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
     size = sum(len(each.content) for each in live)
-    settled = await calculate(settle_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
+    settled = await calculate(resolve_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
@@ -151,18 +151,18 @@ def _derive_blocks(
     return tuple(blocks), tuple(errors)
 
 
-def find_shown_texts(record: TurnRecord | None) -> tuple[Shown, ...]:
+def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
     """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
     if record is None or record.prompt is None:
         return ()
     turn = turn_from_record(record, 0)
     sources = {block.block_id: block.refs[0].evidence_id for block in turn.context_blocks if block.refs}
-    shown = [Shown(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
+    shown = [ShownText(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
     for span in turn.report.spans:
         said = turn.messages[span.message].content[span.start : span.end]
         # What is said is escaped, so every tag that stands here is our own.
         pieces = [unescape(piece) for piece in _TAG.split(said)]
-        shown += [Shown(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
+        shown += [ShownText(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
     return tuple(each for each in shown if each.text.strip())
 
 
@@ -198,9 +198,9 @@ async def ingest_result(
     call: ToolCall,
     result: str,
     *,
-    shown: Iterable[Shown] = (),
+    shown: Iterable[ShownText] = (),
     options: IngestOptions | None = None,
-) -> Ingested:
+) -> IngestResult:
     """Take in what a recorded call gave, linked with it and known by its arguments; what the prompt showed is no news."""
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
-from mnemosyne.schema.ingest import Ingested, IngestOptions
+from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
 
@@ -86,6 +86,6 @@ class EvidenceIngestor(Protocol):
         links: EvidenceLinks | None = None,
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
-    ) -> Ingested:
+    ) -> IngestResult:
         """Keep a text; SessionNotFoundError, EvidenceNotFoundError (`derived_from`), ValueError (confidence, ttl)."""
         ...
