@@ -1,7 +1,7 @@
-"""JSON blocks of a reply: where one ends, what it says, and what is done with a broken one.
+"""JSON blocks of a reply: where one ends, what its value is, and what is done with a broken one.
 
-Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or where
-it seems to end.
+Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or
+where it seems to end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIRST_STEP, _STEP = 64, 4096
 def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
     """Read the block that a tag opens inside another element or none, to its closing tag or to the end of its JSON.
 
-    What becomes of ops is decided when the reply is whole, by `judge_updates`.
+    Whether its ops count is decided when the reply is complete, by `judge_updates`.
     """
     state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
     state.pass_tag(tag)
@@ -46,7 +46,7 @@ def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None
 
 
 def judge_updates(state: ParserState) -> None:
-    """Carry out the updates that stand where they count, and name all others, now that the reply is whole."""
+    """Take the ops of the updates that count and report all others, now that the reply is complete."""
     for update, misplaced in state.outline.judge(state.source, needs_content=CONTENT in state.legal):
         if misplaced is None:
             _carry_out(state, update)
@@ -55,7 +55,7 @@ def judge_updates(state: ParserState) -> None:
 
 
 def _scan_json(state: ParserState, scan: JsonScan, start: int) -> Looking[None]:
-    """Let a scan take the source from `start` on, until it is done or broken or the reply ends."""
+    """Feed a scan with the source from `start` on, until it is done or broken or the reply ends."""
     step = _FIRST_STEP
     while not (scan.done or scan.broken):
         at = start + scan.length
@@ -108,7 +108,7 @@ def _end_broken(state: ParserState, tag: Tag, inside: str | None, start: int) ->
 
 
 def _skip_closing_rest(state: ParserState, tag: Tag, end: int, limit: int) -> None:
-    """Go on behind an unclosed block, and behind what is left of its closing tag."""
+    """Continue after an unclosed block and after what is left of its closing tag."""
     closing = _BROKEN_CLOSE.match(state.source.slice(end, limit))
     behind = end + (closing.end() if closing else 0)
     state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, end)
@@ -117,7 +117,7 @@ def _skip_closing_rest(state: ParserState, tag: Tag, end: int, limit: int) -> No
 
 
 def _enter_block(state: ParserState, block: FoundBlock) -> None:
-    """Take a block: one of ops waits for the end of the reply, any other is read at once."""
+    """Take a block: a block of ops waits for the end of the reply; any other is read at once."""
     if state.rules[block.tag.kind].body is Body.OPS:
         state.outline.add_update(block)
     else:
@@ -125,23 +125,25 @@ def _enter_block(state: ParserState, block: FoundBlock) -> None:
 
 
 def _carry_out(state: ParserState, update: FoundBlock) -> None:
-    """Take the ops of an update that stands where it counts, all of them or none."""
+    """Take the ops of an update that counts, all of them or none."""
     found = _repair_block(state, update)
     if found is not None and state.user_text.contains(state.source.slice(update.start, update.end), broken=found[1]):
         advice = "Write an update of your own, if anything changed"
-        echoed = Misplaced(code=ECHOED, reason="the user's own message says what it says", advice=advice)
+        echoed = Misplaced(code=ECHOED, reason="the user's own message contains the same", advice=advice)
         _set_aside(state, update, echoed)
     else:
         _keep_repaired(state, update, found)
 
 
 def _set_aside(state: ParserState, update: FoundBlock, why: Misplaced) -> None:
-    sentence = f"{update.name} was not carried out: {why.reason}. {why.advice}."
+    sentence = f"{update.name} was not applied: {why.reason}. {why.advice}."
     state.add_correction(why.code, sentence, update.tag.start, update.behind)
 
 
 def _repair_block(state: ParserState, block: FoundBlock) -> tuple[Any, bool] | None:
-    """Return the value of a block and whether it had to be repaired; None if it cannot be read, which is noted."""
+    """Return the value of a block and whether it was repaired; None if it cannot be read, which is recorded as a
+    correction.
+    """
     if block.broken is None:
         return block.value, False
     value, fault, cost = repair_json(block.broken, cut=block.cut, repairable=REPAIR_CHARS - state.repaired_chars)
@@ -193,7 +195,7 @@ def _keep_value(state: ParserState, block: FoundBlock, value: Any, is_again: boo
 
 
 def _refuse_block(state: ParserState, block: FoundBlock, code: Refusal, reason: str) -> None:
-    """Enter a block of ops that was lost whole as one refused op."""
+    """Record a block of ops that was lost entirely as one refused op."""
     if state.rules[block.tag.kind].body is Body.OPS:
         state.lost.append(build_refusal(state.next_op, block.name, code, reason))
 

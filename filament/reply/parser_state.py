@@ -19,13 +19,13 @@ from filament.state.verdicts import OpVerdict
 
 T = TypeVar("T")
 Looking = Generator[None, None, T]
-"""Rests (yields) until there is more text, and answers in the end."""
+"""Yields until there is more text, and returns its answer in the end."""
 
 _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 
 
 class ParserState:
-    """What one reading has so far. `at`: everything before it was read; `index`: the next tag to look at."""
+    """Everything that one parse has so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
     def __init__(self, expected: Expected, user_text: str = "") -> None:
         words = vocabulary_of(expected)
@@ -55,7 +55,7 @@ class ParserState:
     # --- what was found ---
 
     def add_correction(self, code: str, sentence: str, start: int, end: int) -> None:
-        """Enter a correction."""
+        """Record a correction."""
         entry = Correction(code=code, sentence=sentence, start=start, end=end)
         self.log.append(entry)
         self.events.append(ParseEvent(kind=EventKind.CORRECTED, correction=entry))
@@ -66,7 +66,7 @@ class ParserState:
         return len(self.ops) + len(self.lost)
 
     def add_piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
-        """Enter what a stretch of the source is; pieces follow one another without a gap."""
+        """Record what a stretch of the source is; pieces follow one another without a gap."""
         if start >= end:
             return
         last = self.pieces[-1] if self.pieces else None
@@ -75,18 +75,18 @@ class ParserState:
         self.pieces.append(Piece(kind=kind, tag=tag, start=start, end=end))
 
     def pass_tag(self, tag: Tag) -> None:
-        """Leave a tag behind."""
+        """Continue after a tag."""
         self.add_piece(PieceKind.MARKUP, tag.kind, tag.start, tag.end)
         self.at, self.index = tag.end, tag.index + 1
 
     def is_block(self, tag: Tag) -> bool:
-        """Say whether a tag holds JSON."""
+        """Return whether a tag holds JSON."""
         return tag.kind != WRAPPER and self.rules[tag.kind].body is not Body.TEXT
 
     # --- looking ahead ---
 
     def find_closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
-        """Return the first closing tag of these kinds behind a tag, None if the reply ends without one."""
+        """Return the first closing tag of these kinds after a tag, None if the reply ends without one."""
         while True:
             found = self.tags.find_closing(tag.index, kinds)
             if found is not None or self.ended:
@@ -106,7 +106,9 @@ class ParserState:
             yield
 
     def find_json_start(self, at: int) -> Looking[int | None]:
-        """Return where JSON starts after a tag, behind a fence if there is one; None if what follows is no JSON."""
+        """Return the index at which JSON starts after a tag (and after a code fence, if there is one); None if no JSON
+        follows.
+        """
         at = yield from self.skip_blanks(at)
         if self.source.slice(at, at + 1) == "`":
             end = at
@@ -125,7 +127,7 @@ class ParserState:
         return at if self.source.slice(at, at + 1) in ("{", "[") else None
 
     def skip_blanks(self, at: int) -> Looking[int]:
-        """Return where something else than blanks stands, or the reply ends."""
+        """Return the index of the next character that is not blank, or of the end of the reply."""
         while True:
             text = self.source.slice(at, min(at + _STEP, self.source.length))
             blank = len(text) - len(text.lstrip())
@@ -136,7 +138,7 @@ class ParserState:
                 yield
 
     def has_words_after(self, tag: Tag) -> Looking[bool]:
-        """Say whether anything but blanks and tags follows a tag."""
+        """Return whether anything but blanks and tags follows a tag."""
         at, index = tag.end, tag.index + 1
         while True:
             follower = self.tags.tags[index] if index < len(self.tags.tags) else None
@@ -152,5 +154,5 @@ class ParserState:
                 yield
 
     def add_event(self, kind: EventKind, **facts: Any) -> None:
-        """Enter an event."""
+        """Record an event."""
         self.events.append(ParseEvent(kind=kind, **facts))

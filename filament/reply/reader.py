@@ -1,7 +1,6 @@
 """The reader: what the tags of a reply mean, decided as soon as the text so far allows.
 
-A tag that is only mentioned stays text. Whether it is can depend on what follows, so the reader pauses until it has enough
-text.
+A tag that is only mentioned stays text. That can depend on what follows, so the reader pauses until it has enough text.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:
-    """What is open, and what was said so far. `run` is resumed whenever there is more text."""
+    """The open elements, and the texts so far. `run` is resumed whenever there is more text."""
 
     def __init__(self, state: ParserState, expected: Expected) -> None:
         self._state = state
@@ -32,7 +31,7 @@ class Reader:
 
     @property
     def scanned_chars(self) -> int:
-        """How many characters were looked at in telling the texts."""
+        """How many characters were read while the texts were written."""
         return sum(writer.scanned_chars for writer in self._writers.values())
 
     def run(self) -> Looking[None]:
@@ -55,7 +54,7 @@ class Reader:
         self._end_reply()
 
     def reply(self) -> ParsedReply:
-        """Return what the reply holds, once it was read to its end."""
+        """Return what the reply holds, once it has been read to its end."""
         state = self._state
         texts = {name: writer.text() for name, writer in self._writers.items()}
         return ParsedReply(
@@ -73,7 +72,7 @@ class Reader:
     # --- what a tag is ---
 
     def _is_element(self, tag: Tag) -> Looking[bool]:
-        """Say whether a tag is one, or a word of the text it stands in."""
+        """Return whether a tag opens or closes an element, or is only part of the text around it."""
         state = self._state
         if tag.kind == WRAPPER or tag.empty or tag.closes:
             return True
@@ -95,7 +94,7 @@ class Reader:
         return (yield from state.find_closing(tag, tag.kind)) is not None
 
     def _is_mentioned(self, tag: Tag, inside: str | None) -> Looking[bool]:
-        """A tag within a thought is talk if the thought ends before the tag does."""
+        """Return whether a tag inside another element is only mentioned: that element ends before the tag's own does."""
         if inside is None or inside == CONTENT:
             return False
         first = yield from self._state.find_closing(tag, inside, tag.kind)
@@ -137,7 +136,7 @@ class Reader:
             if rank < self._furthest:
                 later = sequence[self._furthest]
                 self._state.add_correction(
-                    "out_of_order", f"<{tag.kind}> came after <{later}>; it was read all the same.", tag.start, tag.end
+                    "out_of_order", f"<{tag.kind}> came after <{later}>; it was read anyway.", tag.start, tag.end
                 )
             self._furthest = max(self._furthest, rank)
 
@@ -195,7 +194,7 @@ class Reader:
         state.add_correction("stray_close", f"</{tag.kind}> closed nothing; it was left out.", tag.start, tag.end)
 
     def _move_to_thought(self, tag: Tag) -> None:
-        """Take what was said so far for the thought."""
+        """Treat all text so far as the thought."""
         state = self._state
         self._writers[THOUGHT] = self._writers.pop(CONTENT, TextWriter())
         state.pieces[:] = [replace(p, tag=THOUGHT) if p.kind is PieceKind.TEXT else p for p in state.pieces]
@@ -207,7 +206,7 @@ class Reader:
     # --- texts ---
 
     def _gather_text(self, end: int) -> None:
-        """Give the text before `end` to what is open; outside of all tags it is content."""
+        """Add the text before `end` to the open element; outside of all tags it is content."""
         state = self._state
         for tag in state.tags.take_unknown_before(end):
             if tag.start >= state.at:

@@ -28,7 +28,7 @@ class TextCleaner:
         self._held = ""
 
     def take(self, chunk: str, *, last: bool = False) -> str:
-        """Return what of the text so far is certain and was not returned before."""
+        """Return the part of the text that is certain by now and was not returned before."""
         text, self._held = self._held + chunk, ""
         if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
             text, self._held = text[:-1], text[-1]
@@ -40,7 +40,7 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 
 class Source:
-    """The text so far; a stretch of it costs its own length. `scanned_chars` counts the characters looked at."""
+    """The text so far; reading a slice costs only its own length. `scanned_chars` counts the characters read."""
 
     def __init__(self) -> None:
         self._text = StringIO(newline="\n")
@@ -65,10 +65,12 @@ class Source:
 
 
 class TextWriter:
-    """One text of the reply, told piece by piece: unescaped, trimmed, without the fence around a block cut out of it.
+    """One text of the reply, written piece by piece: unescaped, trimmed, without the fence around a block cut out of
+    it.
 
-    Where a block was cut out, blank lines do not add up. Each character is told once it is certain that it belongs: what
-    may be the end's blank, half an entity or a fence waits. What is told depends on the text alone, not on its pieces.
+    Where a block was cut out, blank lines do not add up. A character is returned once it is certain that it belongs to
+    the text: what may be a trailing blank, half an entity or a code fence is held back. What is returned depends on the
+    text alone, not on how it is cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -84,7 +86,7 @@ class TextWriter:
         self._last = ""
 
     def write(self, raw: str) -> str:
-        """Take more of the text as it stands in the reply; return what can be told now."""
+        """Take more of the text as written in the reply; return what is certain now."""
         text, self._entity = self._entity + raw, ""
         self.scanned_chars += len(text)
         at = text.rfind("&", max(0, len(text) - _ENTITY_CHARS))
@@ -93,7 +95,7 @@ class TextWriter:
         return self._hold_undecided(unescape(text))
 
     def cut(self, at: int) -> str:
-        """Mind that something was cut out here, at place `at` of the source; return what can be told now."""
+        """Record that a block was cut out at index `at` of the source; return what is certain now."""
         text = self._flush_entity()
         held = "".join(self._held)
         if self._cut_at is not None and not held:
@@ -110,7 +112,7 @@ class TextWriter:
         return text
 
     def finish(self) -> str:
-        """Return the rest: the end has come."""
+        """End the text and return the rest of it."""
         text = self._flush_entity()
         held = self._join_after_cut("".join(self._held), whole=True)
         self._held = []
@@ -119,7 +121,7 @@ class TextWriter:
         return text + self._emit_text(held.rstrip())
 
     def text(self) -> str:
-        """Return all that was told."""
+        """Return all text that was returned so far."""
         return "".join(self.written)
 
     def _flush_entity(self) -> str:
@@ -146,7 +148,7 @@ class TextWriter:
         return self._emit_text(text[:start])
 
     def _find_undecided(self, text: str) -> int:
-        """Return where that part of a text starts that may yet turn out to be a fence, or the blank at the end."""
+        """Return the index from which a text may still turn out to be a code fence or a trailing blank."""
         end = len(text.rstrip())
         window = max(0, end - _FENCE_CHARS)
         fence = _FENCE_AT_END.search(text[window:end])
@@ -157,9 +159,10 @@ class TextWriter:
         return end if goes_on else len(text[:start].rstrip())
 
     def _join_after_cut(self, text: str, *, whole: bool) -> str:
-        """Return the text that goes on, with what waited before the cut, now that it is known what follows the cut.
+        """Return the text that continues, with what was held before the cut, now that it is known what follows the cut.
 
-        A fence that was opened right before it goes if it is closed right behind it. `whole`: no more text will follow.
+        A code fence that was opened right before the cut is removed if it is closed right after it. `whole`: no more
+        text will follow.
         """
         if self._cut_at is None:
             return text

@@ -1,9 +1,10 @@
-"""Anchors of a state tree (seed 004 section 5.3): how they are found and given, and why one never names another entity later.
+"""Anchors of a state tree (seed 004 section 5.3): how they are found and assigned, and why an anchor never names
+another entity later.
 
 A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
-seen never names another thing: those of things that are no more stay in the root's `$meta.gone` as `{id: name}`, and so
-follow the branch with the state. A thing may come back under its id as long as it bears the same name (taken out of one
-bag and put into another). Pure; a tree is never changed, only copied where it differs.
+seen never names another thing: the ids of removed things stay in the root's `$meta.gone` as `{id: name}`, and so follow
+the branch with the state. A thing may return under its id if it has the same name (taken out of one bag and put into
+another). Pure; a tree is never changed, only copied where it differs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 def collect_anchors(tree: Any) -> dict[str, str]:
     """Return anchor -> JSON Pointer for every `id` and `_anchor`, in reading order.
 
-    AnchorError lists every anchor that stands at more than one place. `$meta` is not looked into.
+    AnchorError lists every anchor that occurs at more than one place. `$meta` is not looked into.
     """
     places: dict[str, list[Tokens]] = {}
     for anchor, tokens in walk_anchors(tree):
@@ -66,8 +67,8 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 def with_anchors(tree: Any) -> Any:
     """Return the tree in which every mapping inside a container's list has an `id`.
 
-    A mapping without one gets `item_<n>`, in reading order, numbered on from the highest such id that is or was in the
-    tree. The same tree gives the same ids; a tree that lacks none is returned as it is.
+    A mapping without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
+    tree. The same tree gives the same ids; a tree in which none is missing is returned unchanged.
     """
     return assign_item_ids(tree, next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
 
@@ -97,13 +98,15 @@ def _is_nameless(item: Any) -> bool:
 
 
 def read_removed_ids(tree: Any) -> Mapping[str, str]:
-    """Return the ids of things that are no more, with the names that they bore (empty if none)."""
+    """Return the ids of removed things with their names (empty if none)."""
     gone = meta_of(tree).get(GONE)
     return gone if isinstance(gone, Mapping) else EMPTY
 
 
 def patch_removed_ids(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the JSON Patch that notes who left (id -> name) and strikes out who came back; empty if nobody did."""
+    """Return the JSON Patch that records removed things (id -> name) in `$meta.gone` and deletes returned ones; empty
+    if there are none.
+    """
     if not isinstance(tree, Mapping):
         return []
     known = read_removed_ids(tree)

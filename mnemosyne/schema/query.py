@@ -34,7 +34,7 @@ class EvidenceFilter:
     """Which evidence to list (seed 002 section 6.1); every part that is given must hold.
 
     `since` (inclusive) and `until` (exclusive) bound `created_at`; evidence without one passes neither. `tags` are
-    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, with `newest_ids`
+    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, with `newest`
     those written last (listed in the order of writing all the same).
     """
 

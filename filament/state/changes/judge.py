@@ -35,10 +35,10 @@ APPLIED = "applied"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedOps:
-    """What became of the ops of a turn.
+    """The outcome of a turn's ops.
 
-    `verdicts` has one for each, in order. `tree` is the state after them and `patch` the JSON Patch that leads there; if
-    any op was refused, `tree` is the state as it was and `patch` is empty.
+    `verdicts` has one for each op, in order. `tree` is the state after them and `patch` the JSON Patch that leads
+    there; if any op was refused, `tree` is the unchanged state and `patch` is empty.
     """
 
     tree: Any
@@ -59,14 +59,16 @@ def judge_ops(
     lost: Sequence[OpVerdict] = (),
     limits: OpLimits = NO_LIMITS,
 ) -> JudgedOps:
-    """Return what becomes of ops, typed or in either spelling; the given tree stays as it was.
+    """Return the verdicts on ops, and the tree and patch that follow from them; the given tree is not changed. Never
+    raises for an op.
 
-    Each op sees the work of the good ones before it. When one is refused, the others are judged all the same, and none
-    takes effect: those without a fault of their own get the code `turn_refused`. `anchors` are those that the prompt
-    showed. `lost` are verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts
-    are then numbered by the places in the reply (`Op.number`). Things in containers that have no id yet are given theirs
-    (as `with_anchors` shows them) by the same patch. `limits` bound the ops, their values and the state after each; of more
-    than `limits.reply_ops` ops the first so many are judged, and one verdict more (`too_many_ops`) tells of the rest.
+    Ops are typed or in either spelling. Each op sees the effect of the valid ones before it. When one is refused, the
+    others are still judged, but none takes effect: those without a fault of their own get the code `turn_refused`.
+    `anchors` are those that the prompt showed. `lost` are verdicts on ops of the same reply that could not be read;
+    they count as refused, and all verdicts are then numbered by their place in the reply (`Op.number`). The same patch
+    assigns ids to things in containers that have none yet (as `with_anchors` shows them). `limits` bound the ops, their
+    values and the state after each; of more than `limits.reply_ops` ops only that many are judged, and one further
+    verdict (`too_many_ops`) reports the rest.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
     numbered, lost, beyond = _limit_ops(numbered, lost, limits)
@@ -84,7 +86,7 @@ def judge_ops(
 def _limit_ops(
     numbered: list[tuple[int, Any]], lost: Sequence[OpVerdict], limits: OpLimits
 ) -> tuple[list[tuple[int, Any]], Sequence[OpVerdict], list[OpVerdict]]:
-    """Return the ops and lost ops that are within the limit of a reply, and the verdict on those beyond it, if there are."""
+    """Return the ops and lost ops within the limit of a reply, and the verdict on those beyond it, if there are any."""
     total = len(numbered) + len(lost)
     if limits.reply_ops is None or total <= limits.reply_ops:
         return numbered, lost, []
@@ -104,7 +106,7 @@ def _limit_ops(
 
 
 def find_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
-    """Return the first op that was refused, one with a reason of its own before all others; None if none was."""
+    """Return the first refused op, preferring one with a fault of its own; None if none was refused."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
 
@@ -118,10 +120,11 @@ class AppliedOps:
 
 
 def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
-    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that is not there yet.
+    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that does not exist
+    yet.
 
-    `anchors` are those that the prompt showed (anchor -> JSON Pointer); anchors that the tree bears go first, so a thing
-    that moved is still found. OpError if the target leads nowhere.
+    `anchors` are those that the prompt showed (anchor -> JSON Pointer); the tree's own anchors take precedence, so a
+    thing that moved is still found. OpError if the target does not exist.
     """
     try:
         return join_pointer(locate(op.target, AnchorIndex(tree, anchors), tree, may_create=op.verb in CREATING))
@@ -130,11 +133,11 @@ def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
 
 
 def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
-    """Return the tree after all ops, in order, and the patch; the given tree stays as it was.
+    """Return the tree after all ops, in order, and the patch; the given tree is not changed.
 
-    All or nothing: OpError at the first op that is refused, with its place in `ops`, its reason and its code, and then
-    nothing was done. `judge_ops` tells of every op. Each op sees the work of those before it, ids of things that were just
-    added included. What `$meta` allows is told in docs/filament.md.
+    All or nothing: OpError for the first op that is refused, with its place in `ops`, its reason and its code.
+    (`judge_ops` gives a verdict on every op.) Each op sees the effect of those before it, including the ids of things
+    that were just added. docs/filament.md explains what `$meta` allows.
     """
     judged = judge_ops(tree, ops, anchors)
     if (bad := judged.refused) is not None:
@@ -143,7 +146,7 @@ def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = 
 
 
 class _Run:
-    """A tree on which ops are tried one after the other."""
+    """A tree to which ops are applied one after the other."""
 
     def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits) -> None:
         self.patch: list[PatchOp] = []
@@ -154,7 +157,7 @@ class _Run:
         self._chars = 0 if limits.state_chars is None else json_chars(self.tree)
 
     def take(self, number: int, raw: Any) -> OpVerdict:
-        """Carry out one op and tell of it; one that is refused changes nothing."""
+        """Apply one op and return the verdict on it; a refused op changes nothing."""
         try:
             op = raw if isinstance(raw, Op) else parse_op(raw, number)
         except OpError as error:
@@ -200,7 +203,7 @@ class _Run:
 
     @property
     def tree(self) -> Any:
-        """The state as it is by now."""
+        """The state after the ops so far."""
         return self._changing.tree
 
     def _apply_patch(self, change: PatchOp) -> None:
@@ -211,7 +214,7 @@ class _Run:
 
 
 def _patch_ids(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
-    """Yield the patch that gives things their ids: `named` is `bare` with ids."""
+    """Yield the patch that adds ids: `named` is `bare` with ids."""
     if bare is named:
         return
     if isinstance(bare, Mapping) and len(bare) < len(named):
@@ -223,7 +226,7 @@ def _patch_ids(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
 
 
 def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> dict[str, str]:
-    """Keep the anchors right through one change, of which `tree` is the state before; return those that go, with their labels."""
+    """Update the anchors for one change of `tree` (the state before it); return the removed anchors with their labels."""
     left: dict[str, str] = {}
     tokens = split_pointer(change["path"])
     above, key = tokens[:-1], tokens[-1]

@@ -1,6 +1,7 @@
-"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `settling`.
+"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `new_values`.
 
-Nothing is changed here. `judge` applies the patch that this module proposes, so the recorded patch is always the one that ran.
+This module changes nothing: `judge` applies the patch that it proposes, so the recorded patch is always the one that
+ran.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpPlanner:
-    """What an op works on: the tree as it is by now, its anchors, and the remarks made so far."""
+    """What an op works on: the tree after the ops before it, its anchors, and the remarks so far."""
 
     tree: Any
     index: AnchorIndex
     notes: list[Note] = field(default_factory=list)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
-        """Return ids that name nothing in the tree, never did, and are not in `value`."""
+        """Yield ids that neither name nor ever named anything in the tree, and do not occur in `value`."""
         return next_item_id((self.index.last_item_id, *(anchor for anchor, _ in walk_anchors(value))))
 
 
@@ -112,7 +113,7 @@ def _set_description(spot: Spot, text: Any) -> Patch:
 
 
 def _propose_description(spot: Spot, result: Any) -> dict[str, Any]:
-    """Propose the new state of a VWD: its value alone where the description stays as it is."""
+    """Propose the new state of a VWD: its value alone where the description does not change."""
     if is_pair(result) and result[1] == spot.old[1]:
         return _propose_one("replace", (*spot.tokens, "0"), result[0])
     return _propose_one("replace", spot.tokens, result)
@@ -131,7 +132,7 @@ def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
         return [_propose_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
     number = clamp_number(spot.rules, spot.field, number, planner.notes)
     if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
-        reason = f"{spot.key!r} takes a whole number, and {number} is none ($meta.types)"
+        reason = f"{spot.key!r} takes a whole number, and {number} is not one ($meta.types)"
         raise RefusedError(Refusal.WRONG_TYPE, reason)
     result = describe_new_value(spot.rules, spot.field, spot.old, number, planner.notes)
     return [_propose_description(spot, result) if spot.described else _propose_one("replace", spot.tokens, result)]
@@ -140,8 +141,8 @@ def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
 def calculate_number(verb: Verb, left: int | float, right: int | float) -> int | float:
     """Return the result of an arithmetic verb; RefusedError for a division by zero or a number beyond range.
 
-    Whole numbers stay whole, a division too if it comes out even; others are calculated in decimal, so that 0.1 plus 0.2
-    is 0.3 in the prompt.
+    Whole numbers stay whole, as does a division without remainder; other numbers are calculated in decimal, so that 0.1
+    plus 0.2 is 0.3 in the prompt.
     """
     if right == 0 and verb is Verb.DIV:
         raise RefusedError(Refusal.DIVISION_BY_ZERO, "nothing can be divided by zero")
@@ -178,7 +179,9 @@ def _propose_insert(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
 
 
 def _list_spot(spot: Spot, tree: Any) -> Spot:
-    """Return the spot of the list that PUSH and POP mean: the target, or of a mapping its `items` or its only list."""
+    """Return the spot of the list that PUSH and POP mean: the target itself, or for a mapping its `items` or its only
+    list.
+    """
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to PUSH to or POP from")
     if spot.part is not None or spot.described:
@@ -200,7 +203,7 @@ def _list_spot(spot: Spot, tree: Any) -> Spot:
 
 
 def _propose_entry(spot: Spot, place: int, value: Any, planner: OpPlanner) -> Patch:
-    """Propose a new entry at a place of a list; a mapping without `id` is given one."""
+    """Propose a new entry at an index of a list; a mapping without an `id` gets one."""
     if spot.described or not isinstance(spot.old, list | tuple):
         raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
     check_changeable(spot)
@@ -231,12 +234,12 @@ def _propose_pop(spot: Spot, wanted: Any, planner: OpPlanner) -> Patch:
 
 
 def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:
-    """Return what a list may be once an entry is gone, as far as that could have the shape of a VWD."""
+    """Return a list as it may be once an entry is removed, where it could then have the shape of a VWD."""
     return [*entries[:place], *entries[place + 1 :]] if len(entries) == 3 else []
 
 
 def _find_entry(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
-    """Return the place of the entry with this id (or anchor), else of the first that equals `wanted`."""
+    """Return the index of the entry with this id (or anchor), otherwise of the first that equals `wanted`."""
     entries = spot.old
     name = wanted.get(ID) if isinstance(wanted, Mapping) else wanted
     if isinstance(name, str) and (name in index.places or name in index.ambiguous):
@@ -276,9 +279,9 @@ def _declare_list(spot: Spot, grown: Any) -> Patch:
 
 
 def _check_anchors(value: Any, index: AnchorIndex, free: Collection[str] = ()) -> None:
-    """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
+    """Raise RefusedError for a value whose anchors are in use elsewhere, repeat, or named something else before.
 
-    `free` are the anchors of what is removed in its favour.
+    `free` are the anchors of the value that it replaces.
     """
     if is_scalar(value):
         return

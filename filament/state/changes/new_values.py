@@ -1,7 +1,7 @@
-"""How a new value takes its place: over an old value, or as a new entity shaped by its template.
+"""Computes the value that a place holds after a change: over an old value, or as a new entity shaped by its template.
 
-Pure. Nothing is changed here: values are returned as they will stand in the tree, or RefusedError says why they cannot stand
-there.
+Pure. Nothing is changed here: values are returned as they will be in the tree, or RefusedError says why they are not
+allowed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ _NOTHING = object()
 
 
 def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return what a place holds once `new` is set where `old` stood.
+    """Return what a place holds once `new` is set where `old` was; RefusedError if a rule forbids it.
 
-    `rules` are those of the mapping that holds `field`; with `entry`, the place is an entry of the list there. A VWD gets
-    the description that goes with its value. A mapping stays a mapping and keeps its id, `_anchor` and `$meta`; each of
-    its fields settles in turn, so that no rule can be passed by from above. A list stays a list.
+    `rules` are those of the mapping that holds `field`; with `entry`, the place is an entry of the list there. A VWD
+    gets the description that belongs to its new value. A mapping stays a mapping and keeps its id, `_anchor` and
+    `$meta`; each of its fields is replaced in turn, so that setting the whole mapping cannot bypass a field's rule. A
+    list stays a list.
     """
     if isinstance(old, Mapping):
         return _replace_mapping(rules.rules_below(field, old, entry=entry), field, old, new, notes)
@@ -47,7 +48,7 @@ def _replace_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any,
     for key, value in old.items():
         if key == META or key in IDENTITY:
             if key in new and new[key] != value:
-                raise RefusedError(Refusal.PROTECTED, f"the {key!r} of {field!r} does not change")
+                raise RefusedError(Refusal.PROTECTED, f"the {key!r} of {field!r} cannot be changed")
             result[key] = value
         elif key in new:
             result[key] = _replace_field(rules, key, value, new[key], notes)
@@ -79,10 +80,12 @@ def _replace_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note
 
 
 def build_value(rules: Rules, field: str, value: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return a new value as it will stand in `field`, or as an `entry` of the list there.
+    """Return a new value as it will be in `field`, or as an `entry` of the list there; RefusedError if a rule forbids
+    it.
 
-    A mapping follows its template: fields that were not given are filled in, in the template's order; then come the rest,
-    if it may be extended. Types, limits and necessary fields are checked, values with a table described.
+    A mapping follows its template: fields that were not given are filled in, in the template's order; the others
+    follow, if it may be extended. Types, limits and necessary fields are checked; values with a table get their
+    description.
     """
     if isinstance(value, Mapping):
         return _build_mapping(rules, field, value, notes, entry=entry)
@@ -114,7 +117,7 @@ def _build_mapping(
         if key in made:
             continue
         if shape and key not in IDENTITY and not inner.extensible and not inner.expects_field(key):
-            raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{key!r} is no field of such a thing ($meta.extensible)")
+            raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{key!r} is not a field of such a thing ($meta.extensible)")
         made[key] = given if key in IDENTITY else build_value(inner, key, given, notes)
     for name in inner.necessary_fields:
         if name not in made and name not in IDENTITY:
@@ -123,7 +126,7 @@ def _build_mapping(
 
 
 def _fill_field(rules: Rules, field: str, default: Any, given: Any, notes: list[Note]) -> Any:
-    """Return a field of a new thing: what was given, else what its template has there."""
+    """Return a field of a new thing: the given value, otherwise its template's."""
     if given is _NOTHING:
         return build_value(rules, field, default, [])
     if isinstance(default, Mapping) is not isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""The typed op and its two spellings; nothing here looks at a state tree."""
+"""The typed op and its two spellings. This module reads no state tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_CHARS = 160
 
 
 class Verb(StrEnum):
-    """What an op does; INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
+    """What an op does. INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
 
     SET = "SET"
     ADD = "ADD"
@@ -104,7 +104,7 @@ def _read_verb(word: Any) -> Verb:
     name = word.strip().upper() if isinstance(word, str) else ""
     if name not in Verb.__members__:
         known = ", ".join(Verb.__members__)
-        raise ValueError(f"{word!r} is no verb. Use one of {known}, or JSON Patch add, replace, remove")
+        raise ValueError(f"{word!r} is not a verb. Use one of {known}, or JSON Patch add, replace, remove")
     return Verb[name]
 
 

@@ -148,7 +148,7 @@ def surplus_rows(rows: Any) -> list[int]:
 def select_newer(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
     """Return what of a batch is still news to a table that another process has written to meanwhile.
 
-    `known`: the table's rows of the ids that are in the batch; `newest_ids`: its highest sequence of each chain. `batch.watermarks` say
+    `known`: the table's rows of the ids that are in the batch; `newest`: its highest sequence of each chain. `batch.watermarks` say
     how far its writer has read. Where the table is ahead, the writer's rows are older, and what it misses there was removed;
     then only a vector that nobody else has made is news.
     """

@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 class IndexResult:
     """What one feeding did: entries that were new, and why vectors were not made (empty when they were).
 
-    `find_unindexed`: there is more to feed, which was left for another time.
+    `behind`: there are more entries to index, which were left for another time.
     """
 
     entries: int

@@ -85,7 +85,7 @@ class StoreParts(StoreTests):
 
     async def test_evidence_is_filtered(self, tmp_path: Path) -> None:
         """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest,
-        with `newest_ids` those written last.
+        with `newest` those written last.
         """
         async with self.open_session(tmp_path) as store:
             hour = timedelta(hours=1)
