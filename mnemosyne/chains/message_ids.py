@@ -1,7 +1,7 @@
-"""What every store does alike with the messages of a turn: gives them ids and makes entries of them.
+"""Ids of the messages of a turn, and the entries of the history chain made from them.
 
-So a message has the same id and the same entry of the history chain in every store. Pure; it imports the schema and nothing of
-storage.
+Every store uses these functions, so a message has the same id and the same entry in every store. Pure; it imports the
+schema and nothing of storage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _SPOKEN = (Role.USER, Role.ASSISTANT)
 
 
 def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Give an id to every message without one: `<turn>.u` and `<turn>.a` for the first of each, else `<turn>.m<n>`."""
+    """Return the messages of a turn, with an id for each that has none: `<turn>.u` and `<turn>.a` for the first user
+    and assistant message, else `<turn>.m<n>`.
+    """
     taken = {message.message_id for message in messages}
     done: list[Message] = []
     for place, message in enumerate(messages, start=1):
@@ -30,9 +32,10 @@ def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
-    """Return the messages of a turn that is committed now, each under an id that no other message of the session has.
+    """Return the messages of a turn that is being committed, each with an id that no other message of the session has.
 
-    An id that is in use (a retry of the same input) gives way to one of the turn's own. `is_used` looks in the session.
+    An id that is in use (a retry of the same input) is replaced by one made from the turn's id. `is_used` looks it up
+    in the session.
     """
     taken: set[str] = set()
     done: list[Message] = []
@@ -59,12 +62,12 @@ def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
 
 
 def is_recalled(message: Message, kind: TurnKind) -> bool:
-    """Say whether a message may be recalled: spoken words of a told turn, not numbers, tools, instructions or nothing."""
+    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns."""
     return kind is TurnKind.NARRATIVE and message.role in _SPOKEN and bool(message.content.strip())
 
 
 def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:
-    """Return a message as an entry of the history chain, titled by who speaks."""
+    """Return a message as an entry of the history chain; its title is the speaker."""
     speaker = message.author.id if message.author is not None and message.author.id else message.role.value
     return MemoryEntry(
         entry_id=message.message_id,
@@ -83,6 +86,6 @@ def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message:
 
 
 def session_of(scope: str) -> str | None:
-    """Return the session that a scope names, or None for a world's."""
+    """Return the session id of a scope, or None for a world's scope."""
     start = session_scope("")
     return scope[len(start) :] if scope.startswith(start) else None

@@ -1,7 +1,7 @@
 """Exact token counts for OpenAI's encodings, offline. The only file that imports tiktoken.
 
-tiktoken downloads its encodings at first use. litellm's wheel carries some of them as cache files; they are found through
-the wheel's own list of files, so litellm is not imported.
+tiktoken downloads its encodings at first use. litellm's wheel contains some of them as cache files; they are found
+through the wheel's own list of files, so litellm is not imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TiktokenEstimator:
     """A `TokenEstimator` that counts exactly; texts that look like control tokens count as plain text."""
 
     def __init__(self, encoding: str = "o200k_base") -> None:
-        """Load an encoding; LookupError when it is not to be had without a network."""
+        """Load an encoding; LookupError when it is not available offline."""
         self.name = encoding
         self._encoding = load_encoding(encoding)
 
@@ -32,16 +32,17 @@ class TiktokenEstimator:
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Return an encoding out of the cache files of litellm's wheel, or of TIKTOKEN_CACHE_DIR where that is set.
+    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR where that is set.
 
-    The environment variable is set only while the encoding is read. LookupError says what can be had.
+    The environment variable is set only while the encoding is read. LookupError when it is in neither; it says which
+    encodings are available.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)
         folder = before or _find_carried_folder()
         if folder is None or (before is None and name not in CARRIED_ENCODINGS):
             raise LookupError(
-                f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; "
+                f"The encoding {name!r} is not available offline. litellm's wheel contains {', '.join(CARRIED_ENCODINGS)}; "
                 f"set {_CACHE_VARIABLE} to a folder that holds others."
             )
         os.environ[_CACHE_VARIABLE] = folder
