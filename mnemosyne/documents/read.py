@@ -1,8 +1,8 @@
-"""JSON -> values and values -> JSON, by the tables of `shapes`. Pure; it works for any document.
+"""Converts JSON to values and values to JSON, by the tables of `shapes`. Pure; it works for any document.
 
-A value has one canonical spelling. Where the JSON spells it another way (a default written out, another time zone notation,
-`success|error` for a word to be chosen), that spelling is kept in `extra` under the field's own name. It is written back as
-long as it still reads as the value; a value that was changed since is written canonically.
+A value has one canonical spelling. Where the JSON spells it differently (a default that is written out, another time
+zone notation, `success|error` for an open choice), that spelling is kept in `extra` under the field's own name. It is
+written back as long as it still reads as the value; a value that has changed is written canonically.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ _TRUST = {
     SourceKind.LLM: Trust.MODEL,
     SourceKind.USER: Trust.USER,
 }
-"""How far evidence is believed that does not say it (seed 001 has no such field): as its source is."""
+"""The trust of evidence that states none (seed 001 has no such field), by its source."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Notes:
-    """What was noticed while reading: faults, and the paths of fields that no table knows (of types that are not open)."""
+    """Findings while reading: faults, and the paths of unknown fields (in types that are not open)."""
 
     faults: list[Fault] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
 
     def error(self, path: str, code: str, what: str) -> Any:
-        """Note an error and return the mark of a value that could not be read."""
+        """Record an error and return the marker of a value that could not be read."""
         self.faults.append(Fault(path=path, what=what, code=code))
         return _BAD
 
     def warn(self, path: str, code: str, what: str) -> None:
-        """Note a warning."""
+        """Record a warning."""
         self.faults.append(Fault(path=path, what=what, code=code, severity=Severity.WARNING))
 
 
 def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
-    """Return `raw` as a value of `cls`; when `notes` holds an error afterwards the result means nothing."""
+    """Return `raw` as a value of `cls`; the result is meaningless if `notes` holds an error afterwards."""
     shape = shape_of(cls)
     if not isinstance(raw, dict):
         return notes.error(path, "kind", f"is {json_kind_name(raw)}, not an object")
@@ -88,7 +88,7 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
 
 
 def read_value(kind: Kind, raw: Any, path: str, notes: Notes, default: Any = None) -> Any:
-    """Return `raw` as a value of this kind; `default` is what null stands for where it may stand."""
+    """Return `raw` as a value of this kind; `default` is the value of null where null is allowed."""
     if raw is None and kind.nullable:
         return default
     if kind.form is Form.OBJECT:
@@ -101,7 +101,7 @@ def read_value(kind: Kind, raw: Any, path: str, notes: Notes, default: Any = Non
 
 
 def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
-    """Return a value as a JSON object; `whole` writes its own fields out even where they have their default."""
+    """Return a value as a JSON object; `whole` writes even those of its own fields that have their default."""
     shape = shape_of(type(value))
     extra: Mapping[str, Any] = value.extra if shape.open else EMPTY
     made: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def write_value(kind: Kind, value: Any) -> Any:
 
 
 def time_json(at: datetime) -> str:
-    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, which could mean any hour."""
+    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, whose hour is ambiguous."""
     offset = at.utcoffset()
     if offset is None:
         raise ValueError(f"{at.isoformat()} has no time zone; give an aware datetime")
@@ -143,7 +143,7 @@ def time_json(at: datetime) -> str:
 
 
 def copy_tree(tree: Any) -> Any:
-    """Return a JSON tree that shares nothing that can change with `tree`."""
+    """Return a copy of a JSON tree that shares no mutable part with it."""
     if isinstance(tree, Mapping):
         return {key: copy_tree(each) for key, each in tree.items()}
     if isinstance(tree, list | tuple):
@@ -152,12 +152,12 @@ def copy_tree(tree: Any) -> Any:
 
 
 def json_kind_name(value: Any) -> str:
-    """Return what a person calls this kind of JSON value."""
+    """Return the kind of a JSON value in words (`a list`, `text`)."""
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
 def default_trust(kind: SourceKind) -> Trust:
-    """Return how far evidence of this source is believed that does not say it itself."""
+    """Return the trust of evidence from this source that states none itself."""
     return _TRUST.get(kind, Trust.AUTHORED)
 
 
@@ -168,7 +168,9 @@ def _default_of(each: FieldShape, owner: Any) -> Any:
 
 
 def _is_spelled_otherwise(each: FieldShape, raw_value: Any, owner: Any) -> bool:
-    """Say whether writing the field of `owner` would give other JSON than `raw_value`; objects within keep their own spellings."""
+    """Return whether writing the field of `owner` would give other JSON than `raw_value`; nested objects keep their own
+    spellings.
+    """
     value = getattr(owner, each.name)
     if raw_value is None or (not each.required and value == _default_of(each, owner)):
         return True
@@ -180,7 +182,7 @@ def _is_spelled_otherwise(each: FieldShape, raw_value: Any, owner: Any) -> bool:
 
 
 def _reads_as(each: FieldShape, raw_value: Any, value: Any) -> bool:
-    """Say whether a kept spelling still means `value`."""
+    """Return whether a kept spelling still means `value`."""
     read = read_value(each.kind, raw_value, "", Notes(), default=each.default)
     return read is not _BAD and bool(read == value)
 
@@ -189,7 +191,7 @@ def _read_many(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, list):
         return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a list")
     if kind.filled and not raw:
-        return notes.error(path, "empty", "is empty; it must hold one at least")
+        return notes.error(path, "empty", "is empty; it must hold at least one")
     item = kind.item
     assert item is not None
     made = [read_value(item, each, child(path, at), notes) for at, each in enumerate(raw)]
@@ -217,7 +219,7 @@ def _read_number(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
         return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a number")
     if kind.form is Form.WHOLE and raw != int(raw):
-        return notes.error(path, "kind", f"is {raw!r}, no whole number; round it")
+        return notes.error(path, "kind", f"is {raw!r}, not a whole number; round it")
     if kind.minimum is not None and raw < kind.minimum:
         return notes.error(path, "value", f"is {raw!r}, less than {kind.minimum:g}")
     if kind.maximum is not None and raw > kind.maximum:
@@ -235,10 +237,10 @@ def _read_time(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     try:
         at = datetime.fromisoformat(raw)
     except ValueError:
-        notes.warn(path, "placeholder", f"{raw!r} is no ISO 8601 time; it is kept as it stands and read as unknown")
+        notes.warn(path, "placeholder", f"{raw!r} is not an ISO 8601 time; it is kept as it is and read as unknown")
         return None if kind.nullable else _refuse_time(path, notes)
     if at.utcoffset() is None:
-        notes.warn(path, "placeholder", f"{raw!r} has no time zone; it is kept as it stands and read as unknown")
+        notes.warn(path, "placeholder", f"{raw!r} has no time zone; it is kept as it is and read as unknown")
         return None if kind.nullable else _refuse_time(path, notes)
     return at
 
@@ -258,7 +260,7 @@ def _read_choice(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
         return kind.of(kind.aliases[raw])
     parts = raw.split("|")
     if len(parts) > 1 and all(part in words for part in parts):
-        notes.warn(path, "placeholder", f"{raw!r} is a choice not yet made; it is kept and read as {parts[0]}")
+        notes.warn(path, "placeholder", f"{raw!r} is an open choice; it is kept and read as {parts[0]}")
         return kind.of(parts[0])
     return notes.error(path, "value", f"{raw!r} is none of {', '.join(words)}")
 

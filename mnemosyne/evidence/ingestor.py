@@ -1,7 +1,7 @@
-"""Takes in a text as evidence: redacted, deduplicated, labelled, limited in time (seed 002 section 6.3; spec 3.6).
+"""Ingests a text as evidence: redacted, deduplicated, labelled and with an expiry (seed 002 section 6.3; spec 3.6).
 
-All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and clock by
-protocol and must not import a concrete one.
+All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and
+clock by protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def new_evidence_id() -> str:
 class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
-    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type counts.
+    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class RedactingIngestor:
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Keep a text as evidence, or say where it is kept already; see `EvidenceIngestor.ingest`."""
+        """Store a text as evidence, or return the evidence item that holds it already; see `EvidenceIngestor.ingest`."""
         chosen = options or IngestOptions()
         fresh = await to_thread.run_sync(without_shown, content, chosen.shown)
         if fresh.sources and not fresh.text:
@@ -120,7 +120,7 @@ class RedactingIngestor:
         )
 
     async def _redact(self, news: _UnredactedText, chosen: IngestOptions) -> _RedactedText:
-        """Return what may be kept; a redactor that fails withholds everything but the kind of source."""
+        """Return what may be stored; if the redactor fails, only the kind of source is kept."""
         cleaned = _RedactedText(content=news.content, source=news.source, metadata=news.metadata, args=chosen.args)
         if not chosen.redact:
             cleaned.degradations.append("redaction_off")
@@ -131,7 +131,7 @@ class RedactingIngestor:
             args, _ = await redact_tree(self._redactor, chosen.args, chosen.redaction_rules)
             source, in_source = await self._redact_source(news.source, chosen)
         except Exception as error:
-            # Whatever a redactor raises, the text was not looked through to its end.
+            # Whatever a redactor raises, the text was not searched to its end and must be withheld.
             return self._withhold(cleaned, chosen, error)
         rules = (*result.applied_rules, *in_metadata, *in_source)
         return _RedactedText(
@@ -169,7 +169,7 @@ class RedactingIngestor:
         return replace(cleaned, content="", source=source, metadata=withheld_note, args=None)
 
     def _identify_source(self, cleaned: _RedactedText) -> str:
-        """Return the uri that the source is known by; arguments that cannot be written down name no source."""
+        """Return the uri that identifies the source; arguments that have no JSON form identify none."""
         try:
             return identity_uri(cleaned.source, cleaned.args)
         except CodecError:
@@ -179,7 +179,9 @@ class RedactingIngestor:
     def _evidence_id(
         self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, chosen: IngestOptions
     ) -> str:
-        """Return the id: of the key, or of what makes two texts one, so that two processes at once write one evidence."""
+        """Return the evidence id: derived from the key, or from uri and hash, so that two concurrent processes write
+        one item.
+        """
         if chosen.idempotency_key is not None:
             return str(uuid5(_IDS, "\0".join(("key", session_id, chosen.idempotency_key))))
         if not chosen.dedup or not (digest or source.uri):
@@ -196,7 +198,7 @@ class RedactingIngestor:
         digest: str,
         chosen: IngestOptions,
     ) -> Evidence | None:
-        """Return the evidence that says the same already, if it counts still."""
+        """Return the stored evidence item with the same text and source, if it has not expired."""
         now = self._clock.now()
         known = await self._store.get_evidence(session_id, evidence_id)
         if known is not None and not is_expired(known, now):
@@ -209,7 +211,7 @@ class RedactingIngestor:
     async def _find_contradicted(
         self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str
     ) -> str | None:
-        """Return the newest evidence of the same source that said otherwise, among the last ones taken in."""
+        """Return the newest evidence item of the same source with another text, among the most recent ones."""
         if not source.uri or not digest:
             return None
         where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
@@ -265,7 +267,7 @@ class RedactingIngestor:
 
 @dataclass(kw_only=True, slots=True)
 class _UnredactedText:
-    """A text as it came, without what the prompt had shown."""
+    """A text as received, without what the prompt had shown."""
 
     content: str
     source: EvidenceSource
@@ -274,7 +276,7 @@ class _UnredactedText:
 
 @dataclass(kw_only=True, slots=True)
 class _RedactedText:
-    """What may be kept of a text."""
+    """What may be stored of a text."""
 
     content: str
     source: EvidenceSource
@@ -292,14 +294,16 @@ def _build_record(evidence_id: str, cleaned: _RedactedText) -> RedactionRecord |
 
 
 def _is_alike(known: Evidence, source: EvidenceSource, kind: EvidenceType) -> bool:
-    """Say whether two texts of one uri and hash are one: the same words by a user and by a model are two."""
+    """Return whether two texts with the same uri and hash are one item: the same words by a user and by a model are
+    two.
+    """
     if known.type is not kind or known.source.kind is not source.kind:
         return False
     return bool(source.uri) or known.source.name == source.name
 
 
 def _build_refs(evidence: Evidence, chosen: IngestOptions, cleaned: _RedactedText) -> list[dict[str, Any]]:
-    """Return refs to the parts that a prompt shall show, each with the hash of what it points at now."""
+    """Return refs to the parts to be shown in a prompt, each with the hash of what it points at now."""
     refs: list[dict[str, Any]] = []
     for selector in chosen.selectors:
         try:

@@ -1,11 +1,11 @@
-"""Recognises text that was copied out of a prompt and leaves it out, since it is not new (spec 3.6). Pure.
+"""Recognises and leaves out text that was copied from a prompt, because it is not new (spec 3.6). Pure.
 
-A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would be recalled later as one
-more witness of the same text. It must not import a store.
+A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would later be recalled
+as further evidence for the same text. It must not import a store.
 
-A shown text is recognised where WINDOW of its characters stand in a row (WINDOW_CJK of Chinese and the like), line breaks
-and runs of blanks counted as one blank, or where a shorter one stands whole. Words that several people use, a name, a
-number, are shorter than that and stay.
+A shown text is recognised where WINDOW of its characters occur in a row (WINDOW_CJK for Chinese and the like), with
+runs of white space counted as one blank, or where a shorter one occurs completely. Common words, names and numbers are
+shorter than that and stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.schema.ingest import ShownText
 WINDOW = 48
 WINDOW_CJK = 16
 ALL_OF_IT = 0.9
-"""Share of what a text tells from which on it counts as nothing but an echo."""
+"""Share of a text's weight from which on it counts as an echo as a whole."""
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
@@ -31,17 +31,19 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewText:
-    """A text without what the prompt had shown. `text` is empty where nothing is left; `sources` in the order of shown."""
+    """A text without what the prompt had shown. `text` is empty if nothing is left; `sources` are in the order of
+    `shown`.
+    """
 
     text: str
     sources: tuple[str, ...] = ()
 
 
 def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
-    """Return what a text says beyond what was shown; what it says again becomes `[recalled:<source>]`.
+    """Return a text without what was shown; each repeated part becomes `[recalled:<source>]`.
 
     JSON stays JSON: there only whole values that were shown are replaced. A text of which a tenth or less is new is an
-    echo, and nothing of it is left.
+    echo, and its `text` is empty.
     """
     search = _Search(shown)
     if not search.sources or not content.strip():
@@ -51,7 +53,7 @@ def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
         try:
             return _without_in_tree(content, tree, search)
         except RecursionError:
-            # JSON that is nested too deep to walk is looked through as a text.
+            # JSON that is nested too deep to walk is searched as text.
             search.found.clear()
     spans = search.spans(content)
     if not spans:
@@ -74,7 +76,7 @@ Found = tuple[int, int, str]
 
 
 class _Search:
-    """Looks for shown texts, and notes which were found."""
+    """Searches for shown texts, and records which were found."""
 
     def __init__(self, shown: Sequence[ShownText]) -> None:
         self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _flatten(each.text)[0])]
@@ -94,7 +96,7 @@ class _Search:
         return tuple(dict.fromkeys(source_id for source_id, _ in self.sources if source_id in self.found))
 
     def spans(self, content: str) -> list[Found]:
-        """Return what was shown as half-open spans of `content`, in order, apart from one another."""
+        """Return the shown parts as half-open, disjoint spans of `content`, in order."""
         flat, origins = _flatten(content)
         hits = sorted(self._hits(flat))
         merged: list[Found] = []
@@ -120,7 +122,7 @@ class _Search:
                 place = flat.find(text, place + 1)
 
     def tree(self, tree: Any) -> tuple[Any, int, int]:
-        """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
+        """Return a JSON tree without the values that were shown, its weight, and the weight of what was shown."""
         if isinstance(tree, str):
             spans = self.spans(tree)
             total_weight = _weigh_text(tree)
@@ -142,7 +144,7 @@ class _Search:
 
 
 def _weigh_text(text: str) -> int:
-    """Return how much a text tells beside its tags."""
+    """Return the weight of a text without its tags."""
     return weight(_TAG.sub(" ", text))
 
 
@@ -173,7 +175,7 @@ def _window_of(text: str) -> int:
 
 
 def _flatten(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text with its XML escapes read and its blanks made one, and the span each of its characters comes from."""
+    """Return a text with its XML escapes decoded and its white space collapsed, and the span each character comes from."""
     chars: list[str] = []
     origins: list[tuple[int, int]] = []
     place = 0
