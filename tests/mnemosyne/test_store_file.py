@@ -267,5 +267,5 @@ async def test_stores_that_begin_one_folder_at_the_same_moment_all_write(tmp_pat
         stores = [FileStore(tmp_path / str(attempt)) for _ in range(8)]
         async with anyio.create_task_group() as group:
             for number, store in enumerate(stores):
-                group.start_soon(store.create_session, replace(start(imported("p001")), session_id=f"s{number}"))
+                group.start_soon(store.create_session, replace(start(imported_turn("p001")), session_id=f"s{number}"))
         assert await stores[0].sessions() == tuple(f"s{number}" for number in range(8))

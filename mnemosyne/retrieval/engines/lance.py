@@ -354,7 +354,7 @@ class LanceIndex:
             if is_alone:
                 raise
             # Another process is creating the table: its files are complete once that process releases the lock.
-            async with self._shared.alone():
+            async with self._shared.hold_lock():
                 return await self._open(scope, is_alone=True)
         return self._tables[scope]
 
