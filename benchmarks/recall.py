@@ -143,7 +143,7 @@ async def _fill(size: int, made: MadeUpVectors, index: TieredIndex, progress: Pr
 
 async def _settle(index: TieredIndex) -> float:
     began = perf_counter()
-    await index.settle()
+    await index.maintain()
     return perf_counter() - began
 
 

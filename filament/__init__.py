@@ -1,9 +1,10 @@
-"""Filament: the prompt protocol. Values go out as XML and YAML, a model's reply comes back as XML and JSON.
+"""Filament: the prompt protocol. Values go out as XML and YAML; a model's reply comes back as XML and JSON.
 
 `render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
-`parse_reply` reads what comes back; `judge_ops` carries out its ops, tells of each, and gives the JSON Patch of what
+`parse_reply` reads the reply; `judge_ops` applies its ops, gives a verdict on each, and returns the JSON Patch of what
 changed.
-`docs/filament.md` teaches all of it. No I/O, no clock, nothing async, and nothing of the packages above.
+
+`docs/filament.md` explains all of it. No I/O, no clock, no async, and no imports from the packages above.
 """
 
 from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError

@@ -5,9 +5,10 @@ FilamentError
 ├── PayloadError    a value that YAML cannot carry, or a YAML text that cannot be read
 ├── AnchorError     one anchor stands at two places of a state tree
 ├── OpError         an op is malformed or was refused
-└── ReplyError      in strict mode: a reply is not as it should be
+└── ReplyError      in strict mode: a reply needed repair or is odd in form
 
-Without strict mode a model's reply raises none of them: it is mended, and the rest is listed as corrections.
+Without strict mode a model's reply raises none of them: the reply is repaired, and every repair is listed as a
+correction.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class OpError(FilamentError):
 
 
 class ReplyError(FilamentError):
-    """A reply had to be mended, or is odd in form; `faults` are the sentences of its log, in the order of the text."""
+    """A reply needed repair or is odd in form; `faults` are the sentences of its log, in the order of the text."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults

@@ -1,6 +1,7 @@
-"""The border of the markup: names, escaping, and the characters that no text may carry into a prompt.
+"""Markup at its lowest level: names, escaping, and the characters that no text may carry into a prompt.
 
-All text from outside goes through here, wherever it stands (spec A2). Knows nothing of nodes, YAML or replies.
+All text from outside goes through here, wherever it is used (spec A2). This module knows nothing of nodes, YAML or
+replies.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
 def check_name(name: str) -> str:
-    """Return an element or attribute name as it is; MarkupError unless it is ASCII letters, digits, `_`, `.`, `-`.
+    """Return an element or attribute name unchanged; MarkupError unless it consists of ASCII letters, digits, `_`, `.`
+    and `-` and starts with a letter or `_`.
 
-    A name starts with a letter or `_`. Text from users, models or lore is never a name: it goes into a body.
+    Text from users, models or lore is never a name: it belongs in a body.
     """
     if _NAME.fullmatch(name) is None:
         raise MarkupError(
-            f"{name!r} is no element or attribute name. Start with a letter or _, go on with letters, digits, _ . -"
+            f"{name!r} is not an element or attribute name. Start with a letter or _, then use letters, digits, _ . -"
         )
     return name
 
@@ -41,7 +43,7 @@ def clean_text(text: str) -> str:
     r"""Return the text without the characters that a prompt must not hold.
 
     Line ends become `\n` (CR LF and lone CR, as XML reads them). C0 controls but `\n` and `\t`, DEL, C1 controls, lone
-    surrogates and noncharacters become U+FFFD, one each, so that nothing vanishes without a trace.
+    surrogates and noncharacters become U+FFFD, one each, so that every removed character stays visible.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -54,20 +56,20 @@ def clean_surrogates(text: str) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return cleaned text that stays text between tags: `&`, `<` and `>` as entities."""
+    """Return cleaned text that is safe between tags: `&`, `<` and `>` become entities."""
     return clean_text(text).translate(_TEXT_ESCAPES)
 
 
 def escape_attribute(text: str) -> str:
-    """Return cleaned text for a quoted attribute: as `escape_text`, and quotes, newlines and tabs as references."""
+    """Return cleaned text for a quoted attribute: like `escape_text`, with quotes, newlines and tabs as references too."""
     return clean_text(text).translate(_ATTRIBUTE_ESCAPES)
 
 
 def unescape(text: str) -> str:
-    """Return the text behind the five XML entities and the numeric references; each is read once, none twice.
+    """Return the text with the five XML entities and numeric references decoded, once (`&amp;lt;` becomes `&lt;`).
 
-    `unescape(escape_text(t)) == clean_text(t)`. What is no such entity, or names a character that `clean_text` would
-    replace, stays as it stands.
+    `unescape(escape_text(t)) == clean_text(t)`. Any other entity, and a reference to a character that `clean_text`
+    would replace, stays unchanged.
     """
     return _ENTITY.sub(_character, text) if "&" in text else text
 
@@ -83,9 +85,10 @@ def _character(match: re.Match[str]) -> str:
 
 
 def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bool = False) -> str:
-    """Return `<name a="b">`, attributes in the given order with escaped values; with `empty`, `<name a="b"/>`.
+    """Return `<name a="b">` with the attributes in the given order and their values escaped; with `empty`, `<name
+    a="b"/>`.
 
-    MarkupError for a name that is none and for an attribute given twice.
+    MarkupError for an illegal name and for an attribute that is given twice.
     """
     parts, seen = [check_name(name)], set()
     for key, value in attributes:
@@ -97,5 +100,5 @@ def open_tag(name: str, attributes: Iterable[tuple[str, str]] = (), *, empty: bo
 
 
 def close_tag(name: str) -> str:
-    """Return `</name>`."""
+    """Return `</name>`; MarkupError for an illegal name."""
     return f"</{check_name(name)}>"

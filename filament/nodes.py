@@ -1,6 +1,7 @@
 """The values that a prompt text is rendered from: elements, text bodies and YAML bodies.
 
-Frozen, and sure to render: a node that exists has legal names and a legal shape. Knows nothing of how it is written.
+Nodes are frozen and checked when they are created, so every node has legal names and a legal shape. How they are
+written is `render`'s business.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Data:
 class Element:
     """A named element. `attributes` are (name, text) pairs in the order in which they are shown.
 
-    `children` are either elements, any number, or one body alone (Text or Data): mixed content has no single reading
-    once it is laid out. MarkupError for a bad name, an attribute given twice, or a mixture.
+    `children` are either elements, any number, or one body alone (Text or Data): mixed content could not be read back
+    unambiguously. MarkupError for an illegal name, an attribute given twice, or mixed content.
     """
 
     name: str
@@ -53,7 +54,11 @@ Node = Element | Text | Data
 
 
 def element(name: str, *children: Node | str, **attributes: str | int | float | None) -> Element:
-    """Return an Element in one line: a str child is a Text body; attributes stand in the order given, None is left out."""
+    """Return an Element: a str child becomes a Text body; attributes keep the order given, and those that are None are
+    left out.
+
+    MarkupError as for `Element`.
+    """
     return Element(
         name=name,
         attributes=tuple((key, str(value)) for key, value in attributes.items() if value is not None),

@@ -1,12 +1,13 @@
-r"""YAML bodies: our own block emitter and a reader for what authors write. The only file that imports yaml.
+r"""YAML bodies: our own block emitter, and a reader for what authors write. The only file that imports yaml.
 
-The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines and guesses at quotes (lab 6
-and 8.9). Its output reads the same under YAML 1.1 and 1.2: what either could take for another type is quoted.
+The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines, and quotes unpredictably
+(lab 6 and 8.9). Its output means the same under YAML 1.1 and 1.2: whatever either version could take for another type
+is quoted.
 
-The reader follows YAML 1.2's core schema, so that an author gets what was typed: `yes`, `on`, `12:30` and `2020-01-01` are
-texts, `true` and `1e3` are not. It works on the C parser's events, not on its node tree: composing a deeply nested text in C
-overflows the stack and ends the process. No tags, no anchors and aliases (an alias may grow without bound), one document,
-unique text keys.
+The reader follows YAML 1.2's core schema, so that an author gets what was typed: `yes`, `on`, `12:30` and `2020-01-01`
+are texts, `true` and `1e3` are not. It works on the C parser's events, not on its node tree, because composing a deeply
+nested text in C overflows the stack and ends the process. Tags, anchors and aliases (an alias can expand without
+bound), second documents, and duplicate or non-text keys are refused.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _WORDS = frozenset(["null", "true", "false", "yes", "no", "on", "off", "y", "n",
 
 
 def dump_yaml(value: Any, indent: int = 0) -> str:
-    """Return a value as block YAML without a line end at its end, every line shifted by `indent` spaces.
+    """Return a value as block YAML without a trailing newline, every line indented by `indent` spaces.
 
     Takes mappings with text keys (stored order is kept), lists and tuples, text, numbers, booleans and None. Emoji and
-    Chinese stay literal, no line is ever folded, text of several lines becomes a `|-` block where that reads back exactly,
-    else a quoted line. Lone surrogates become U+FFFD. The YAML that comes out is not escaped for markup: see
-    `render_body`. PayloadError names the place of what it cannot write.
+    Chinese stay literal, no line is ever folded, text of several lines becomes a `|-` block where that reads back
+    exactly, and a quoted line otherwise. Lone surrogates become U+FFFD. The result is not escaped for markup: see
+    `render_body`. PayloadError names the place of a value that it cannot write.
     """
     out: list[str] = []
     pad = " " * indent
@@ -131,7 +132,7 @@ def _scalar(value: Any, path: tuple[str | int, ...], *, flow: bool) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a float in YAML's spelling: `.inf`, `-.inf`, `.nan`, and a point before every exponent."""
+    """Return a float in YAML's spelling: `.inf`, `-.inf`, `.nan`, and a decimal point before every exponent."""
     if math.isnan(value):
         return ".nan"
     if math.isinf(value):
@@ -154,7 +155,7 @@ def _is_plain(text: str) -> bool:
 
 
 def _is_literal(text: str) -> bool:
-    """Say whether a `|-` block gives the text back exactly: it needs a plain first line and no space at a line's end."""
+    """Return whether a `|-` block reproduces the text exactly: it needs a plain first line and no trailing spaces."""
     return (
         text[0] not in " \n" and text[-1] != "\n" and not _NOT_LITERAL.search(text) and clean_surrogates(text) == text
     )
@@ -188,16 +189,18 @@ Lines = dict[tuple[str | int, ...], int]
 
 
 def load_yaml(text: str) -> Any:
-    """Return the value of a YAML document (None for an empty one); PayloadError with the line of what is wrong."""
+    """Return the value of a YAML document (None for an empty one); PayloadError, with its line, as in
+    `load_yaml_marked`.
+    """
     return load_yaml_marked(text)[0]
 
 
 def load_yaml_marked(text: str) -> tuple[Any, Lines]:
     """Return the value of a YAML document and the 1-based line of each of its parts.
 
-    Lines are keyed by the path from the root: text keys and 0-based list places; the line of a mapping entry is that of
-    its key, of a list item where the item starts; `()` is the root. PayloadError, with its line, for bad syntax, a
-    duplicate or non-text key, an alias, a tag, a second document, nesting deeper than 100.
+    Lines are keyed by the path from the root: text keys and 0-based list places; the line of a mapping entry is the
+    line of its key, that of a list item is where the item starts; `()` is the root. PayloadError, with its line, for
+    bad syntax, a duplicate or non-text key, an alias, a tag, a second document, nesting deeper than 100.
     """
     lines: Lines = {}
     try:
@@ -255,7 +258,7 @@ def _document(events: Iterator[yaml.Event], lines: Lines) -> Any:
 
 
 def _attach(stack: list[_Open], event: yaml.Event, value: Any, line: int, lines: Lines) -> tuple[str | int, ...]:
-    """Put a value where it belongs and return its path; a mapping key is kept until its value comes."""
+    """Add a value to the innermost open collection and return its path; a mapping key is kept until its value arrives."""
     if not stack:
         lines[()] = line
         return ()

@@ -1,7 +1,7 @@
 """Rendered prompt text back to nodes: the strict inverse of `render`, for tools and tests.
 
-Reads what filament writes and nothing more: no comments, no declarations, no CDATA, no document types. A model's reply
-is read by `reply`, which forgives.
+Reads only what filament writes: no comments, declarations, CDATA or document types. A model's reply is read by `reply`,
+which is tolerant.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ATTRIBUTE = re.compile(r' ([A-Za-z_][A-Za-z0-9_.-]*)="([^"<>]*)"', re.ASCII)
 
 
 class _Open:
-    """An element whose end has not come yet; `body_from` is where its inside starts."""
+    """An element whose closing tag has not been read yet; `body_from` is where its body starts."""
 
     __slots__ = ("attributes", "body_from", "children", "name")
 
@@ -65,7 +65,7 @@ def parse_element(text: str, *, data: Collection[str] = ()) -> Element:
 
 
 def _check_between(text: str, start: int, end: int, stack: list[_Open]) -> None:
-    """Refuse loose text beside elements, and a `<` or `>` that is no tag."""
+    """Raise MarkupError for text between elements, and for a `<` or `>` that is not part of a tag."""
     between = text[start:end]
     if "<" in between or ">" in between:
         raise _fault(text, start, "there is a < or > that belongs to no tag")

@@ -1,15 +1,15 @@
 r"""Nodes to prompt text, byte-stable: the same node gives the same bytes, in any process.
 
-Layout, chosen so that pre-rendered blocks can be put into one another without touching them:
+Layout, chosen so that pre-rendered blocks can be nested unchanged:
 
 - every tag starts at column 0; nothing is indented for depth (leading spaces would cost tokens and shift YAML);
-- an element with element children has one child a line;
-- a text body stands right between its tags, unchanged but for escaping;
-- a YAML body stands on lines of its own, at column 0, between the lines of its tags;
+- an element with element children has one child per line;
+- a text body follows its opening tag directly, unchanged except for escaping;
+- a YAML body has lines of its own, at column 0, between the lines of its tags;
 - an element without children is `<name/>`; one with an empty text body `<name></name>`.
 
-So `load_yaml(unescape(what stands between the tags))` is the value, and any YAML reader may take the place of
-`load_yaml`. Imports nodes, markup and payload only.
+So `load_yaml(unescape(text between the tags))` is the value, and any other YAML reader gives the same. Imports nodes,
+markup and payload only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from filament.payload import dump_yaml
 
 
 def render(node: Node) -> str:
-    """Return the node as prompt text, without a line end at its end; PayloadError if a Data value is not YAML data."""
+    """Return the node as prompt text without a trailing newline; PayloadError if a Data value is not YAML data."""
     if isinstance(node, Text):
         return escape_text(node.text)
     if isinstance(node, Data):
@@ -35,5 +35,5 @@ def render(node: Node) -> str:
 
 
 def render_body(value: Any, indent: int = 0) -> str:
-    """Return a value as escaped YAML, ready to stand between two tags; see `dump_yaml` for its form and errors."""
+    """Return a value as escaped YAML, to be put between two tags; see `dump_yaml` for its form and errors."""
     return escape_text(dump_yaml(value, indent))

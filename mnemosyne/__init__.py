@@ -1,4 +1,4 @@
-"""Mnemosyne keeps what an agent remembers: sessions, evidence and lore in a store, an index over them, and recall.
+"""Mnemosyne stores what an agent remembers (sessions, evidence, lore), indexes it, and recalls it.
 
 These are the public names of the package. `__init__.pyi` lists them with the module of each, which is loaded when a
 name is first used, so that `import mnemosyne` stays fast.

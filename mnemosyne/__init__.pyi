@@ -42,7 +42,7 @@ from .documents.archive import export_session, import_session
 from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
 from .evidence import FolderVault, IngestRules, RedactingIngestor
-from .evidence.conflicts import settle_conflicts
+from .evidence.conflicts import resolve_conflicts
 from .evidence.derive import derive_evidence_blocks
 from .evidence.resolve import RefResolver
 from .evidence.selectors import RefState, check_ref, extract, make_ref, parse_selector
@@ -120,7 +120,7 @@ from .schema.evidence import (
     Priority,
     SourceKind,
 )
-from .schema.ingest import ConflictPolicy, ConflictRecord, Ingested, IngestOptions, Shown
+from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions, IngestResult, ShownText
 from .schema.memory import (
     EMPTY,
     MACRO,
@@ -279,8 +279,8 @@ __all__ = [
     "IndexFilter",
     "IndexUnavailableError",
     "IngestOptions",
+    "IngestResult",
     "IngestRules",
-    "Ingested",
     "Injection",
     "LocalEmbedder",
     "LoreCategory",
@@ -345,7 +345,7 @@ __all__ = [
     "SessionNotFoundError",
     "SessionStart",
     "SessionWindow",
-    "Shown",
+    "ShownText",
     "Signals",
     "SourceKind",
     "SqliteStore",
@@ -410,10 +410,10 @@ __all__ = [
     "place_of",
     "postgres_address",
     "read_corpus",
+    "resolve_conflicts",
     "resolve_uri",
     "session_scope",
     "session_start",
-    "settle_conflicts",
     "to_session",
     "word_tokens",
     "world_scope",

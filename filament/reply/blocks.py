@@ -1,7 +1,7 @@
-"""JSON blocks of a reply: where one ends, what it says, and what is done with a broken one.
+"""JSON blocks of a reply: where one ends, what its value is, and what is done with a broken one.
 
-Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or where
-it seems to end.
+Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or
+where it seems to end.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from filament.reply.brackets import likely_end
-from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode, mend, read_ops, unescaped
+from filament.reply.brackets import find_likely_end
+from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode_json, read_ops, repair_json, unescape_strings
 from filament.reply.outline import FoundBlock, Misplaced
 from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, Body, Tag
 from filament.reply.values import ECHOED, Block, EventKind, PieceKind
-from filament.state.verdicts import Refusal, refused
+from filament.state.verdicts import Refusal, build_refusal
 
 _BRACKET = re.compile(r"[\[{]")
 _FENCE_END = re.compile(r"\s*(?:```\s*)?")
@@ -26,27 +26,27 @@ _FIRST_STEP, _STEP = 64, 4096
 def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None]:
     """Read the block that a tag opens inside another element or none, to its closing tag or to the end of its JSON.
 
-    What becomes of ops is decided when the reply is whole, by `settle_updates`.
+    Whether its ops count is decided when the reply is complete, by `judge_updates`.
     """
     state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
     state.pass_tag(tag)
-    start = yield from state.json_start(tag.end)
+    start = yield from state.find_json_start(tag.end)
     if start is None:
-        follower = yield from state.following(tag.index + 1)
+        follower = yield from state.find_following(tag.index + 1)
         limit = state.source.length if follower is None else follower.start
         found = _BRACKET.search(state.source.slice(tag.end, limit))
         start = tag.end + (found.start() if found else 0)
     scan = JsonScan()
     yield from _scan_json(state, scan, start)
-    value, fits = decode(state.source.slice(start, start + scan.length)) if scan.done else (None, False)
+    value, fits = decode_json(state.source.slice(start, start + scan.length)) if scan.done else (None, False)
     if fits:
         yield from _end_whole(state, tag, inside, value, start + scan.length)
     else:
         yield from _end_broken(state, tag, inside, start)
 
 
-def settle_updates(state: ParserState) -> None:
-    """Carry out the updates that stand where they count, and name all others, now that the reply is whole."""
+def judge_updates(state: ParserState) -> None:
+    """Take the ops of the updates that count and report all others, now that the reply is complete."""
     for update, misplaced in state.outline.judge(state.source, needs_content=CONTENT in state.legal):
         if misplaced is None:
             _carry_out(state, update)
@@ -55,7 +55,7 @@ def settle_updates(state: ParserState) -> None:
 
 
 def _scan_json(state: ParserState, scan: JsonScan, start: int) -> Looking[None]:
-    """Let a scan take the source from `start` on, until it is done or broken or the reply ends."""
+    """Feed a scan with the source from `start` on, until it is done or broken or the reply ends."""
     step = _FIRST_STEP
     while not (scan.done or scan.broken):
         at = start + scan.length
@@ -71,15 +71,15 @@ def _scan_json(state: ParserState, scan: JsonScan, start: int) -> Looking[None]:
 
 def _end_whole(state: ParserState, tag: Tag, inside: str | None, value: Any, end: int) -> Looking[None]:
     name = _name_block(state, tag)
-    follower = yield from state.following(state.index, end)
+    follower = yield from state.find_following(state.index, end)
     if follower is not None and follower.kind == tag.kind and follower.closes:
         if _FENCE_END.fullmatch(state.source.slice(end, follower.start)) is None:
-            state.note("trailing", f"{name}: what followed its JSON was left out.", end, follower.start)
+            state.add_correction("trailing", f"{name}: what followed its JSON was left out.", end, follower.start)
         end = follower.start
-        state.piece(PieceKind.BLOCK, tag.kind, tag.end, end)
+        state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, end)
         state.pass_tag(follower)
     else:
-        state.note("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, end)
+        state.add_correction("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, end)
         _skip_closing_rest(state, tag, end, state.source.length if follower is None else follower.start)
     _enter_block(
         state, FoundBlock(tag=tag, name=name, inside=inside, start=tag.end, end=end, behind=state.at, value=value)
@@ -88,15 +88,15 @@ def _end_whole(state: ParserState, tag: Tag, inside: str | None, value: Any, end
 
 def _end_broken(state: ParserState, tag: Tag, inside: str | None, start: int) -> Looking[None]:
     name = _name_block(state, tag)
-    follower = yield from state.following(tag.index + 1)
+    follower = yield from state.find_following(tag.index + 1)
     limit = state.source.length if follower is None else follower.start
     body, cut = state.source.slice(start, limit), False
     if follower is not None and follower.kind == tag.kind and follower.closes:
-        state.piece(PieceKind.BLOCK, tag.kind, tag.end, limit)
+        state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, limit)
         state.pass_tag(follower)
     else:
-        end = likely_end(body, 0, len(body))
-        state.note("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, start + end)
+        end = find_likely_end(body, 0, len(body))
+        state.add_correction("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, start + end)
         cut = follower is None and not body[end:].strip()
         _skip_closing_rest(state, tag, start + end, limit)
         body = body[:end]
@@ -108,16 +108,16 @@ def _end_broken(state: ParserState, tag: Tag, inside: str | None, start: int) ->
 
 
 def _skip_closing_rest(state: ParserState, tag: Tag, end: int, limit: int) -> None:
-    """Go on behind an unclosed block, and behind what is left of its closing tag."""
+    """Continue after an unclosed block and after what is left of its closing tag."""
     closing = _BROKEN_CLOSE.match(state.source.slice(end, limit))
     behind = end + (closing.end() if closing else 0)
-    state.piece(PieceKind.BLOCK, tag.kind, tag.end, end)
-    state.piece(PieceKind.MARKUP, tag.kind, end, behind)
+    state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, end)
+    state.add_piece(PieceKind.MARKUP, tag.kind, end, behind)
     state.at = behind
 
 
 def _enter_block(state: ParserState, block: FoundBlock) -> None:
-    """Take a block: one of ops waits for the end of the reply, any other is read at once."""
+    """Take a block: a block of ops waits for the end of the reply; any other is read at once."""
     if state.rules[block.tag.kind].body is Body.OPS:
         state.outline.add_update(block)
     else:
@@ -125,29 +125,31 @@ def _enter_block(state: ParserState, block: FoundBlock) -> None:
 
 
 def _carry_out(state: ParserState, update: FoundBlock) -> None:
-    """Take the ops of an update that stands where it counts, all of them or none."""
+    """Take the ops of an update that counts, all of them or none."""
     found = _repair_block(state, update)
-    if found is not None and state.user_text.says(state.source.slice(update.start, update.end), broken=found[1]):
+    if found is not None and state.user_text.contains(state.source.slice(update.start, update.end), broken=found[1]):
         advice = "Write an update of your own, if anything changed"
-        echoed = Misplaced(code=ECHOED, reason="the user's own message says what it says", advice=advice)
+        echoed = Misplaced(code=ECHOED, reason="the user's own message contains the same", advice=advice)
         _set_aside(state, update, echoed)
     else:
         _keep_repaired(state, update, found)
 
 
 def _set_aside(state: ParserState, update: FoundBlock, why: Misplaced) -> None:
-    sentence = f"{update.name} was not carried out: {why.reason}. {why.advice}."
-    state.note(why.code, sentence, update.tag.start, update.behind)
+    sentence = f"{update.name} was not applied: {why.reason}. {why.advice}."
+    state.add_correction(why.code, sentence, update.tag.start, update.behind)
 
 
 def _repair_block(state: ParserState, block: FoundBlock) -> tuple[Any, bool] | None:
-    """Return the value of a block and whether it had to be repaired; None if it cannot be read, which is noted."""
+    """Return the value of a block and whether it was repaired; None if it cannot be read, which is recorded as a
+    correction.
+    """
     if block.broken is None:
         return block.value, False
-    value, fault, cost = mend(block.broken, cut=block.cut, repairable=REPAIR_CHARS - state.repaired_chars)
+    value, fault, cost = repair_json(block.broken, cut=block.cut, repairable=REPAIR_CHARS - state.repaired_chars)
     state.repaired_chars += cost
     if fault and fault != "repaired":
-        state.note("dropped", f"{block.name} was dropped: {fault}.", block.start, block.end)
+        state.add_correction("dropped", f"{block.name} was dropped: {fault}.", block.start, block.end)
         _refuse_block(state, block, Refusal.UNREADABLE, fault)
         return None
     return value, bool(fault)
@@ -157,7 +159,9 @@ def _keep_repaired(state: ParserState, block: FoundBlock, found: tuple[Any, bool
     is_again = block.tag.kind in state.present
     state.present.add(block.tag.kind)
     if found is not None and _keep_value(state, block, found[0], is_again) and found[1]:
-        state.note("repaired", f"{block.name}: its JSON was broken and has been repaired.", block.start, block.end)
+        state.add_correction(
+            "repaired", f"{block.name}: its JSON was broken and has been repaired.", block.start, block.end
+        )
 
 
 def _keep_value(state: ParserState, block: FoundBlock, value: Any, is_again: bool) -> bool:
@@ -165,35 +169,35 @@ def _keep_value(state: ParserState, block: FoundBlock, value: Any, is_again: boo
     kind, name, start, end = block.tag.kind, block.name, block.start, block.end
     rule = state.rules[kind]
     if kind not in state.legal:
-        state.note("not_expected", f"{name} was left out: this reply may hold none.", start, end)
+        state.add_correction("not_expected", f"{name} was left out: this reply may hold none.", start, end)
         _refuse_block(state, block, Refusal.NOT_EXPECTED, "this reply may hold none")
         return False
     if is_again and not rule.repeatable:
-        state.note("too_many", f"{name} was left out: this reply may hold one only.", start, end)
+        state.add_correction("too_many", f"{name} was left out: this reply may hold one only.", start, end)
         _refuse_block(state, block, Refusal.NOT_EXPECTED, "this reply may hold one only")
         return False
     if rule.body is Body.JSON:
-        clean = unescaped(value)
+        clean = unescape_strings(value)
         state.blocks.append(Block(tag=kind, value=clean, start=start, end=end))
-        state.emit(EventKind.BLOCK, tag=kind, value=clean)
+        state.add_event(EventKind.BLOCK, tag=kind, value=clean)
         return True
     ops, lost, fault = read_ops(value, state.next_op)
     if fault:
-        state.note("dropped", f"{name} was dropped: {fault}.", start, end)
+        state.add_correction("dropped", f"{name} was dropped: {fault}.", start, end)
         if lost:
             state.lost.extend(lost)
         else:
             _refuse_block(state, block, Refusal.UNREADABLE, fault)
         return False
     state.ops.extend(ops)
-    state.emit(EventKind.BLOCK, tag=kind, ops=ops)
+    state.add_event(EventKind.BLOCK, tag=kind, ops=ops)
     return True
 
 
 def _refuse_block(state: ParserState, block: FoundBlock, code: Refusal, reason: str) -> None:
-    """Enter a block of ops that was lost whole as one refused op."""
+    """Record a block of ops that was lost entirely as one refused op."""
     if state.rules[block.tag.kind].body is Body.OPS:
-        state.lost.append(refused(state.next_op, block.name, code, reason))
+        state.lost.append(build_refusal(state.next_op, block.name, code, reason))
 
 
 def _name_block(state: ParserState, tag: Tag) -> str:

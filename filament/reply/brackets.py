@@ -1,4 +1,4 @@
-"""Where broken JSON probably ends: brackets are counted and strings respected, nothing is decoded. Used inside this package
+"""Estimates where broken JSON ends: counts brackets outside of strings and decodes nothing. Used inside this package
 only.
 """
 
@@ -9,12 +9,12 @@ import re
 _SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
 
 
-def likely_end(text: str, start: int, limit: int) -> int:
-    """Return where unclosed broken JSON ends, so that prose behind it is not swallowed.
+def find_likely_end(text: str, start: int, limit: int) -> int:
+    """Return the index at which unclosed broken JSON ends, so that prose after it is not swallowed.
 
-    That is where its brackets balance; else the last bracket of its paragraph, unless JSON goes on behind that.
+    That is where its brackets balance; otherwise the last bracket of its paragraph, unless JSON continues after it.
     """
-    balanced = scan(text[start:limit])[2]
+    balanced = scan_brackets(text[start:limit])[2]
     if balanced is not None:
         return start + balanced
     paragraph = text.find("\n\n", start, limit)
@@ -24,8 +24,8 @@ def likely_end(text: str, start: int, limit: int) -> int:
     return stop if last < 0 or rest[:1] in (",", '"', ":", "[", "{") else last + 1
 
 
-def depth(body: str) -> int:
-    """Return how many brackets are open at once at most, whether in strings or not."""
+def measure_depth(body: str) -> int:
+    """Return the largest number of brackets that are open at once, counting those in strings too."""
     opened = deepest = 0
     for char in body:
         if char in "[{":
@@ -36,8 +36,10 @@ def depth(body: str) -> int:
     return deepest
 
 
-def scan(body: str) -> tuple[int, bool, int | None]:
-    """Return how many brackets are open at the end, whether a string is, and behind which character all were closed."""
+def scan_brackets(body: str) -> tuple[int, bool, int | None]:
+    """Return how many brackets are open at the end, whether a string is open, and after which character all were
+    closed.
+    """
     opened, in_string, escaped = 0, False, False
     for place, char in enumerate(body):
         if in_string:
@@ -54,8 +56,8 @@ def scan(body: str) -> tuple[int, bool, int | None]:
 
 
 def ends_between_ops(body: str) -> bool:
-    """Say whether cut-off JSON ends behind a whole op: outside of strings, with no op open."""
-    opened, in_string, _ = scan(body)
+    """Return whether cut-off JSON ends after a complete op: outside of strings, with no op open."""
+    opened, in_string, _ = scan_brackets(body)
     outer = 2 if body.startswith("{") else 1
     allowed = 0 if _SINGLE_OP.match(body) else outer
     return not in_string and opened <= allowed

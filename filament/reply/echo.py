@@ -1,6 +1,7 @@
-"""Whether an update of a reply is the user's own: what a model repeats from the user's message changes nothing. Pure.
+"""Recognises updates that a model only repeats from the user's message; they change nothing. Pure.
 
-Texts are compared without what a model changes when it repeats them: blanks, quotes, case, entities, full-width forms.
+Texts are compared without blanks, quotes, case, entities and full-width forms, which models change when they repeat a
+text.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _OP_CHARS = 400
 
 
 class UserText:
-    """What the user said in the turn that a reply answers; looked at once the first update asks."""
+    """The user's message of the turn that a reply answers; searched only when there is an update to compare."""
 
     def __init__(self, text: str) -> None:
         self._raw = text
 
-    def says(self, update: str, *, broken: bool) -> bool:
-        """Say whether the user wrote one of the ops of an update's JSON or, where that is `broken`, all of the text."""
+    def contains(self, update: str, *, broken: bool) -> bool:
+        """Return whether the user wrote one of the ops of an update's JSON or, where that is `broken`, the whole text."""
         if not self._raw:
             return False
         bare = _strip_text(update)
@@ -49,7 +50,7 @@ def _strip_text(text: str) -> str:
 
 
 def _ops_in(text: str) -> Iterator[str]:
-    """Give the stretches between brackets that look like ops, each by its first characters."""
+    """Yield the bracketed parts that look like ops, each cut to its first characters."""
     opened: list[int] = []
     for match in _BRACKET.finditer(text):
         if match.group() in "[{":

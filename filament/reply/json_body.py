@@ -14,12 +14,12 @@ import json_repair
 
 from filament.errors import OpError
 from filament.markup import unescape
-from filament.reply.brackets import depth, ends_between_ops
+from filament.reply.brackets import ends_between_ops, measure_depth
 from filament.state.changes.ops import Op, parse_op
-from filament.state.verdicts import OpVerdict, Refusal, refused
+from filament.state.verdicts import OpVerdict, Refusal, build_refusal
 
 REPAIR_CHARS = 2000
-"""How much broken JSON is repaired in one reply: the library's time grows faster than its text."""
+"""Characters of broken JSON that are repaired in one reply: the library's time grows faster than its text."""
 _REPAIR_DEPTH = 32
 _DECODER = JSONDecoder(strict=False)
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -29,7 +29,7 @@ _OPENING = {"[": "]", "{": "}"}
 
 
 class _Next(Enum):
-    """What may come next."""
+    """What may follow at the present place of JSON."""
 
     VALUE = auto()
     VALUE_OR_END = auto()
@@ -44,10 +44,10 @@ _VALUES, _KEYS = (_Next.VALUE, _Next.VALUE_OR_END), (_Next.KEY, _Next.KEY_OR_END
 
 
 class JsonScan:
-    """Follows JSON that comes in pieces, from its first bracket on.
+    """Follows JSON that arrives in pieces, from its first bracket on.
 
-    `done` when all brackets are closed, `broken` as soon as it cannot be JSON; `length` are the characters taken so far.
-    Words without quotes are let pass: whether they are numbers is the decoder's business.
+    `done` when all brackets are closed, `broken` as soon as it cannot be JSON; `length` is the number of characters
+    taken so far. Words without quotes are accepted: the decoder checks whether they are numbers.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class JsonScan:
         self.length += at
 
     def _in_string(self, text: str, at: int) -> int:
-        """Go on in a string; `_string` says whether it is a key."""
+        """Continue inside a string; `_string` says whether it is a key."""
         if self._escaped:
             self._escaped = False
             return at + 1
@@ -111,7 +111,7 @@ class JsonScan:
         return at + 1
 
 
-def decode(text: str) -> tuple[Any, bool]:
+def decode_json(text: str) -> tuple[Any, bool]:
     """Return (value, True) of JSON, or (None, False)."""
     try:
         return _DECODER.decode(text), True
@@ -119,25 +119,25 @@ def decode(text: str) -> tuple[Any, bool]:
         return None, False
 
 
-def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
-    """Return (value, what is wrong, characters given to repair) of broken JSON.
+def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
+    """Return (value, what is wrong, number of characters given to the repair) of broken JSON.
 
-    What is wrong is `""` if it was merely escaped, `repaired` if it was mended, else the reason why it is hopeless. `cut`:
-    the reply ends with it, so that what is half there must not be guessed.
+    What is wrong is `""` if it was only escaped, `repaired` if it was repaired, otherwise the reason why it cannot be.
+    `cut`: the reply ends inside it, so a half-written op must not be completed by a guess.
     """
     body = body.strip().removesuffix("```").rstrip()
     if "&quot;" in body:
         body = unescape(body)
-        value, fits = decode(body)
+        value, fits = decode_json(body)
         if fits:
             return value, "", 0
     if cut and not ends_between_ops(body):
         return None, "the reply was cut off in the middle of an op", 0
-    if len(body) > repairable or depth(body) > _REPAIR_DEPTH:
+    if len(body) > repairable or measure_depth(body) > _REPAIR_DEPTH:
         return None, "its JSON is broken and too long or too deep to repair", 0
     try:
         value = json_repair.loads(body)
-    except Exception:  # whatever a guess at broken JSON runs into, the reply must come through
+    except Exception:  # json_repair may fail in any way on broken input; the reply must still be parsed
         value = None
     if not isinstance(value, dict | list) or not value:
         return None, "its JSON cannot be read", len(body)
@@ -147,7 +147,7 @@ def mend(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
 def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, ...], str]:
     """Return the ops of a block, numbered from `first`, all or none.
 
-    Where there are none: a verdict on each that was named, and why (a sentence without its end).
+    If one is malformed there are no ops: then a verdict on each op, and the reason (a sentence without a full stop).
     """
     raw = value.get("ops") if isinstance(value, dict) and "op" not in value else value
     if isinstance(raw, dict) or (isinstance(raw, list) and raw and isinstance(raw[0], str)):
@@ -158,25 +158,25 @@ def read_ops(value: Any, first: int) -> tuple[tuple[Op, ...], tuple[OpVerdict, .
     bad: dict[int, OpError] = {}
     for number, item in enumerate(raw, start=first):
         try:
-            ops.append(parse_op(unescaped(item), number))
+            ops.append(parse_op(unescape_strings(item), number))
         except OpError as error:
             bad[number] = error
         except RecursionError:
             return (), (), "it is nested too deep"
     if not bad:
         return tuple(ops), (), ""
-    reason = f"nothing was found wrong with it, but op {min(bad)} of its block is malformed"
-    lost = [refused(op.number, str(op), Refusal.TURN_REFUSED, reason) for op in ops]
-    lost += [refused(number, error.op, Refusal.MALFORMED, error.reason) for number, error in bad.items()]
+    reason = f"it has no fault of its own, but op {min(bad)} of its block is malformed"
+    lost = [build_refusal(op.number, str(op), Refusal.TURN_REFUSED, reason) for op in ops]
+    lost += [build_refusal(number, error.op, Refusal.MALFORMED, error.reason) for number, error in bad.items()]
     return (), tuple(sorted(lost, key=lambda verdict: verdict.number)), str(bad[min(bad)])
 
 
-def unescaped(value: Any) -> Any:
+def unescape_strings(value: Any) -> Any:
     """Undo the escaping that a model copied from its prompt, in every string of a value."""
     if isinstance(value, str):
         return unescape(value)
     if isinstance(value, list):
-        return [unescaped(item) for item in value]
+        return [unescape_strings(item) for item in value]
     if isinstance(value, dict):
-        return {unescaped(key): unescaped(item) for key, item in value.items()}
+        return {unescape_strings(key): unescape_strings(item) for key, item in value.items()}
     return value

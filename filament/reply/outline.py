@@ -1,7 +1,7 @@
-"""Where the updates of a reply stand, and which of them count: `docs/filament.md` section 6 has the rule.
+"""Where the updates of a reply are, and which of them count: the rule is in `docs/filament.md` section 6.
 
-The reader notes the tags that it passes outside of all elements. Once the reply is complete, one pass over these marks judges
-every update. So the verdict depends on the text alone, and each character is read only once more.
+The reader records the tags outside of all elements. Once the reply is complete, one pass over these marks judges every
+update. So the verdict depends on the text alone, and each character is read only once more.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _OPENING_FENCE = re.compile(r"\s*```[A-Za-z]{0,16}[ \t]{0,8}\n\s*")
 
 
 class MarkKind(Enum):
-    """What the reader passed. STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by another.
+    """What the reader found. STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by
+    another.
 
-    MOVED: all text so far is the thought. ELEMENT: a tag of any other element.
+    MOVED: all text so far belongs to the thought. ELEMENT: a tag of any other element.
     """
 
     TEXT = auto()
@@ -41,10 +42,10 @@ _BEFORE_FENCE = frozenset({MarkKind.TEXT, MarkKind.ELEMENT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundBlock:
-    """A block as it was read: its name in sentences, the element that it stands in, and its JSON.
+    """A block as it was read: its name for messages, the element around it, and its JSON.
 
-    `value` is the JSON, unless `broken` holds the text of it that has yet to be mended (`cut`: the reply ends in it).
-    `start`..`end` is the stretch of the JSON, `behind` where the reply goes on.
+    `value` is the JSON, unless `broken` holds its text, which still needs repair (`cut`: the reply ends inside it).
+    `start`..`end` is where the JSON is (half-open), `behind` where the reply continues.
     """
 
     tag: Tag
@@ -77,8 +78,8 @@ class _Mark:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Standing:
-    """An update with what the walk knew when it came by."""
+class _UpdateState:
+    """An update, and what the walk knew when it reached it."""
 
     update: FoundBlock
     quoted: Misplaced | None
@@ -89,17 +90,17 @@ class _Standing:
 
 
 class Outline:
-    """What stands outside of all elements, in order, with the content and the updates."""
+    """Everything outside of all elements, in order, with the content and the updates."""
 
     def __init__(self) -> None:
         self._marks: list[_Mark] = []
 
     def add(self, kind: MarkKind, name: str = "") -> None:
-        """Note a tag, or what it did; `name` is that of its element."""
+        """Record a tag, or what it did; `name` is the name of its element."""
         self._marks.append(_Mark(kind=kind, name=name))
 
     def add_text(self, start: int, end: int) -> None:
-        """Note text outside of all elements; stretches that follow one another are one."""
+        """Record text outside of all elements; adjacent stretches are joined."""
         last = self._marks[-1] if self._marks else None
         if last is not None and last.kind is MarkKind.TEXT and last.end == start:
             last.end = end
@@ -107,17 +108,17 @@ class Outline:
             self._marks.append(_Mark(kind=MarkKind.TEXT, start=start, end=end))
 
     def add_update(self, update: FoundBlock) -> None:
-        """Note an update, wherever it stands."""
+        """Record an update, wherever it is."""
         self._marks.append(_Mark(kind=MarkKind.UPDATE, update=update))
 
     def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, Misplaced | None]]:
-        """Give each update in order, with the reason why it does not count, or None.
+        """Yield each update in order, with the reason why it does not count, or None.
 
-        `needs_content`: this reply has content, and updates stand behind it.
+        `needs_content`: content is legal in this reply, so that updates must follow it.
         """
         if not any(mark.update is not None for mark in self._marks):
             return
-        walk = _Walk(needs_content)
+        walk = _MarkWalk(needs_content)
         opening, closing = self._fence_around(source)
         for place, mark in enumerate(self._marks):
             if place not in (opening, closing):
@@ -145,11 +146,11 @@ class Outline:
         return first, None
 
 
-class _Walk:
+class _MarkWalk:
     """One walk over the marks of a reply. The content is an element, or else the text outside of all elements."""
 
     def __init__(self, needs_content: bool) -> None:
-        self.standings: list[_Standing] = []
+        self.standings: list[_UpdateState] = []
         self._needs_content = needs_content
         self._quoting = QuotingContext()
         self._said = False
@@ -175,7 +176,7 @@ class _Walk:
         elif mark.kind is MarkKind.STRAY:
             self._mark_disturbance(f"</{mark.name}> closes nothing")
 
-    def fault_of(self, standing: _Standing) -> Misplaced | None:
+    def fault_of(self, standing: _UpdateState) -> Misplaced | None:
         """Return why an update does not count, now that the whole reply is known."""
         if standing.update.inside is not None:
             return _misplaced_inside(standing.update.inside)
@@ -186,11 +187,11 @@ class _Walk:
             standing.behind_element if self._opened else standing.said and (standing.behind_element or not has_element)
         )
         if self._needs_content and not is_behind:
-            advice = "Write the content first and the update behind it, at the end"
-            return Misplaced(code=BEFORE_CONTENT, reason="no content stands before it", advice=advice)
+            advice = "Write the content first and the update after it, at the end"
+            return Misplaced(code=BEFORE_CONTENT, reason="no content comes before it", advice=advice)
         fault = "<content> was opened or closed more than once" if max(self._opened, self._closed) > 1 else self._fault
         if fault:
-            advice = "Write one <content>, close every element, and put the update behind them"
+            advice = "Write one <content>, close every element, and put the update after them"
             return Misplaced(code=UNCLEAR, reason=fault, advice=advice)
         reason = self._behind_content
         if self._elements > standing.elements:
@@ -198,13 +199,13 @@ class _Walk:
         if not has_element and self._passed > standing.passed:
             reason = "other text, or a closing tag that closes nothing, follows it"
         if reason:
-            advice = "Put the update at the very end, with nothing but whole elements between the content and it"
+            advice = "Put the update at the very end, with only complete elements between the content and it"
             return Misplaced(code=NOT_LAST, reason=reason, advice=advice)
         return None
 
     def _mark_standing(self, update: FoundBlock) -> None:
         self.standings.append(
-            _Standing(
+            _UpdateState(
                 update=update,
                 quoted=_misplaced_in_quote(self._quoting) if update.inside is None else None,
                 said=self._said,
@@ -218,7 +219,7 @@ class _Walk:
         self._quoting.take(text)
         if text.strip():
             self._said = True
-            self._mark_disturbance("other text stands behind the end of the content")
+            self._mark_disturbance("other text follows the end of the content")
 
     def _mark_disturbance(self, reason: str) -> None:
         self._passed += 1
@@ -231,14 +232,14 @@ def _span_of(mark: _Mark) -> tuple[int, int]:
 
 
 def _misplaced_inside(name: str) -> Misplaced:
-    advice = "Write an update outside of all other elements, behind the content"
-    return Misplaced(code=INSIDE, reason=f"it stands inside <{name}>", advice=advice)
+    advice = "Write an update outside of all other elements, after the content"
+    return Misplaced(code=INSIDE, reason=f"it is inside <{name}>", advice=advice)
 
 
 def _misplaced_in_quote(quoting: QuotingContext) -> Misplaced | None:
     if (name := quoting.open_tag()) is not None:
         return _misplaced_inside(name)
-    if not (where := quoting.quoted_by()):
+    if not (where := quoting.find_quotation()):
         return None
-    advice = "Write an update plainly, on a line of its own behind the content"
-    return Misplaced(code=QUOTED, reason=f"it stands in {where}", advice=advice)
+    advice = "Write an update plainly, on a line of its own after the content"
+    return Misplaced(code=QUOTED, reason=f"it is in {where}", advice=advice)

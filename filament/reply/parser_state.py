@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from filament.reply.echo import UserText
 from filament.reply.outline import Outline
-from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, words_of
+from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, vocabulary_of
 from filament.reply.text import Source
 from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
 from filament.state.changes.ops import Op
@@ -19,16 +19,16 @@ from filament.state.verdicts import OpVerdict
 
 T = TypeVar("T")
 Looking = Generator[None, None, T]
-"""Rests (yields) until there is more text, and answers in the end."""
+"""Yields until there is more text, and returns its answer in the end."""
 
 _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 
 
 class ParserState:
-    """What one reading has so far. `at`: everything before it was read; `index`: the next tag to look at."""
+    """Everything that one parse has so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
     def __init__(self, expected: Expected, user_text: str = "") -> None:
-        words = words_of(expected)
+        words = vocabulary_of(expected)
         self.rules, self.legal = words.rules, words.legal
         self.source = Source()
         self.tags = TagScanner(words.kinds)
@@ -54,8 +54,8 @@ class ParserState:
 
     # --- what was found ---
 
-    def note(self, code: str, sentence: str, start: int, end: int) -> None:
-        """Enter a correction."""
+    def add_correction(self, code: str, sentence: str, start: int, end: int) -> None:
+        """Record a correction."""
         entry = Correction(code=code, sentence=sentence, start=start, end=end)
         self.log.append(entry)
         self.events.append(ParseEvent(kind=EventKind.CORRECTED, correction=entry))
@@ -65,8 +65,8 @@ class ParserState:
         """The number of the next op of the reply."""
         return len(self.ops) + len(self.lost)
 
-    def piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
-        """Enter what a stretch of the source is; pieces follow one another without a gap."""
+    def add_piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
+        """Record what a stretch of the source is; pieces follow one another without a gap."""
         if start >= end:
             return
         last = self.pieces[-1] if self.pieces else None
@@ -75,25 +75,25 @@ class ParserState:
         self.pieces.append(Piece(kind=kind, tag=tag, start=start, end=end))
 
     def pass_tag(self, tag: Tag) -> None:
-        """Leave a tag behind."""
-        self.piece(PieceKind.MARKUP, tag.kind, tag.start, tag.end)
+        """Continue after a tag."""
+        self.add_piece(PieceKind.MARKUP, tag.kind, tag.start, tag.end)
         self.at, self.index = tag.end, tag.index + 1
 
     def is_block(self, tag: Tag) -> bool:
-        """Say whether a tag holds JSON."""
+        """Return whether a tag holds JSON."""
         return tag.kind != WRAPPER and self.rules[tag.kind].body is not Body.TEXT
 
     # --- looking ahead ---
 
-    def closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
-        """Return the first closing tag of these kinds behind a tag, None if the reply ends without one."""
+    def find_closing(self, tag: Tag, *kinds: str) -> Looking[Tag | None]:
+        """Return the first closing tag of these kinds after a tag, None if the reply ends without one."""
         while True:
-            found = self.tags.first_closing(tag.index, kinds)
+            found = self.tags.find_closing(tag.index, kinds)
             if found is not None or self.ended:
                 return found
             yield
 
-    def following(self, index: int, start: int = 0) -> Looking[Tag | None]:
+    def find_following(self, index: int, start: int = 0) -> Looking[Tag | None]:
         """Return the next tag from an index on that starts at `start` or later, None if the reply ends without one."""
         tags = self.tags.tags
         while True:
@@ -105,9 +105,11 @@ class ParserState:
                 return None
             yield
 
-    def json_start(self, at: int) -> Looking[int | None]:
-        """Return where JSON starts after a tag, behind a fence if there is one; None if what follows is no JSON."""
-        at = yield from self.behind_blanks(at)
+    def find_json_start(self, at: int) -> Looking[int | None]:
+        """Return the index at which JSON starts after a tag (and after a code fence, if there is one); None if no JSON
+        follows.
+        """
+        at = yield from self.skip_blanks(at)
         if self.source.slice(at, at + 1) == "`":
             end = at
             while True:
@@ -121,11 +123,11 @@ class ParserState:
                     yield
             if end - at < _FENCE:
                 return None
-            at = yield from self.behind_blanks(end)
+            at = yield from self.skip_blanks(end)
         return at if self.source.slice(at, at + 1) in ("{", "[") else None
 
-    def behind_blanks(self, at: int) -> Looking[int]:
-        """Return where something else than blanks stands, or the reply ends."""
+    def skip_blanks(self, at: int) -> Looking[int]:
+        """Return the index of the next character that is not blank, or of the end of the reply."""
         while True:
             text = self.source.slice(at, min(at + _STEP, self.source.length))
             blank = len(text) - len(text.lstrip())
@@ -135,8 +137,8 @@ class ParserState:
             if not text:
                 yield
 
-    def words_follow(self, tag: Tag) -> Looking[bool]:
-        """Say whether anything but blanks and tags follows a tag."""
+    def has_words_after(self, tag: Tag) -> Looking[bool]:
+        """Return whether anything but blanks and tags follows a tag."""
         at, index = tag.end, tag.index + 1
         while True:
             follower = self.tags.tags[index] if index < len(self.tags.tags) else None
@@ -151,6 +153,6 @@ class ParserState:
             else:
                 yield
 
-    def emit(self, kind: EventKind, **facts: Any) -> None:
-        """Enter an event."""
+    def add_event(self, kind: EventKind, **facts: Any) -> None:
+        """Record an event."""
         self.events.append(ParseEvent(kind=kind, **facts))

@@ -1,5 +1,5 @@
-"""Whether a place in a text is quoted: by back-ticks, a code fence, quotation marks, a quoted line, a comment, or a tag that
-stays text. Only the text before the place is read. Pure.
+"""Decides whether a place in a text is quoted: by back-ticks, a code fence, quotation marks, a quoted line, a comment,
+or a tag that stays text. Only the text before the place is read. Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FENCE_CHARS, _TAIL_CHARS = 3, 2
 
 
 class QuotingContext:
-    """Follows a text that comes in stretches, cut wherever an element stands between them."""
+    """Follows a text that arrives in stretches, separated by elements."""
 
     def __init__(self) -> None:
         self._fence = self._block = self._tail = ""
@@ -51,8 +51,8 @@ class QuotingContext:
         """Return the name of the last tag that was opened and not closed, None if there is none."""
         return next(reversed(self._tags), None)
 
-    def quoted_by(self) -> str:
-        """Say what the place behind the text so far is quoted by, or nothing."""
+    def find_quotation(self) -> str:
+        """Return what quotes the place after the text so far (`a code fence`, …), or an empty text."""
         if self._fence:
             return "a code fence"
         if self._block:
@@ -82,7 +82,7 @@ class QuotingContext:
             self._take_quote(token)
 
     def _take_fence(self, token: str) -> None:
-        """Open or close a fence or a stretch in back-ticks."""
+        """Open or close a code fence or an inline quote in back-ticks."""
         if len(token) >= _FENCE_CHARS:
             if not self._fence:
                 self._fence = token[0]

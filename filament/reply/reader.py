@@ -1,28 +1,27 @@
 """The reader: what the tags of a reply mean, decided as soon as the text so far allows.
 
-A tag that is only mentioned stays text. Whether it is can depend on what follows, so the reader pauses until it has enough
-text.
+A tag that is only mentioned stays text. That can depend on what follows, so the reader pauses until it has enough text.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from filament.reply.blocks import settle_updates, take_block
+from filament.reply.blocks import judge_updates, take_block
 from filament.reply.outline import MarkKind
 from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
-from filament.reply.text import Voice
+from filament.reply.text import TextWriter
 from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:
-    """What is open, and what was said so far. `run` is resumed whenever there is more text."""
+    """The open elements, and the texts so far. `run` is resumed whenever there is more text."""
 
     def __init__(self, state: ParserState, expected: Expected) -> None:
         self._state = state
         self._expected = expected
-        self._voices: dict[str, Voice] = {}
+        self._writers: dict[str, TextWriter] = {}
         self._stack: list[Tag] = []
         self._doubted: Tag | None = None
         self._begun = False
@@ -31,9 +30,9 @@ class Reader:
         self._unknown: set[str] = set()
 
     @property
-    def looked(self) -> int:
-        """How many characters were looked at in telling the texts."""
-        return sum(voice.looked for voice in self._voices.values())
+    def scanned_chars(self) -> int:
+        """How many characters were read while the texts were written."""
+        return sum(writer.scanned_chars for writer in self._writers.values())
 
     def run(self) -> Looking[None]:
         """Read the reply from end to end."""
@@ -55,9 +54,9 @@ class Reader:
         self._end_reply()
 
     def reply(self) -> ParsedReply:
-        """Return what the reply holds, once it was read to its end."""
+        """Return what the reply holds, once it has been read to its end."""
         state = self._state
-        texts = {name: voice.text() for name, voice in self._voices.items()}
+        texts = {name: writer.text() for name, writer in self._writers.items()}
         return ParsedReply(
             content=texts.pop(CONTENT, ""),
             thought=texts.pop(THOUGHT, ""),
@@ -73,15 +72,15 @@ class Reader:
     # --- what a tag is ---
 
     def _is_element(self, tag: Tag) -> Looking[bool]:
-        """Say whether a tag is one, or a word of the text it stands in."""
+        """Return whether a tag opens or closes an element, or is only part of the text around it."""
         state = self._state
         if tag.kind == WRAPPER or tag.empty or tag.closes:
             return True
         inside = self._stack[-1].kind if self._stack else None
         if state.is_block(tag):
-            start = yield from state.json_start(tag.end)
+            start = yield from state.find_json_start(tag.end)
             if start is None:
-                follower = yield from state.following(tag.index + 1)
+                follower = yield from state.find_following(tag.index + 1)
                 if follower is None or follower.kind != tag.kind or not follower.closes:
                     return False
             return not (yield from self._is_mentioned(tag, inside))
@@ -90,15 +89,15 @@ class Reader:
         if inside is None and tag.fresh:
             return True
         if inside == CONTENT:
-            first = yield from state.closing(tag, tag.kind, CONTENT)
+            first = yield from state.find_closing(tag, tag.kind, CONTENT)
             return first is not None and first.kind == tag.kind
-        return (yield from state.closing(tag, tag.kind)) is not None
+        return (yield from state.find_closing(tag, tag.kind)) is not None
 
     def _is_mentioned(self, tag: Tag, inside: str | None) -> Looking[bool]:
-        """A tag within a thought is talk if the thought ends before the tag does."""
+        """Return whether a tag inside another element is only mentioned: that element ends before the tag's own does."""
         if inside is None or inside == CONTENT:
             return False
-        first = yield from self._state.closing(tag, inside, tag.kind)
+        first = yield from self._state.find_closing(tag, inside, tag.kind)
         return first is not None and first.kind == inside
 
     # --- acting on a tag ---
@@ -107,7 +106,7 @@ class Reader:
         state = self._state
         self._cut_text(tag.start)
         if tag.spelling != tag.kind:
-            state.note("alias", f"<{tag.spelling}> stands for <{tag.kind}>.", tag.start, tag.end)
+            state.add_correction("alias", f"<{tag.spelling}> stands for <{tag.kind}>.", tag.start, tag.end)
         if tag.kind == WRAPPER or tag.empty:
             state.pass_tag(tag)
             self._pass_empty(tag)
@@ -136,8 +135,8 @@ class Reader:
             rank = sequence.index(tag.kind)
             if rank < self._furthest:
                 later = sequence[self._furthest]
-                self._state.note(
-                    "out_of_order", f"<{tag.kind}> came after <{later}>; it was read all the same.", tag.start, tag.end
+                self._state.add_correction(
+                    "out_of_order", f"<{tag.kind}> came after <{later}>; it was read anyway.", tag.start, tag.end
                 )
             self._furthest = max(self._furthest, rank)
 
@@ -147,26 +146,28 @@ class Reader:
         state.outline.add(MarkKind.OPENED if tag.kind == CONTENT else MarkKind.ELEMENT, tag.kind)
         if any(tag.kind == each.kind for each in self._stack):
             sentence = f"<{tag.kind}> was opened inside itself; the second opening was left out."
-            state.note("nested", sentence, tag.start, tag.end)
+            state.add_correction("nested", sentence, tag.start, tag.end)
             return
         state.counts[tag.kind] = state.counts.get(tag.kind, 0) + 1
         if state.counts[tag.kind] > 1 and not state.rules[tag.kind].repeatable:
-            state.note("too_many", f"<{tag.kind}> came again; its text was joined to the first.", tag.start, tag.end)
+            state.add_correction(
+                "too_many", f"<{tag.kind}> came again; its text was joined to the first.", tag.start, tag.end
+            )
         if tag.kind not in state.legal and tag.kind != CONTENT:
-            state.note("not_expected", f"<{tag.kind}> is not expected in this reply.", tag.start, tag.end)
+            state.add_correction("not_expected", f"<{tag.kind}> is not expected in this reply.", tag.start, tag.end)
         if tag.kind == CONTENT and len(self._stack) == 1:
             outer = self._stack[0]
-            if (yield from state.closing(tag, outer.kind, CONTENT)) is None:
-                self._end_doubted(outer)
+            if (yield from state.find_closing(tag, outer.kind, CONTENT)) is None:
+                self._end_unclosed(outer)
             else:
                 self._doubted = outer
         if tag.kind == CONTENT and self._stack:
             state.outline.add(MarkKind.FAULT, f"<{CONTENT}> was opened inside <{self._stack[-1].kind}>")
         self._stack.append(tag)
 
-    def _end_doubted(self, outer: Tag) -> None:
+    def _end_unclosed(self, outer: Tag) -> None:
         sentence = f"<{outer.kind}> was not closed; it ends where <content> starts."
-        self._state.note("unclosed", sentence, outer.start, outer.end)
+        self._state.add_correction("unclosed", sentence, outer.start, outer.end)
         self._state.outline.add(MarkKind.FAULT, f"<{outer.kind}> was not closed")
         self._stack.remove(outer)
 
@@ -176,38 +177,38 @@ class Reader:
             while (inner := self._stack.pop()).kind != tag.kind:
                 state.outline.add(MarkKind.FAULT, f"<{inner.kind}> was not closed")
                 sentence = f"What was open inside <{tag.kind}> was closed with it."
-                state.note("crossed", sentence, inner.start, tag.end)
+                state.add_correction("crossed", sentence, inner.start, tag.end)
             state.outline.add(MarkKind.CLOSED if tag.kind == CONTENT else MarkKind.ELEMENT, tag.kind)
             doubted, self._doubted = self._doubted, None
             if doubted is None or self._stack != [doubted]:
                 return
-            if (yield from state.closing(tag, doubted.kind)) is None:
-                self._end_doubted(doubted)
+            if (yield from state.find_closing(tag, doubted.kind)) is None:
+                self._end_unclosed(doubted)
             return
         is_first, self._begun = tag.kind == THOUGHT and not self._begun, True
-        if is_first and (yield from state.words_follow(tag)):
+        if is_first and (yield from state.has_words_after(tag)):
             self._move_to_thought(tag)
             return
         is_end = tag.kind == CONTENT and not self._stack
         state.outline.add(MarkKind.CLOSED if is_end else MarkKind.STRAY, tag.kind)
-        state.note("stray_close", f"</{tag.kind}> closed nothing; it was left out.", tag.start, tag.end)
+        state.add_correction("stray_close", f"</{tag.kind}> closed nothing; it was left out.", tag.start, tag.end)
 
     def _move_to_thought(self, tag: Tag) -> None:
-        """Take what was said so far for the thought."""
+        """Treat all text so far as the thought."""
         state = self._state
-        self._voices[THOUGHT] = self._voices.pop(CONTENT, Voice())
+        self._writers[THOUGHT] = self._writers.pop(CONTENT, TextWriter())
         state.pieces[:] = [replace(p, tag=THOUGHT) if p.kind is PieceKind.TEXT else p for p in state.pieces]
         state.outline.add(MarkKind.MOVED)
-        state.emit(EventKind.MOVED, tag=THOUGHT)
+        state.add_event(EventKind.MOVED, tag=THOUGHT)
         sentence = "</thought> came without its opening; what stood before it is the thought."
-        state.note("moved", sentence, 0, tag.end)
+        state.add_correction("moved", sentence, 0, tag.end)
 
     # --- texts ---
 
     def _gather_text(self, end: int) -> None:
-        """Give the text before `end` to what is open; outside of all tags it is content."""
+        """Add the text before `end` to the open element; outside of all tags it is content."""
         state = self._state
-        for tag in state.tags.unknown_before(end):
+        for tag in state.tags.take_unknown_before(end):
             if tag.start >= state.at:
                 self._take_text(tag.start)
                 self._note_unknown(tag)
@@ -219,7 +220,7 @@ class Reader:
             return
         kind = self._stack[-1].kind if self._stack else CONTENT
         text = state.source.slice(start, end)
-        state.piece(PieceKind.TEXT, kind, start, end)
+        state.add_piece(PieceKind.TEXT, kind, start, end)
         if not self._stack:
             state.outline.add_text(start, end)
         state.at = end
@@ -229,43 +230,45 @@ class Reader:
             return
         self._write_text(kind, text[:blank])
         self._bare = True
-        state.note("bare_text", "Text outside of all tags is content.", start + blank, start + blank)
+        state.add_correction("bare_text", "Text outside of all tags is content.", start + blank, start + blank)
         self._write_text(kind, text[blank:])
 
     def _write_text(self, kind: str, text: str) -> None:
         if text:
-            voice = self._voices.setdefault(kind, Voice())
-            self._enter_text(kind, voice, voice.write(text))
+            writer = self._writers.setdefault(kind, TextWriter())
+            self._enter_text(kind, writer, writer.write(text))
 
     def _cut_text(self, at: int) -> None:
         self._bare = False
-        for kind, voice in self._voices.items():
-            self._enter_text(kind, voice, voice.cut(at))
+        for kind, writer in self._writers.items():
+            self._enter_text(kind, writer, writer.cut(at))
 
-    def _enter_text(self, kind: str, voice: Voice, text: str) -> None:
-        for place in voice.fences_left_out:
-            self._state.note("fence", "A code fence around a block was left out.", place, place)
-        voice.fences_left_out.clear()
+    def _enter_text(self, kind: str, writer: TextWriter, text: str) -> None:
+        for place in writer.fences_left_out:
+            self._state.add_correction("fence", "A code fence around a block was left out.", place, place)
+        writer.fences_left_out.clear()
         if text:
-            self._state.emit(EventKind.TEXT, tag=kind, text=text)
+            self._state.add_event(EventKind.TEXT, tag=kind, text=text)
 
     def _note_unknown(self, tag: Tag) -> None:
         if tag.spelling not in self._unknown:
             self._unknown.add(tag.spelling)
             sentence = f"<{tag.spelling}> is not expected in this reply; it stays text."
-            self._state.note("unknown_tag", sentence, tag.start, tag.end)
+            self._state.add_correction("unknown_tag", sentence, tag.start, tag.end)
 
     def _end_reply(self) -> None:
         state = self._state
         for tag in reversed(self._stack):
-            state.note("unclosed", f"<{tag.kind}> was not closed; it ends with the reply.", tag.start, tag.end)
+            state.add_correction(
+                "unclosed", f"<{tag.kind}> was not closed; it ends with the reply.", tag.start, tag.end
+            )
             state.outline.add(MarkKind.FAULT, f"<{tag.kind}> was not closed")
-        for kind, voice in self._voices.items():
-            self._enter_text(kind, voice, voice.finish())
-        settle_updates(state)
+        for kind, writer in self._writers.items():
+            self._enter_text(kind, writer, writer.finish())
+        judge_updates(state)
         length = state.source.length
-        said = {kind for kind, voice in self._voices.items() if voice.told}
+        written = {kind for kind, writer in self._writers.items() if writer.written}
         for rule in self._expected.tags:
-            there = rule.name in (said if rule.body is Body.TEXT else state.present)
+            there = rule.name in (written if rule.body is Body.TEXT else state.present)
             if rule.required and not there:
-                state.note("missing", f"The reply has no {rule.name}.", length, length)
+                state.add_correction("missing", f"The reply has no {rule.name}.", length, length)

@@ -1,7 +1,7 @@
 """Reads a model's reply while it is still arriving (origin 10.3): chunks in, events out, the whole reply at the end.
 
-The result depends on the text alone: however it is cut into chunks, the events say the same and the reply is equal. Time is
-linear in the length of the reply. Pure: no I/O, no clock.
+The result depends on the text alone: however it is cut into chunks, the events amount to the same and the reply is
+equal. Time is linear in the length of the reply. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -12,61 +12,70 @@ from filament.errors import FilamentError, ReplyError
 from filament.reply.parser_state import ParserState
 from filament.reply.reader import Reader
 from filament.reply.tags import REPLY, Expected
-from filament.reply.text import TextIntake
+from filament.reply.text import TextCleaner
 from filament.reply.values import ParsedReply, ParseEvent
 
 
 class StreamParser:
-    """Reads one reply. `expected` says which tags are legal; `user_text` is what the user said in the turn that it answers:
-    ops that stand in it are the user's own and are not carried out.
+    """Reads one reply. `expected` says which tags are legal; `user_text` is the user's message of the turn that it
+    answers: ops that occur in it are the user's own and are not applied.
 
-    Tolerant, because models are: it never raises for a text, mends what can be mended and says what it did. With `strict`
-    the same reading ends in a ReplyError where anything had to be mended or is odd in form.
+    The parser is tolerant, because models make mistakes: it never raises for a text, repairs what can be repaired, and
+    reports what it did. With `strict` the same reading ends in a ReplyError if anything was repaired or is odd in form.
 
-    Content is told while it comes. What may yet turn out to be something else waits: a tag half there, half an entity,
-    blanks that may be the end's, a tag in the middle of a sentence until it is closed or the reply ends, and what follows
-    JSON that was not closed. Ops are told at the end: only the whole reply shows whether their update counts.
+    Content is returned while it arrives. What may still turn out to be something else is held back: half a tag, half an
+    entity, blanks that may be trailing, a tag in the middle of a sentence until it is closed or the reply ends, and
+    what follows JSON that was not closed. Ops are returned at the end, because only the whole reply shows whether their
+    update counts.
     """
 
     def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
         self._strict = strict
-        self._intake = TextIntake()
+        self._cleaner = TextCleaner()
         self._state = ParserState(expected, user_text)
         self._reader = Reader(self._state, expected)
         self._reading = self._reader.run()
-        self._told = 0
+        self._returned = 0
         self._reply: ParsedReply | None = None
 
     @property
-    def looked(self) -> int:
-        """How many characters were looked at so far, each time that one was: the measure of the work."""
+    def scanned_chars(self) -> int:
+        """How many character reads were needed so far (one character may be read several times): the measure of the
+        work.
+        """
         state = self._state
-        return state.source.looked + state.tags.looked + self._reader.looked
+        return state.source.scanned_chars + state.tags.scanned_chars + self._reader.scanned_chars
 
     def feed(self, chunk: str) -> tuple[ParseEvent, ...]:
-        """Take the next characters, however many; return what is certain now. FilamentError after `close`."""
+        """Take the next characters, however many; return the events that are certain now, in order.
+
+        FilamentError after `close`.
+        """
         if self._reply is not None:
             raise FilamentError("This reply has ended. Make a new StreamParser for the next one.")
-        text = self._intake.take(chunk)
+        text = self._cleaner.take(chunk)
         if not text:
             return ()
         self._state.append(text)
         next(self._reading, None)
-        return self._news()
+        return self._take_events()
 
     def close(self) -> ParsedReply:
-        """End the reply and return it; its `tail` are the last events. ReplyError in strict mode."""
+        """End the reply and return it; its `tail` holds the last events. A second call returns the same reply.
+
+        ReplyError in strict mode, if anything was repaired or is odd in form.
+        """
         if self._reply is None:
-            self._state.append(self._intake.take("", last=True), last=True)
+            self._state.append(self._cleaner.take("", last=True), last=True)
             next(self._reading, None)
-            self._reply = replace(self._reader.reply(), tail=self._news())
+            self._reply = replace(self._reader.reply(), tail=self._take_events())
         if self._strict and self._reply.log:
             raise ReplyError(tuple(entry.sentence for entry in self._reply.log))
         return self._reply
 
-    def _news(self) -> tuple[ParseEvent, ...]:
-        news, self._told = tuple(self._state.events[self._told :]), len(self._state.events)
-        return news
+    def _take_events(self) -> tuple[ParseEvent, ...]:
+        events, self._returned = tuple(self._state.events[self._returned :]), len(self._state.events)
+        return events
 
 
 Reply = ParsedReply
@@ -74,16 +83,18 @@ Reply = ParsedReply
 
 
 def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> ParsedReply:
-    """Return what a model's reply says, thinks and changes; it never raises but in strict mode (ReplyError).
+    """Return what a model's reply says, thinks and changes; ReplyError in strict mode only, if anything was repaired or
+    is odd in form.
 
-    `<content>` (alias reply), `<thought>` (think, thinking), `<state_update>` (variable_update) with the JSON
-    `{"ops": […]}` or the bare list, in both spellings of an op; a `<filament_output>` around all is optional. Tags in any
-    case. Text outside of tags is content, so a reply without tags is all content. What is open at the end is closed.
-    Broken JSON is repaired; if that fails, or if an op in it is malformed, that block is dropped whole and the content
-    stays. A tag that is merely talked about (nothing closes it, no JSON follows it) stays text.
+    `<content>` (alias reply), `<thought>` (think, thinking), `<state_update>` (variable_update) with the JSON `{"ops":
+    […]}` or the bare list, in both spellings of an op; a `<filament_output>` around all of it is optional. Tags may be
+    in any case. Text outside of tags is content, so a reply without tags is all content. Elements that are open at the
+    end are closed. Broken JSON is repaired; if that fails, or if an op in it is malformed, that block is dropped as a
+    whole and the content stays. A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
 
-    An update counts only outside of all elements, behind the content, with nothing but whole elements up to the end of the
-    reply, and only if its ops do not stand in `user_text`, the user's message; `set_aside` names every other.
+    An update counts only outside of all elements, after the content, with nothing but complete elements up to the end
+    of the reply, and only if its ops do not occur in `user_text`, the user's message; `set_aside` names every other
+    update.
     """
     parser = StreamParser(expected=expected, strict=strict, user_text=user_text)
     parser.feed(text)

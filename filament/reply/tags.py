@@ -1,4 +1,4 @@
-"""Which tags a reply may hold, and where they stand in a text that is still arriving.
+"""Which tags a reply may hold, and where they are in a text that is still arriving.
 
 `TagScanner` finds tags wherever chunks break; what it finds depends on the text alone. Pure.
 """
@@ -26,7 +26,7 @@ _HALF_TAG = re.compile(rf"{_HEAD}(?:\s[^<>]{{0,{_ATTRIBUTE_CHARS}}})?/?|</?[ \t]
 
 
 class Body(StrEnum):
-    """What stands in a tag: words, any JSON, or JSON with a list of ops."""
+    """What a tag contains: words, any JSON, or JSON with a list of ops."""
 
     TEXT = "text"
     JSON = "json"
@@ -35,8 +35,8 @@ class Body(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagRule:
-    """One legal tag. `required`: its absence is noted. A tag that is not `repeatable` counts once: further texts are
-    joined to the first, further blocks are left out; both are noted.
+    """One legal tag. `required`: its absence is reported. A tag that is not `repeatable` counts once: further texts are
+    joined to the first, further blocks are left out; both are reported.
     """
 
     name: str
@@ -57,10 +57,11 @@ _CORE = (
 class Expected:
     """The expected structure of one reply (origin 10.2): its legal tags, and their order if that matters.
 
-    Tags named in `sequence` are noted where they come after a later one; they are read all the same. Content, thought and
+    Tags named in `sequence` are reported where they come after a later one; they are still read. Content, thought and
     state_update are known even where they are not legal: a state_update is then left out and not shown to the player.
-    Any other tag is text. A tag of ops counts behind the content only, whatever `sequence` says; where content is not
-    legal it needs none before it. MarkupError for a name that is none, or given twice.
+    Any other tag is text. A tag of ops counts only after the content, whatever `sequence` says; where content is not
+    legal, none is needed before it. MarkupError for an illegal name, a name given twice, or a `sequence` that names
+    another tag.
     """
 
     tags: tuple[TagRule, ...] = _CORE
@@ -73,16 +74,16 @@ class Expected:
                 raise MarkupError(f"The tag {spelling!r} is expected twice. Name each tag and each alias once.")
             seen.add(spelling.lower())
         if missing := [name for name in self.sequence if name not in {rule.name for rule in self.tags}]:
-            raise MarkupError(f"The sequence names {missing[0]!r}, which is no expected tag. Add it to `tags`.")
+            raise MarkupError(f"The sequence names {missing[0]!r}, which is not an expected tag. Add it to `tags`.")
 
 
 REPLY = Expected()
-"""The usual reply: content, if need be a thought before or behind it, and state updates behind it."""
+"""The usual reply: content, optionally a thought before or after it, and state updates at the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
-    """The tags that one reading knows: rules and legal names by canonical name, canonical names by lower-case spelling."""
+class Vocabulary:
+    """The tags that one parse knows: rules and legal names by canonical name, canonical names by lower-case spelling."""
 
     rules: Mapping[str, TagRule]
     legal: frozenset[str]
@@ -90,8 +91,8 @@ class Words:
 
 
 @lru_cache(maxsize=64)
-def words_of(expected: Expected) -> Words:
-    """Return what a reading of this structure knows: the tags that are legal, and those of the core that are not."""
+def vocabulary_of(expected: Expected) -> Vocabulary:
+    """Return the tags that a parse with this structure knows: the legal ones, and the core tags that are not legal."""
     rules = {rule.name: rule for rule in expected.tags}
     taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
     for rule in _CORE:
@@ -99,12 +100,14 @@ def words_of(expected: Expected) -> Words:
             free = tuple(alias for alias in rule.aliases if alias not in taken)
             rules[rule.name] = TagRule(name=rule.name, body=rule.body, aliases=free)
     kinds = {spelling.lower(): rule.name for rule in rules.values() for spelling in (rule.name, *rule.aliases)}
-    return Words(rules=rules, legal=frozenset(rule.name for rule in expected.tags), kinds={**kinds, WRAPPER: WRAPPER})
+    return Vocabulary(
+        rules=rules, legal=frozenset(rule.name for rule in expected.tags), kinds={**kinds, WRAPPER: WRAPPER}
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tag:
-    """A tag in the text. `fresh`: nothing but blanks and tags stand before it on its line."""
+    """A tag in the text. `fresh`: only blanks and tags come before it on its line."""
 
     index: int
     kind: str
@@ -117,26 +120,26 @@ class Tag:
 
 
 class TagScanner:
-    """Finds tags in a text that comes in pieces.
+    """Finds tags in a text that arrives in pieces.
 
     `tags` are those that are known, `unknown` all others, in order; each tag that starts before `safe` has been found.
-    `looked` counts the characters looked at.
+    `scanned_chars` counts the characters read.
     """
 
     def __init__(self, kinds: Mapping[str, str]) -> None:
         self.tags: list[Tag] = []
         self.unknown: deque[Tag] = deque()
         self.safe = 0
-        self.looked = 0
+        self.scanned_chars = 0
         self._kinds = kinds
         self._half = ""
         self._blank = True
         self._closings: dict[str, deque[int]] = {kind: deque() for kind in kinds.values()}
 
     def scan(self, text: str, *, last: bool = False) -> None:
-        """Take the next characters of the text; with `last` a tag that is half there is text."""
+        """Take the next characters of the text; with `last`, an incomplete tag is text."""
         text, base = self._half + text, self.safe
-        self.looked += len(text)
+        self.scanned_chars += len(text)
         self._half = ""
         at = done = 0
         while (at := text.find("<", at)) >= 0:
@@ -154,8 +157,10 @@ class TagScanner:
         self._pass(text[done:end])
         self.safe = base + end
 
-    def first_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
-        """Return the first closing tag of one of `kinds` behind the tag with index `after`, which never goes back."""
+    def find_closing(self, after: int, kinds: tuple[str, ...]) -> Tag | None:
+        """Return the first closing tag of one of `kinds` after the tag with index `after`; `after` must not decrease
+        between calls.
+        """
         first: int | None = None
         for kind in kinds:
             closings = self._closings[kind]
@@ -165,8 +170,8 @@ class TagScanner:
                 first = closings[0]
         return None if first is None else self.tags[first]
 
-    def unknown_before(self, end: int) -> Iterator[Tag]:
-        """Give and forget the unknown tags that start before `end`."""
+    def take_unknown_before(self, end: int) -> Iterator[Tag]:
+        """Yield and forget the unknown tags that start before `end`."""
         while self.unknown and self.unknown[0].start < end:
             yield self.unknown.popleft()
 
@@ -193,6 +198,6 @@ class TagScanner:
             self._closings[kind].append(tag.index)
 
     def _pass(self, text: str) -> None:
-        """Mind whether the line has held anything but blanks so far."""
+        """Track whether the current line holds only blanks so far."""
         line = text[text.rfind("\n") + 1 :]
         self._blank = (self._blank or len(line) < len(text)) and not line.strip()

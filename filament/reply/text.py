@@ -21,14 +21,14 @@ _CLOSE_FENCE_WHOLE = re.compile(r"(\s*```[ \t]{0,8}\n?)\s*")
 _FENCES = re.compile("`{3,}")
 
 
-class TextIntake:
+class TextCleaner:
     """Cleans incoming text: line ends become newlines, halves of a surrogate pair one character, illegal characters U+FFFD."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def take(self, chunk: str, *, last: bool = False) -> str:
-        """Return what of the text so far is certain and was not returned before."""
+        """Return the part of the text that is certain by now and was not returned before."""
         text, self._held = self._held + chunk, ""
         if text and not last and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
             text, self._held = text[:-1], text[-1]
@@ -40,12 +40,12 @@ def _join_surrogates(pair: re.Match[str]) -> str:
 
 
 class Source:
-    """The text so far; a stretch of it costs its own length. `looked` counts the characters looked at."""
+    """The text so far; reading a slice costs only its own length. `scanned_chars` counts the characters read."""
 
     def __init__(self) -> None:
         self._text = StringIO(newline="\n")
         self.length = 0
-        self.looked = 0
+        self.scanned_chars = 0
 
     def append(self, text: str) -> None:
         """Add the next characters."""
@@ -56,7 +56,7 @@ class Source:
     def slice(self, start: int, end: int) -> str:
         """Return characters `start`..`end` (0-based, half-open)."""
         self._text.seek(start)
-        self.looked += max(end - start, 0)
+        self.scanned_chars += max(end - start, 0)
         return self._text.read(max(end - start, 0))
 
     def whole(self) -> str:
@@ -64,17 +64,19 @@ class Source:
         return self._text.getvalue()
 
 
-class Voice:
-    """One text of the reply, told piece by piece: unescaped, trimmed, without the fence around a block cut out of it.
+class TextWriter:
+    """One text of the reply, written piece by piece: unescaped, trimmed, without the fence around a block cut out of
+    it.
 
-    Where a block was cut out, blank lines do not add up. Each character is told once it is certain that it belongs: what
-    may be the end's blank, half an entity or a fence waits. What is told depends on the text alone, not on its pieces.
+    Where a block was cut out, blank lines do not add up. A character is returned once it is certain that it belongs to
+    the text: what may be a trailing blank, half an entity or a code fence is held back. What is returned depends on the
+    text alone, not on how it is cut into pieces.
     """
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.written: list[str] = []
         self.fences_left_out: list[int] = []
-        self.looked = 0
+        self.scanned_chars = 0
         self._entity = ""
         self._held: list[str] = []
         self._kept = self._opener = ""
@@ -84,21 +86,21 @@ class Voice:
         self._last = ""
 
     def write(self, raw: str) -> str:
-        """Take more of the text as it stands in the reply; return what can be told now."""
+        """Take more of the text as written in the reply; return what is certain now."""
         text, self._entity = self._entity + raw, ""
-        self.looked += len(text)
+        self.scanned_chars += len(text)
         at = text.rfind("&", max(0, len(text) - _ENTITY_CHARS))
         if at >= 0 and _HALF_ENTITY.fullmatch(text, at):
             text, self._entity = text[:at], text[at:]
-        return self._settle_text(unescape(text))
+        return self._hold_undecided(unescape(text))
 
     def cut(self, at: int) -> str:
-        """Mind that something was cut out here, at place `at` of the source; return what can be told now."""
-        told = self._flush_entity()
+        """Record that a block was cut out at index `at` of the source; return what is certain now."""
+        text = self._flush_entity()
         held = "".join(self._held)
         if self._cut_at is not None and not held:
-            return told
-        held = self._behind_cut(held, whole=True)
+            return text
+        held = self._join_after_cut(held, whole=True)
         opener = _OPEN_FENCE.search(held, max(0, len(held.rstrip()) - _FENCE_CHARS))
         self._swallow = len(held) - len(held.rstrip("\n"))
         self._held, self._kept, self._opener, self._cut_at = [], held, "", at
@@ -107,26 +109,26 @@ class Voice:
             self.fences_left_out.append(at)
         elif opener and self._fences % 2 == 0:
             self._kept, self._opener = held[: opener.start()], held[opener.start() :]
-        return told
+        return text
 
     def finish(self) -> str:
-        """Return the rest: the end has come."""
-        told = self._flush_entity()
-        held = self._behind_cut("".join(self._held), whole=True)
+        """End the text and return the rest of it."""
+        text = self._flush_entity()
+        held = self._join_after_cut("".join(self._held), whole=True)
         self._held = []
         if self._fenced and held.strip() == "```":
             held = ""
-        return told + self._emit_text(held.rstrip())
+        return text + self._emit_text(held.rstrip())
 
     def text(self) -> str:
-        """Return all that was told."""
-        return "".join(self.told)
+        """Return all text that was returned so far."""
+        return "".join(self.written)
 
     def _flush_entity(self) -> str:
         text, self._entity = self._entity, ""
-        return self._settle_text(text)
+        return self._hold_undecided(text)
 
-    def _settle_text(self, text: str) -> str:
+    def _hold_undecided(self, text: str) -> str:
         if self._swallow and text:
             drop = min(self._swallow, len(text) - len(text.lstrip("\n")))
             text = text[drop:]
@@ -137,16 +139,16 @@ class Voice:
         if text.isspace():
             return ""
         text = "".join(self._held)
-        self.looked += len(text)
+        self.scanned_chars += len(text)
         start = self._find_undecided(text)
         if start and self._cut_at is not None:
-            text = self._behind_cut(text, whole=False)
+            text = self._join_after_cut(text, whole=False)
             start = self._find_undecided(text)
         self._held = [text[start:]]
         return self._emit_text(text[:start])
 
     def _find_undecided(self, text: str) -> int:
-        """Return where that part of a text starts that may yet turn out to be a fence, or the blank at the end."""
+        """Return the index from which a text may still turn out to be a code fence or a trailing blank."""
         end = len(text.rstrip())
         window = max(0, end - _FENCE_CHARS)
         fence = _FENCE_AT_END.search(text[window:end])
@@ -156,10 +158,11 @@ class Voice:
         goes_on = start == 0 and self._cut_at is None and self._last == "`"
         return end if goes_on else len(text[:start].rstrip())
 
-    def _behind_cut(self, text: str, *, whole: bool) -> str:
-        """Return the text that goes on, with what waited before the cut, now that it is known what follows the cut.
+    def _join_after_cut(self, text: str, *, whole: bool) -> str:
+        """Return the text that continues, with what was held before the cut, now that it is known what follows the cut.
 
-        A fence that was opened right before it goes if it is closed right behind it. `whole`: no more text will follow.
+        A code fence that was opened right before the cut is removed if it is closed right after it. `whole`: no more
+        text will follow.
         """
         if self._cut_at is None:
             return text
@@ -186,5 +189,5 @@ class Voice:
             goes_on = self._last == "`" and text.startswith("```")
             self._fences += len(_FENCES.findall(text)) - goes_on
             self._last = text[-1]
-            self.told.append(text)
+            self.written.append(text)
         return text

@@ -12,7 +12,7 @@ from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
-"""Codes of what is odd in a reply's form and needs no mending; strict mode objects to them all the same."""
+"""Codes of what is odd in a reply's form but needs no repair; strict mode refuses these too."""
 INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED = (
     "update_inside",
     "update_quoted",
@@ -22,14 +22,14 @@ INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED = (
     "update_echoed",
 )
 SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED})
-"""Codes of updates that were read and not carried out, because of where they stand."""
+"""Codes of updates that were read and not applied, because of where they are."""
 
 
 class EventKind(StrEnum):
-    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read; one of ops is told at the end, as where it
-    counts is known then. CORRECTED: something was mended or noticed.
+    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read; a block of ops comes at the end, because
+    only then is it known whether it counts. CORRECTED: something was repaired or noticed.
 
-    MOVED: all that was told of `content` so far was `thought` (its opening tag was missing); a screen takes it back.
+    MOVED: all `content` so far was `thought` (its opening tag was missing); a screen has to withdraw it.
     """
 
     TEXT = "text"
@@ -39,7 +39,7 @@ class EventKind(StrEnum):
 
 
 class PieceKind(StrEnum):
-    """What a stretch of a reply is: words of a text tag, the source of a JSON block, or a tag itself."""
+    """What a stretch of a reply is: text of a tag, the source of a JSON block, or a tag itself."""
 
     TEXT = "text"
     BLOCK = "block"
@@ -72,7 +72,7 @@ class Correction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Block:
-    """The value of a JSON block that is no list of ops, with the place of its source."""
+    """The value of a JSON block other than a list of ops, with the place of its source."""
 
     tag: str
     value: Any
@@ -82,7 +82,7 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParseEvent:
-    """One event of a reply on its way. `text` is clean, unescaped and never taken back but by MOVED."""
+    """One event of a reply that is still arriving. `text` is clean and unescaped; only MOVED withdraws it."""
 
     kind: EventKind
     tag: str = ""
@@ -96,12 +96,12 @@ class ParseEvent:
 class ParsedReply:
     """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
 
-    `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost` are
-    verdicts on ops that could not be read (an update that tells nothing counts as one op), for `judge_ops`: who changes the
-    state by half a reply breaks all or none. `blocks` are other JSON tags in order; `texts` are other text tags as (tag,
-    text). `source` is the reply as it was read (line ends newlines, unclean characters replaced) and `pieces` cover it from
-    end to end: nothing is lost. `log` tells
-    everything that was mended or odd, by its place. `tail` are the events that only the end could tell.
+    `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost`
+    are verdicts on ops that could not be read (an update whose ops cannot be told apart counts as one op), for
+    `judge_ops`: a host that applied half a reply would break the rule of all or none. `blocks` are other JSON tags in
+    order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line ends newlines, unclean
+    characters replaced), and `pieces` cover it from end to end: nothing is lost. `log` lists everything that was
+    repaired or odd, by its place. `tail` holds the events that were certain only at the end.
     """
 
     content: str
@@ -117,10 +117,10 @@ class ParsedReply:
 
     @property
     def corrections(self) -> tuple[str, ...]:
-        """Sentences on what was mended or left out; what is merely odd in form is in `log` alone."""
+        """Sentences on what was repaired or left out; what is only odd in form is in `log` alone."""
         return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)
 
     @property
     def set_aside(self) -> tuple[Correction, ...]:
-        """The updates that were not carried out because of where they stand: a code, the reason with what to do, the place."""
+        """The updates that were not applied because of where they are: a code, the reason with what to do, the place."""
         return tuple(entry for entry in self.log if entry.code in SET_ASIDE_CODES)

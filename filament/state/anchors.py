@@ -1,9 +1,10 @@
-"""Anchors of a state tree (seed 004 section 5.3): how they are found and given, and why one never names another entity later.
+"""Anchors of a state tree (seed 004 section 5.3): how they are found and assigned, and why an anchor never names
+another entity later.
 
 A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
-seen never names another thing: those of things that are no more stay in the root's `$meta.gone` as `{id: name}`, and so
-follow the branch with the state. A thing may come back under its id as long as it bears the same name (taken out of one
-bag and put into another). Pure; a tree is never changed, only copied where it differs.
+seen never names another thing: the ids of removed things stay in the root's `$meta.gone` as `{id: name}`, and so follow
+the branch with the state. A thing may return under its id if it has the same name (taken out of one bag and put into
+another). Pure; a tree is never changed, only copied where it differs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 def collect_anchors(tree: Any) -> dict[str, str]:
     """Return anchor -> JSON Pointer for every `id` and `_anchor`, in reading order.
 
-    AnchorError lists every anchor that stands at more than one place. `$meta` is not looked into.
+    AnchorError lists every anchor that occurs at more than one place. `$meta` is not looked into.
     """
     places: dict[str, list[Tokens]] = {}
     for anchor, tokens in walk_anchors(tree):
@@ -66,20 +67,20 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 def with_anchors(tree: Any) -> Any:
     """Return the tree in which every mapping inside a container's list has an `id`.
 
-    A mapping without one gets `item_<n>`, in reading order, numbered on from the highest such id that is or was in the
-    tree. The same tree gives the same ids; a tree that lacks none is returned as it is.
+    A mapping without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
+    tree. The same tree gives the same ids; a tree in which none is missing is returned unchanged.
     """
-    return named(tree, next_item_id({*departed(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
+    return assign_item_ids(tree, next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
 
 
-def named(node: Any, fresh: Iterator[str]) -> Any:
+def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
     """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
     if isinstance(node, Mapping):
         grows = isinstance(node.get(ANCHOR), str)
         fields = {key: _assign_field_ids(key, value, fresh, grows=grows) for key, value in node.items()}
         return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
-        items = [named(item, fresh) for item in node]
+        items = [assign_item_ids(item, fresh) for item in node]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
@@ -89,24 +90,26 @@ def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):
         value = [{ID: next(fresh), **item} if _is_nameless(item) else item for item in value]
-    return named(value, fresh)
+    return assign_item_ids(value, fresh)
 
 
 def _is_nameless(item: Any) -> bool:
     return isinstance(item, Mapping) and ID not in item
 
 
-def departed(tree: Any) -> Mapping[str, str]:
-    """Return the ids of things that are no more, with the names that they bore (empty if none)."""
+def read_removed_ids(tree: Any) -> Mapping[str, str]:
+    """Return the ids of removed things with their names (empty if none)."""
     gone = meta_of(tree).get(GONE)
     return gone if isinstance(gone, Mapping) else EMPTY
 
 
-def departures(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the JSON Patch that notes who left (id -> name) and strikes out who came back; empty if nobody did."""
+def patch_removed_ids(tree: Any, left: Mapping[str, str], back: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the JSON Patch that records removed things (id -> name) in `$meta.gone` and deletes returned ones; empty
+    if there are none.
+    """
     if not isinstance(tree, Mapping):
         return []
-    known = departed(tree)
+    known = read_removed_ids(tree)
     changes = [{"op": "remove", "path": join_pointer((META, GONE, name))} for name in back if name in known]
     if not left:
         return changes

@@ -1,7 +1,8 @@
-"""State conventions: values with a description (VWD), things with an anchor, and where an author's `$meta` stands.
+"""State conventions: values with a description (VWD), things with an anchor, and the author's `$meta`.
 
-A two-element list `[scalar, "text"]` is a value with its description, unless the rules of the mapping that owns the field
-call it a list (`rules`). `$meta` is the author's word on a mapping; a reader of prompts never sees it. Imports nothing.
+A two-element list `[scalar, "text"]` is a value with its description, unless the rules of the mapping that owns the
+field call it a list (`rules`). `$meta` is where the author writes rules for a mapping; a model never sees it. Imports
+nothing.
 """
 
 from __future__ import annotations
@@ -18,44 +19,44 @@ _LABEL_CHARS = 80
 
 
 def is_scalar(value: Any) -> bool:
-    """Say whether a value is text, a number, a boolean or None."""
+    """Return whether a value is text, a number, a boolean or None."""
     return value is None or isinstance(value, str | int | float)
 
 
 def is_number(value: Any) -> bool:
-    """Say whether a value counts as a number: whole or not, but no boolean."""
+    """Return whether a value counts as a number: whole or not, but no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_pair(value: Any) -> bool:
-    """Say whether a value has the shape of a VWD: two elements, a scalar and a text."""
+    """Return whether a value has the shape of a VWD: two elements, a scalar and a text."""
     return isinstance(value, list | tuple) and len(value) == 2 and is_scalar(value[0]) and isinstance(value[1], str)
 
 
 def same_scalar(left: Any, right: Any) -> bool:
-    """Say whether two scalars are one value; true is not 1, while 1 is 1.0."""
+    """Return whether two scalars are one value; true does not equal 1, but 1 equals 1.0."""
     return isinstance(left, bool) is isinstance(right, bool) and bool(left == right)
 
 
 def meta_of(node: Any) -> Mapping[str, Any]:
-    """Return the `$meta` that stands in a mapping itself, empty if there is none."""
+    """Return a mapping's own `$meta`, empty if there is none."""
     meta = node.get(META) if isinstance(node, Mapping) else None
     return meta if isinstance(meta, Mapping) else EMPTY
 
 
 def is_container(node: Any) -> bool:
-    """Say whether a node is a mapping with an `_anchor`, whose lists may grow."""
+    """Return whether a node is a mapping with an `_anchor`, whose lists may grow."""
     return isinstance(node, Mapping) and isinstance(node.get(ANCHOR), str)
 
 
 def anchors_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the anchors that a mapping bears: its `id` and its `_anchor`, if they are text and not empty."""
+    """Return the anchors of a mapping: its `id` and its `_anchor`, if they are text and not empty."""
     names = (node.get(ID), node.get(ANCHOR))
     return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
 def label_of(node: Any) -> str:
-    """Return what a thing calls itself: its `name`, `title` or `text`, cut to 80 characters; empty if it has none."""
+    """Return the label of a thing: its `name`, `title` or `text`, cut to 80 characters; empty if it has none."""
     for key in ("name", "title", "text"):
         value = node.get(key) if isinstance(node, Mapping) else None
         plain = value[0] if isinstance(value, list | tuple) and is_pair(value) else value

@@ -1,4 +1,4 @@
-"""The description that goes with a new value: a number that changed must not keep its old text.
+"""Chooses the description of a new value: a number that changed must not silently keep its old text.
 
 Pure; imports `conventions`, `rules` and `verdicts`.
 """
@@ -17,7 +17,7 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
     """Return the text that a table gives a value, or None.
 
     A table of numbers is read by steps: the row with the highest number that the value reaches; below all of them, the
-    first. Any other table is read by the very value.
+    first. Any other table is read by equality.
     """
     if all(is_number(row[0]) for row in table):
         if not is_number(value):
@@ -27,11 +27,11 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
     return next((text for known, text in table if same_scalar(known, value)), None)
 
 
-def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
+def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     """Return what a field holds once `new` (a scalar, or a pair of a value and its description) is set in it.
 
-    `old` is what it held, a pair if that was a VWD, None for nothing. The author's table speaks first, then the op, then
-    the old description, which stays unless the author lets it drop.
+    `old` is what it held: a pair if that was a VWD, None for nothing. The author's table decides first, then the op,
+    then the old description, which stays unless the author's rule drops it.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)
     rule = rules.description_rule(field)
@@ -39,7 +39,9 @@ def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Not
         text = look_up_text(rule, value)
         if text is not None:
             if given is not None and given != text:
-                note(notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is told by the world's table: {text!r}.")
+                add_note(
+                    notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is described by the world's table: {text!r}."
+                )
             return [value, text]
     if given is not None:
         return [value, given]
@@ -48,50 +50,53 @@ def described_anew(rules: Rules, field: str, old: Any, new: Any, notes: list[Not
     if same_scalar(old[0], value) or rule == KEEP:
         return [value, old[1]]
     if rule == DROP or isinstance(rule, tuple):
-        note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} went with the old value of {field!r}.")
+        add_note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} was dropped with the old value of {field!r}.")
         return value
-    said = f"{field!r} is {value!r} now and still described as {old[1]!r}; give [value, description] to say it anew."
-    note(notes, Remark.DESCRIPTION_KEPT, field, said)
+    sentence = (
+        f"{field!r} is {value!r} now but still described as {old[1]!r}; give [value, description] to change that."
+    )
+    add_note(notes, Remark.DESCRIPTION_KEPT, field, sentence)
     return [value, old[1]]
 
 
-def note(notes: list[Note], code: Remark, field: str, text: str) -> None:
+def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
     """Add a remark."""
     notes.append(Note(code=code, field=field, text=text))
 
 
 def with_descriptions(tree: Any) -> Any:
-    """Return the tree in which every plain value that has a table is described by it; what is described stays.
+    """Return the tree in which every plain value that has a table is described by it; values with a description do not
+    change.
 
-    Shares with the tree what stays the same.
+    Unchanged parts are shared with the tree.
     """
     return _describe_values(tree, rules_at_root(tree))
 
 
 def _describe_values(node: Any, rules: Rules) -> Any:
-    """Return a mapping with its plain values told; `rules` are its own."""
+    """Return a mapping with its plain values described; `rules` are its own."""
     if not isinstance(node, Mapping):
         return node
-    told = {key: value if key == META else _describe_field(rules, key, value) for key, value in node.items()}
-    return told if any(told[key] is not value for key, value in node.items()) else node
+    described = {key: value if key == META else _describe_field(rules, key, value) for key, value in node.items()}
+    return described if any(described[key] is not value for key, value in node.items()) else node
 
 
 def _describe_field(rules: Rules, key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _describe_values(value, rules.below(key, value))
+        return _describe_values(value, rules.rules_below(key, value))
     if rules.is_list(key, value):
         return _describe_entries(rules, key, value)
     rule = rules.description_rule(key) if is_scalar(value) else None
-    return described_anew(rules, key, None, value, []) if isinstance(rule, tuple) else value
+    return describe_new_value(rules, key, None, value, []) if isinstance(rule, tuple) else value
 
 
 def _describe_entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:
-    told = [
-        _describe_values(entry, rules.below(key, entry, entry=True))
+    described = [
+        _describe_values(entry, rules.rules_below(key, entry, entry=True))
         if isinstance(entry, Mapping)
         else _describe_entries(rules, key, entry)
         if isinstance(entry, list)
         else entry
         for entry in entries
     ]
-    return told if any(new is not old for new, old in zip(told, entries, strict=True)) else entries
+    return described if any(new is not old for new, old in zip(described, entries, strict=True)) else entries

@@ -11,37 +11,40 @@ from filament.state.rules import LISTS, Rules, rules_at_root
 
 
 def display(tree: Any) -> Any:
-    """Return the tree as a model is shown it: VWDs as `value (description)`, `$meta` gone, keys in stored order.
+    """Return the tree as a model sees it: VWDs as `value (description)`, without `$meta`, keys in stored order.
 
-    Values stand exactly as stored; an empty description leaves the bare value. Shares nothing with the tree.
+    Values are shown exactly as stored; an empty description leaves the bare value. The result shares nothing with the
+    tree.
     """
     return _display_node(tree, rules_at_root(tree), "")
 
 
 def _display_node(node: Any, rules: Rules, field: str) -> Any:
-    """Return a node as shown; `rules` are those of a mapping itself, of all else those of the mapping above."""
+    """Return a node as shown; `rules` are a mapping's own rules, for any other node those of the mapping above."""
     if rules.is_described(field, node):
         value, text = node
         return f"{_plain_value(value)} ({text})" if text else value
     if isinstance(node, Mapping):
         return {
-            key: _display_node(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            key: _display_node(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
             if key != META
         }
     if isinstance(node, list | tuple):
         return [
-            _display_node(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_node(
+                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
+            )
             for item in node
         ]
     return node
 
 
 def with_own_lists(tree: Any) -> Any:
-    """Return the tree in which every mapping says in its own `$meta.lists` which of its fields are lists.
+    """Return the tree in which every mapping names its list fields in its own `$meta.lists`.
 
-    What a template says of lists gets lost when a part of a tree is shown by itself; this keeps it. A tree that has no
-    such template is returned as it is.
+    A template's `lists` would be lost when a part of a tree is shown by itself; this copies them in. A tree without
+    such a template is returned unchanged.
     """
     return _display_field(tree, rules_at_root(tree), "")
 
@@ -51,7 +54,7 @@ def _display_field(node: Any, rules: Rules, field: str) -> Any:
         spelled = {
             key: value
             if key == META
-            else _display_field(value, rules.below(key, value) if isinstance(value, Mapping) else rules, key)
+            else _display_field(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
             for key, value in node.items()
         }
         if own := sorted(rules.lists & node.keys()):
@@ -61,7 +64,9 @@ def _display_field(node: Any, rules: Rules, field: str) -> Any:
         return spelled if any(spelled[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple) and not is_pair(node):
         items = [
-            _display_field(item, rules.below(field, item, entry=True) if isinstance(item, Mapping) else rules, field)
+            _display_field(
+                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
+            )
             for item in node
         ]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node

@@ -1,4 +1,4 @@
-"""Where an op points: anchors and paths resolved to a place in a tree, with everything that the rules need to know about it."""
+"""Resolves anchors and paths to a place in a tree, with everything that the rules need to know about it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from filament.state.anchors import departed, item_number, walk_anchors
+from filament.state.anchors import item_number, read_removed_ids, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
 from filament.state.rules import Rules, rules_at_root
 from filament.state.verdicts import Refusal, RefusedError
 
 _MOST_COMPARED = 20_000
-"""So many names are compared for the hints of one turn: each costs as much as judging an op."""
+"""At most this many names are compared for the hints of one turn: each costs as much as judging an op."""
 
 _WALK_COST = 10
-"""To find an anchor in the tree costs about so many times what a look at one that is known costs."""
+"""Finding an anchor in the tree costs about this many times as much as looking up a known one."""
 
 
 class AnchorIndex:
-    """Anchors of a tree that is being changed: looked up by name, kept right by `drop`, `shift` and `add`.
+    """Anchors of a tree that is being changed: looked up by name, kept up to date by `drop`, `shift` and `add`.
 
-    `shown` are the anchors that the prompt showed, as JSON Pointers. They count where the tree has no such anchor of its
-    own and a mapping without anchors stands at the pointer: ids that were made for the prompt only (`with_anchors`).
-    `gone` are the ids of things that are no more, with their names.
+    `shown` are the anchors that the prompt showed, as JSON Pointers. They are used where the tree has no such anchor of
+    its own and the pointer leads to a mapping without anchors: these ids were made for the prompt only
+    (`with_anchors`). `gone` are the ids of removed things, with their names.
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
         self.places: dict[str, Tokens] = {}
         self.ambiguous: set[str] = set()
-        self.gone: dict[str, str] = dict(departed(tree))
+        self.gone: dict[str, str] = dict(read_removed_ids(tree))
         self._entered = 0
         self._order: dict[str, int] = {}
         self._shown: set[str] = set()
@@ -52,7 +52,7 @@ class AnchorIndex:
                 self._enter(anchor, tokens)
 
     def add(self, found: Iterable[tuple[str, Tokens]]) -> None:
-        """Take in anchors; one that is there already becomes ambiguous, and can no longer be addressed."""
+        """Add anchors; one that exists already becomes ambiguous and can no longer be addressed."""
         for anchor, tokens in found:
             if anchor not in self.places:
                 self._enter(anchor, tokens)
@@ -68,8 +68,10 @@ class AnchorIndex:
             self._back.add(anchor)
 
     def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
-        """Forget all anchors at and below a place, where `node` stands; return them with their places, in order of entry."""
-        dropped = {name: self.places[name] for name in sorted(self.under(at, node), key=self._order.__getitem__)}
+        """Remove all anchors at and below `at`, where `node` is; return them with their places, in the order in which
+        they were added.
+        """
+        dropped = {name: self.places[name] for name in sorted(self.list_under(at, node), key=self._order.__getitem__)}
         for name in dropped:
             del self.places[name]
         self._shown.difference_update(dropped)
@@ -90,23 +92,25 @@ class AnchorIndex:
                 self.places[name] = (*at, str(int(tokens[size]) + by), *tokens[size + 1 :])
 
     @property
-    def last_made(self) -> str:
-        """The highest id of the kind `item_<n>` that names something, or has named something; `item_0` if none does."""
+    def last_item_id(self) -> str:
+        """The highest id of the form `item_<n>` that names or ever named something; `item_0` if there is none."""
         return f"item_{self._made}"
 
-    def under(self, at: Tokens, node: Any) -> set[str]:
-        """Return the anchors at and below a place, where `node` stands."""
+    def list_under(self, at: Tokens, node: Any) -> set[str]:
+        """Return the anchors at and below `at`, where `node` is."""
         names = {name for name, tokens in walk_anchors(node, at) if self.places.get(name, ())[: len(at)] == at}
         return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
 
-    def come_back(self) -> list[str]:
-        """Return the ids of `gone` that name something again since this was asked last, in the order of `gone`."""
+    def pop_returned_ids(self) -> list[str]:
+        """Return the ids of `gone` that name something again since the last call, in the order of `gone`."""
         waiting, self._back = self._back, set()
         back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
         return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
 
-    def near(self, name: str, others: Iterable[str]) -> str | None:
-        """Return the anchor or other name that is most like a name, if one is; None once many names have been compared."""
+    def suggest(self, name: str, others: Iterable[str]) -> str | None:
+        """Return the anchor or other name most similar to a name, if there is one; None once many names have been
+        compared.
+        """
         known = [*self.places, *others] if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
         found = get_close_matches(name[:100], known, n=1)
@@ -114,12 +118,11 @@ class AnchorIndex:
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
-    """Return the tokens that a target names; the last one may name a field that is not there yet.
+    """Return the tokens that a target names; the last one may name a field that does not exist yet.
 
-    Without `may_create` a lone name must be an anchor or a top field. A JSON Pointer is taken as it is. Of a flat path
-    the longest beginning that is an anchor is resolved (ids may hold dots), else it is a path of keys from the root; the
-    rest are field names, and in a list of entities their ids.
-    RefusedError if the way there does not exist.
+    Without `may_create` a lone name must be an anchor or a top field. A JSON Pointer is used as it is. Of a flat path
+    the longest beginning that is an anchor is resolved (ids may contain dots), otherwise the path starts at the root;
+    the rest are field names, or ids in a list of entities. RefusedError if the path does not exist.
     """
     if target.startswith("/"):
         try:
@@ -144,18 +147,18 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
     return _descend(tree, (), names, "the state")
 
 
-def _descend(tree: Any, tokens: Tokens, names: list[str], said: str) -> Tokens:
+def _descend(tree: Any, tokens: Tokens, names: list[str], name_above: str) -> Tokens:
     node = look_up(tree, tokens)[1]
     for place, name in enumerate(names):
-        token = _child(node, name, said)
+        token = _child(node, name, name_above)
         found, inner = step(node, token)
         if not found and place < len(names) - 1:
-            raise _unknown_path(f"{said} has no field {name!r}")
-        tokens, node, said = (*tokens, token), inner, name
+            raise _unknown_path(f"{name_above} has no field {name!r}")
+        tokens, node, name_above = (*tokens, token), inner, name
     return tokens
 
 
-def _child(node: Any, name: str, said: str) -> str:
+def _child(node: Any, name: str, name_above: str) -> str:
     """Return the token under which a node keeps what the path calls `name`."""
     if isinstance(node, Mapping):
         return name
@@ -163,8 +166,8 @@ def _child(node: Any, name: str, said: str) -> str:
         for place, item in enumerate(node):
             if isinstance(item, Mapping) and item.get(ID) == name:
                 return str(place)
-        raise _unknown_path(f"{said} is a list: address an entry by its id, not as {name!r}")
-    raise _unknown_path(f"{said} is a value and has no field {name!r}")
+        raise _unknown_path(f"{name_above} is a list: address an entry by its id, not as {name!r}")
+    raise _unknown_path(f"{name_above} is a value and has no field {name!r}")
 
 
 def _unknown_path(reason: str) -> RefusedError:
@@ -172,19 +175,19 @@ def _unknown_path(reason: str) -> RefusedError:
 
 
 def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
-    near = index.near(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
+    near = index.suggest(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
     hint = f"; did you mean {near!r}?" if near is not None else ""
     return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spot:
-    """A place in a tree as the rules see it.
+    """A place in a tree, with the rules in force there.
 
-    `owner` holds `key`; `found` says whether something is there, `old` what. `described`: it is a VWD. `part` is "0" or
-    "1" if the path went on into a VWD (then `tokens` end before it). `holder` is the nearest mapping above, `field` its
-    field on the way, `holder_tokens` its place, `rules` what is in force for it. `inner` are the rules of what is there,
-    if that is a mapping.
+    `owner` holds `key`; `found` says whether something is there, `old` is its value. `described`: it is a VWD. `part`
+    is "0" or "1" if the path continues into a VWD (then `tokens` end before it). `holder` is the nearest mapping above,
+    `field` its field on the path, `holder_tokens` its place, `rules` its rules. `inner` are the rules of the value
+    itself, if it is a mapping.
     """
 
     tokens: Tokens
@@ -207,12 +210,14 @@ class Spot:
 
     @property
     def frozen(self) -> bool:
-        """Whether the rules let nothing be changed here; of a mapping its own word counts."""
+        """Whether the rules forbid any change here; for a mapping its own `updatable` decides."""
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
 def spot_at(tree: Any, tokens: Tokens) -> Spot:
-    """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and where the way ends too early."""
+    """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and for a path that does not
+    exist.
+    """
     if not tokens:
         raise RefusedError(Refusal.PROTECTED, "the root of the state is not changed as a whole; name a field")
     if META in tokens:
@@ -237,7 +242,7 @@ def spot_at(tree: Any, tokens: Tokens) -> Spot:
         if not found and at < len(tokens) - 1:
             raise _unknown_path(f"there is nothing at {token!r}")
         entry = isinstance(owner, list | tuple)
-        inner = rules.below(field, node, entry=entry) if isinstance(node, Mapping) else None
+        inner = rules.rules_below(field, node, entry=entry) if isinstance(node, Mapping) else None
     return Spot(
         tokens=tokens[:end],
         owner=owner,
@@ -255,7 +260,7 @@ def spot_at(tree: Any, tokens: Tokens) -> Spot:
 
 
 def open_place(token: str, owner: Any) -> int | None:
-    """Return the place in a list at which something may be inserted (its end too), or None."""
+    """Return the index of a list at which something may be inserted (its end too), or None."""
     if not isinstance(owner, list | tuple):
         return None
     return len(owner) if token == "-" else list_place(token, len(owner) + 1)

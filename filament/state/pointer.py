@@ -1,4 +1,4 @@
-"""JSON Pointers (RFC 6901) and looking things up in a tree of mappings and lists. Imports nothing of filament."""
+"""JSON Pointers (RFC 6901) and look-ups in a tree of mappings and lists. Imports nothing of filament."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def split_pointer(pointer: str) -> Tokens:
         return ()
     if not pointer.startswith("/") or _BAD_ESCAPE.search(pointer):
         raise ValueError(
-            f"{pointer!r} is no JSON Pointer. Write /a/b, with ~1 for a slash and ~0 for a tilde in a name"
+            f"{pointer!r} is not a JSON Pointer. Write /a/b, with ~1 for a slash and ~0 for a tilde in a name"
         )
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/"))
 
 
 def list_place(token: str, length: int) -> int | None:
-    """Return the list place that a token names (0-based, below `length`), or None."""
+    """Return the list index that a token names (0-based, below `length`), or None."""
     if _INDEX.fullmatch(token) is None or int(token) >= length:
         return None
     return int(token)

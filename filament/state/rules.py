@@ -1,10 +1,10 @@
 """What an author's `$meta` rules for each mapping of a state, with all that it inherits (spec 3.4; origin 9.2).
 
 The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
-follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and rules
-of its own, for the things inside the mapping that names it. A group inside such a mapping (a mapping without an `id` that has
-a template of its own, or a container in a container) is no such thing: it passes on what it inherits, its own template over
-it. Nothing is copied into the things: what a template says holds for all of them, now and later.
+follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and
+rules of its own, for the things inside the mapping that names it. A group inside such a mapping (a mapping without an
+`id` that has a template of its own, or a container in a container) does not follow it: it passes on what it inherits,
+with its own template on top. Nothing is copied into the things: a template holds for all of them, now and later.
 
 Pure; imports `conventions` and `verdicts` only.
 """
@@ -24,13 +24,13 @@ TEMPLATE, DESCRIPTION = "template", "description"
 META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, DESCRIPTIONS, TEMPLATE)
 """What an author may write in `$meta`."""
 GONE = "gone"
-"""What is kept in the root's `$meta` beside: the ids of things that are no more, with their names."""
+"""A key of the root's `$meta` that we write: the ids of removed things, with their names."""
 OTHERS = "*"
 """In `updatable: {field: …}`: all fields that are not named."""
 SELF = "$self"
 """In `necessary`: the thing itself."""
 KEEP, DROP = "keep", "drop"
-"""In `descriptions`: the description stays whatever the value is, or goes with it."""
+"""In `descriptions`: the description stays whatever the value is, or is dropped with the old value."""
 TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping")
 NECESSARY_WORDS = ("self", "children", "all")
 _FIELDWISE = (LIMITS, TYPES, DESCRIPTIONS)
@@ -43,11 +43,11 @@ def _empty_mapping() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What is in force for one mapping.
+    """The rules in force for one mapping.
 
-    `meta` is its own `$meta` over that of its template, rule by rule; `shape` the template that it follows; `pattern` the
-    template for the things in it. `updatable` and `extensible` are settled, inherited where nothing is said; `lists` are
-    the fields that are lists and never VWDs. `container`: it has an `_anchor`.
+    `meta` is its own `$meta` over that of its template, rule by rule; `shape` the template that it follows; `pattern`
+    the template for the things in it. `updatable` and `extensible` are resolved, inherited where nothing is said;
+    `lists` are the fields that are lists and never VWDs. `container`: it has an `_anchor`.
     """
 
     meta: Mapping[str, Any] = field(default_factory=_empty_mapping)
@@ -58,7 +58,7 @@ class Rules:
     lists: frozenset[str] = _NO_FIELDS
     container: bool = False
 
-    def below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
+    def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
         container = is_container(child)
         is_group = not entry and not self.container and _is_group(child)
@@ -81,10 +81,10 @@ class Rules:
         )
 
     def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
-        """Return the template that a mapping there follows, empty if none.
+        """Return the template that a mapping in `field` follows, empty if none.
 
-        An entry of a list follows the pattern. A field that is a mapping follows the pattern too unless this is a
-        container, and what this mapping's own template has under the field's name goes before.
+        An entry of a list follows the pattern. A field that is a mapping follows the pattern too, unless this is a
+        container; what this mapping's own template has under the field's name takes precedence.
         """
         if entry:
             return self.pattern
@@ -96,25 +96,25 @@ class Rules:
         return named if isinstance(named, Mapping) else EMPTY
 
     def may_update(self, field: str) -> bool:
-        """Say whether the value of a field may be changed."""
+        """Return whether the value of a field may be changed."""
         by_field = self.meta.get(UPDATABLE)
         word = by_field.get(field) if isinstance(by_field, Mapping) else None
         return word if isinstance(word, bool) else self.updatable
 
     def may_describe(self, field: str) -> bool:
-        """Say whether a pair in this field would be a VWD."""
+        """Return whether a pair in this field would be a VWD."""
         return field not in self.lists
 
     def is_described(self, field: str, value: Any) -> bool:
-        """Say whether the value of a field is a VWD."""
+        """Return whether the value of a field is a VWD."""
         return is_pair(value) and field not in self.lists
 
     def is_list(self, field: str, value: Any) -> bool:
-        """Say whether the value of a field is a list and no VWD."""
+        """Return whether the value of a field is a list and no VWD."""
         return isinstance(value, list | tuple) and not self.is_described(field, value)
 
-    def knows(self, field: str) -> bool:
-        """Say whether a field is foreseen: the template has it, or `types` names it."""
+    def expects_field(self, field: str) -> bool:
+        """Return whether a field is declared: the template has it, or `types` names it."""
         types = self.meta.get(TYPES)
         return field in self.shape or (isinstance(types, Mapping) and field in types)
 
@@ -130,22 +130,28 @@ class Rules:
             or not all(end is None or is_number(end) for end in pair)
         ):
             raise _broken_rules_error(
-                f"its $meta.limits must be [min, max]; the author of the world has to mend {field!r}"
+                f"its $meta.limits must be [min, max]; the author of the world has to correct {field!r}"
             )
         return pair[0], pair[1]
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
-        """Return a word of TYPE_WORDS, or the values to choose from; None if the field has no type. RefusedError."""
+        """Return a word of TYPE_WORDS, or the values to choose from; None if the field has no type. RefusedError if it
+        is misspelt.
+        """
         types = self.meta.get(TYPES)
         word = types.get(field) if isinstance(types, Mapping) else None
         if word is None or (isinstance(word, str) and word in TYPE_WORDS):
             return word
         if isinstance(word, list | tuple) and word:
             return tuple(word)
-        raise _broken_rules_error(f"its $meta.types has {word!r} for {field!r}; the author of the world has to mend it")
+        raise _broken_rules_error(
+            f"its $meta.types has {word!r} for {field!r}; the author of the world has to correct it"
+        )
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
-        """Return the table of a field, best told first to last, or KEEP or DROP; None if nothing is said. RefusedError."""
+        """Return the table of a field, in its order, or KEEP or DROP; None if nothing is said. RefusedError if it is no
+        table.
+        """
         rules = self.meta.get(DESCRIPTIONS)
         rule = rules.get(field) if isinstance(rules, Mapping) else None
         if rule is None or rule in (KEEP, DROP):
@@ -153,11 +159,11 @@ class Rules:
         if isinstance(rule, list | tuple) and rule and all(is_pair(row) for row in rule):
             return tuple((row[0], row[1]) for row in rule)
         raise _broken_rules_error(
-            f"its $meta.descriptions for {field!r} is no table; the author of the world has to mend it"
+            f"its $meta.descriptions for {field!r} is not a table; the author of the world has to correct it"
         )
 
     def is_necessary(self, field: str) -> bool:
-        """Say whether a field may not be taken away."""
+        """Return whether a field may not be taken away."""
         word = self.meta.get(NECESSARY)
         return word in ("children", "all") if isinstance(word, str) else field in self.necessary_fields
 
@@ -170,7 +176,7 @@ class Rules:
         return tuple(name for name in word if isinstance(name, str) and name != SELF)
 
     @property
-    def stays(self) -> bool:
+    def must_stay(self) -> bool:
         """Whether the mapping itself may not be taken away."""
         word = self.meta.get(NECESSARY)
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
@@ -182,20 +188,21 @@ def _is_group(child: Mapping[str, Any]) -> bool:
 
 def rules_at_root(tree: Any) -> Rules:
     """Return the rules of the root of a state."""
-    return Rules().below("", tree) if isinstance(tree, Mapping) else Rules()
+    return Rules().rules_below("", tree) if isinstance(tree, Mapping) else Rules()
 
 
 def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a mapping follows whose template says `under` and that says `over` itself.
+    """Return the rules of a mapping whose template says `under` and whose own `$meta` says `over`.
 
-    Rule by rule the own word counts. `limits`, `types` and `descriptions` go field by field, and so does `updatable` where
-    the own word names fields; `lists` add up; two templates become one. `template: null` cuts off what is inherited.
+    Rule by rule, `over` takes precedence. `limits`, `types` and `descriptions` are merged field by field, and so is
+    `updatable` where `over` names fields; `lists` are united; two templates are merged. `template: null` ends the
+    inheritance.
     """
     if not under or not over:
         return over or under
     merged = {**under, **over}
     for rule in _FIELDWISE:
-        merged |= _fieldwise(under, over, rule)
+        merged |= _merge_fields(under, over, rule)
     if isinstance(under.get(LISTS), list | tuple) and isinstance(over.get(LISTS), list | tuple):
         merged[LISTS] = list(dict.fromkeys([*under[LISTS], *over[LISTS]]))
     if isinstance(over.get(UPDATABLE), Mapping):
@@ -208,7 +215,7 @@ def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str
 
 
 def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return two templates as one: `over` goes before, mappings in both become one, all else is replaced."""
+    """Return two templates as one: `over` takes precedence, mappings in both are merged, all else is replaced."""
     if not under or not over:
         return over or under
     merged = {**under, **over}
@@ -219,7 +226,7 @@ def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[s
     return merged
 
 
-def _fieldwise(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
+def _merge_fields(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
     low, high = under.get(rule), over.get(rule)
     return {rule: {**low, **high}} if isinstance(low, Mapping) and isinstance(high, Mapping) else {}
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What became of an op."""
+    """Whether an op took effect."""
 
     APPLIED = "applied"
     REFUSED = "refused"
@@ -48,11 +48,12 @@ class Refusal(StrEnum):
 
 
 class Remark(StrEnum):
-    """What happened beside an applied op.
+    """A side effect of an applied op.
 
-    CLAMPED: the result stopped at a limit. DESCRIPTION_KEPT: the value changed and its old description stayed, which may
-    no longer be true. DESCRIPTION_DROPPED: it went with the old value. DESCRIPTION_RULED: the author's table chose another
-    description than the op gave. READ_AS_DESCRIBED: a list of two texts was taken for a value with a description.
+    CLAMPED: the result stopped at a limit. DESCRIPTION_KEPT: the value changed and its old description stayed, which
+    may no longer be true. DESCRIPTION_DROPPED: it was dropped with the old value. DESCRIPTION_RULED: the author's table
+    chose another description than the op gave. READ_AS_DESCRIBED: a list of two texts was read as a value with a
+    description.
     """
 
     CLAMPED = "clamped"
@@ -81,9 +82,9 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpVerdict:
-    """What became of one op. `number` is its place in the reply (0-based), `op` its text.
+    """The verdict on one op. `number` is its place in the reply (0-based), `op` its text.
 
-    `code` is `applied` or a Refusal, `reason` a sentence: what changed, or why nothing did.
+    `code` is `applied` or a Refusal, `reason` a sentence that says what changed, or why nothing did.
     """
 
     number: int
@@ -99,6 +100,6 @@ class OpVerdict:
         return self.outcome is Outcome.APPLIED
 
 
-def refused(number: int, op: str, code: Refusal, reason: str) -> OpVerdict:
+def build_refusal(number: int, op: str, code: Refusal, reason: str) -> OpVerdict:
     """Return the verdict on an op that is refused."""
     return OpVerdict(number=number, op=op, outcome=Outcome.REFUSED, code=code.value, reason=reason)

@@ -32,7 +32,7 @@ from jacquard.config.record_sections import (
     RedactionConfig,
     SummaryConfig,
 )
-from mnemosyne.core.addresses import shown_address
+from mnemosyne.core.addresses import mask_address
 from mnemosyne.schema.memory import EMPTY
 
 __all__ = [
@@ -120,7 +120,7 @@ class RuntimeConfig:
 def without_secrets(config: RuntimeConfig) -> RuntimeConfig:
     """Return a configuration as it may be kept and compared: without the keys of its models and what is secret in addresses."""
     bare: dict[str, Any] = {
-        each.name: replace(section, api_key=None, api_base=section.api_base and shown_address(section.api_base))
+        each.name: replace(section, api_key=None, api_base=section.api_base and mask_address(section.api_base))
         for each in fields(config)
         if hasattr(section := getattr(config, each.name), "api_key")
     }
@@ -136,5 +136,5 @@ def plain_without_secrets(plain: Any) -> Any:
     if isinstance(plain, Mapping):
         kept = {name: plain_without_secrets(value) for name, value in plain.items() if name != API_KEY}
         address = kept.get(API_BASE)
-        return {**kept, API_BASE: shown_address(address)} if isinstance(address, str) else kept
+        return {**kept, API_BASE: mask_address(address)} if isinstance(address, str) else kept
     return [plain_without_secrets(value) for value in plain] if isinstance(plain, list | tuple) else plain

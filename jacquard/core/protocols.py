@@ -70,11 +70,11 @@ class QueryPrefetcher(Protocol):
     1. It never raises; what could not be made is made when it is asked for.
     """
 
-    async def expect(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
+    async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
         """Begin with the input, with the newest messages (oldest first) and the keywords that recall will lean on."""
         ...
 
-    async def expect_talk(self, recent: Sequence[str]) -> None:
+    async def prefetch_recent(self, recent: Sequence[str]) -> None:
         """Begin with the newest messages (oldest first) before there is an input, because the next may lean on them."""
         ...
 

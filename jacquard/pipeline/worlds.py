@@ -18,7 +18,7 @@ from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError, DamagedRecordError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
-from mnemosyne.world.stored import pack_from_json, pack_to_json
+from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
 BARE_WORLDS = ("", "bare")
 """The worlds of sessions that began without a pack: imported ones, and those that `create_context_engine` starts by itself."""

@@ -145,7 +145,7 @@ class TurnCurator:
         found: Mapping[EntryPlace, MemoryEntry] = {place_of(quest): quest for quest in query.extra}
         for scope, ids in by_scope.items():
             entries = await self._parts.store.entries(scope, ids)
-            found = {**found, **{place_of(e): e for e in entries if query.knows is None or query.knows(e)}}
+            found = {**found, **{place_of(e): e for e in entries if query.may_know is None or query.may_know(e)}}
         return replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
 
 

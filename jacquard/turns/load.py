@@ -134,7 +134,7 @@ class TurnLoader:
         recalls = window.prefetch is None or not is_late(window.prefetch)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
             texts = user_message, recent_texts(history), known_keywords(plan)
-            self._tasks.start_soon(self._parts.ahead.expect, *texts)
+            self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
     async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
         scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))

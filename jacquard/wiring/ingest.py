@@ -15,14 +15,14 @@ from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import print_of
-from mnemosyne.core.tokens import estimated, line_cost
+from mnemosyne.core.tokens import estimate_tokens, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.plugins import REDACTORS
 from mnemosyne.privacy.forget import MemoryLocations
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Index, PiiDetector, Redactor, Store
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.retrieval.recall.rerank_features import reading_of
+from mnemosyne.retrieval.recall.rerank_features import text_features
 from mnemosyne.retrieval.text.words import word_tokens_of_line
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.ingest import IngestOptions
@@ -57,8 +57,8 @@ class IngestServices:
             folders=self.paths,
             caches=(
                 word_tokens_of_line.cache_clear,
-                reading_of.cache_clear,
-                estimated.cache_clear,
+                text_features.cache_clear,
+                estimate_tokens.cache_clear,
                 line_cost.cache_clear,
                 print_of.cache_clear,
                 *caches,

@@ -47,7 +47,7 @@ from jacquard.wiring.observability import (
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
-from mnemosyne.privacy.forget import ErasurePlan, Forgotten, MemoryLocations, forget, plan_erasure
+from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
@@ -150,7 +150,7 @@ class Runtime:
         """Return what an erasure would come to; nothing is changed."""
         return await plan_erasure(self._memory_locations(), erasure)
 
-    async def forget(self, erasure: Erasure) -> Forgotten:
+    async def forget(self, erasure: Erasure) -> ErasureReport:
         """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
         if not await self.engine.settle(SETTLE_SECONDS):
             raise JacquardError(
@@ -303,7 +303,7 @@ def _build_fittings(
     vectors = None if named is None else PrefetchingEmbedder(named)
     index = TieredIndex(folder)
     estimator = open_token_estimator(settings)
-    retriever = HybridRetriever(opened, index, vectors, estimator, index_lacks=index.lacks)
+    retriever = HybridRetriever(opened, index, vectors, estimator, index_degradations=index.degradations_for)
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)
     watch = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)

@@ -1,7 +1,8 @@
-"""The event chain: quests that ended, what a turn changed in them, and how far each lies from the focus.
+"""The event chain: ended quests, the changes that a turn made to quests, and the distance of each quest from the focus.
 
-Quests live in the state, but recall treats ended quests as memories (spec B1); this module makes entries of them. Pure; it
-reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or indexes.
+Quests are part of the state, but recall treats ended quests as memories (spec B1); this module turns them into entries.
+Pure; it reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or
+indexes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _LINKS = ("requires", "leads_to", "parent")
 def closed_quests(state: Mapping[str, Any], session_id: str) -> tuple[MemoryEntry, ...]:
     """Return the completed and failed quests of a state as candidates of the event chain, in the state's order.
 
-    `entry_id` is the quest's id, kind `quest`, the status is a tag, the text is title, description and outcome. They are
-    made from the state of a branch, so they follow it and are in no store and no index.
+    `entry_id` is the quest's id, kind `quest`, the status is a tag, the text is title, description and outcome. They
+    are derived from the state of a branch, so they follow the branch and are in no store and no index.
     """
     return tuple(
         _quest_entry(quest_id, quest, session_id)
@@ -53,7 +54,7 @@ def _quest_entry(quest_id: str, quest: Mapping[str, Any], session_id: str) -> Me
 def quest_events(
     before: Mapping[str, Any], after: Mapping[str, Any], record: TurnRecord, at: datetime | None
 ) -> tuple[MemoryEntry, ...]:
-    """Return one event for each quest whose status a turn has changed, in the order of the state after it.
+    """Return one event for each quest whose status a turn changed, in the order of the state after it.
 
     Events are facts: kind `quest_update`, id `<turn>.quest.<quest id>`, at the place of `record`.
     """
@@ -91,10 +92,11 @@ def _update_entry(
 
 
 def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dict[str, int]:
-    """Return how many links lead from the focused quest to each quest that can be reached, itself 0, nearest first.
+    """Return the number of links from the focused quest (0 for itself) to each quest that can be reached, nearest
+    first.
 
-    Links are `requires`, `leads_to` and `parent`, walked both ways; quests of one distance stand in the state's order.
-    Without a focus, or with one that the state does not hold, nothing is near: the result is empty.
+    Links are `requires`, `leads_to` and `parent`, followed in both directions; quests at the same distance keep the
+    state's order. Without a focus, or with one that is not in the state, the result is empty.
     """
     quests = dict(_iterate_quests(state))
     if focus_quest_id not in quests:
@@ -155,7 +157,7 @@ def _read_names(value: Any) -> tuple[str, ...]:
 
 
 def _read_text(value: Any) -> str:
-    """Return a field as text; of a value with a description, the value."""
+    """Return a field as text; for a value with a description, the value."""
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str):
         value = value[0]
     return value.strip() if isinstance(value, str) else ""

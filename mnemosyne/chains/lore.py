@@ -1,7 +1,7 @@
-"""The lore chain: who may know an entry, whether its time has come, and which entries always stand in the prompt.
+"""The lore chain: who may know an entry, whether its conditions hold, and which entries are in every prompt.
 
-Who may know an entry is decided here alone, and before recall (spec B7): a hidden entry is never ranked, never shown to a
-selector and never has to be cut out afterwards. It must not import stores or indexes.
+Only this module decides who may know an entry, and it does so before recall (spec B7): a hidden entry is never ranked,
+never shown to a selector and never has to be removed afterwards. It must not import stores or indexes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ def hidden_entries(
 ) -> frozenset[str]:
     """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
 
-    `gated` are the entries with viewers or conditions (`Store.gated_entries`). Nobody in particular (None) is among no
-    viewers, so then every entry that has some is hidden.
+    `gated` are the entries with viewers or conditions (`Store.gated_entries`). Without a viewer (None) every entry that
+    names viewers is hidden.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     return frozenset(entry.entry_id for entry in gated if not may_know(entry, viewer, view))
 
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
-    """Say whether `viewer` may know `entry` in this state."""
+    """Return whether `viewer` may know `entry` in this state."""
     if entry.viewers and viewer not in entry.viewers:
         return False
     return all(view.holds(condition) for condition in entry.when)
 
 
 def gated_entries(lore: Iterable[MemoryEntry]) -> tuple[MemoryEntry, ...]:
-    """Return the entries that carry viewers or conditions."""
+    """Return the entries that have viewers or conditions, in order."""
     return tuple(entry for entry in lore if entry.viewers or entry.when)
 
 

@@ -1,7 +1,7 @@
-"""What every store does alike with the messages of a turn: gives them ids and makes entries of them.
+"""Ids of the messages of a turn, and the entries of the history chain made from them.
 
-So a message has the same id and the same entry of the history chain in every store. Pure; it imports the schema and nothing of
-storage.
+Every store uses these functions, so a message has the same id and the same entry in every store. Pure; it imports the
+schema and nothing of storage.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from mnemosyne.schema.session import Message, Role, TurnKind
 _SPOKEN = (Role.USER, Role.ASSISTANT)
 
 
-def named(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Give an id to every message without one: `<turn>.u` and `<turn>.a` for the first of each, else `<turn>.m<n>`."""
+def assign_ids(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages of a turn, with an id for each that has none: `<turn>.u` and `<turn>.a` for the first user
+    and assistant message, else `<turn>.m<n>`.
+    """
     taken = {message.message_id for message in messages}
     done: list[Message] = []
     for place, message in enumerate(messages, start=1):
@@ -29,22 +31,23 @@ def named(turn_id: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(done)
 
 
-def settled(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
-    """Return the messages of a turn that is committed now, each under an id that no other message of the session has.
+def assign_free_ids(turn_id: str, messages: Sequence[Message], is_used: Callable[[str], bool]) -> tuple[Message, ...]:
+    """Return the messages of a turn that is being committed, each with an id that no other message of the session has.
 
-    An id that is in use (a retry of the same input) gives way to one of the turn's own. `is_used` looks in the session.
+    An id that is in use (a retry of the same input) is replaced by one made from the turn's id. `is_used` looks it up
+    in the session.
     """
     taken: set[str] = set()
     done: list[Message] = []
-    for place, message in enumerate(named(turn_id, messages), start=1):
-        wishes = _wished_ids(turn_id, message.message_id, place, taken)
-        message_id = next(wish for wish in wishes if not is_used(wish))
+    for place, message in enumerate(assign_ids(turn_id, messages), start=1):
+        candidates = _candidate_ids(turn_id, message.message_id, place, taken)
+        message_id = next(candidate for candidate in candidates if not is_used(candidate))
         taken.add(message_id)
         done.append(message if message.message_id == message_id else replace(message, message_id=message_id))
     return tuple(done)
 
 
-def _wished_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
+def _candidate_ids(turn_id: str, message_id: str, place: int, taken: set[str]) -> Iterator[str]:
     if message_id not in taken:
         yield message_id
     yield from _own_ids(turn_id, place, taken)
@@ -59,12 +62,12 @@ def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
 
 
 def is_recalled(message: Message, kind: TurnKind) -> bool:
-    """Say whether a message may be recalled: spoken words of a told turn, not numbers, tools, instructions or nothing."""
+    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns."""
     return kind is TurnKind.NARRATIVE and message.role in _SPOKEN and bool(message.content.strip())
 
 
 def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:
-    """Return a message as an entry of the history chain, titled by who speaks."""
+    """Return a message as an entry of the history chain; its title is the speaker."""
     speaker = message.author.id if message.author is not None and message.author.id else message.role.value
     return MemoryEntry(
         entry_id=message.message_id,
@@ -83,6 +86,6 @@ def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message:
 
 
 def session_of(scope: str) -> str | None:
-    """Return the session that a scope names, or None for a world's."""
+    """Return the session id of a scope, or None for a world's scope."""
     start = session_scope("")
     return scope[len(start) :] if scope.startswith(start) else None

@@ -1,7 +1,8 @@
-"""How a session begins: a world's prologue as finished turns, with their summaries, events and macro narratives.
+"""Builds the start of a session: a world's prologue as finished turns, with their summaries, events and macro
+narratives.
 
-A session that starts from a pack looks like one whose prologue was played. Pure; it must not import stores, importers or the
-reader of packs.
+A session that starts from a pack looks as if its prologue had been played. Pure; it must not import stores, importers
+or the reader of packs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def session_start(session_id: str, world: WorldPack, at: datetime | None = None)
     """Return a new session of `world`.
 
     The prologue becomes turns `p001`.. at depths 1.. of branch `main`, with messages `p001.u` and `p001.a`; a summary
-    becomes narrative entry `p001.summary`, a macro narrative lies at its last turn, an event at its own. `at` is the time
-    of the start; what was played before has none.
+    becomes narrative entry `p001.summary`, a macro narrative is placed at its last turn, an event at its own. `at` is
+    the time of the start; the turns of the prologue have no time.
     """
     return SessionStart(
         session_id=session_id,
@@ -36,7 +37,7 @@ def session_start(session_id: str, world: WorldPack, at: datetime | None = None)
 
 
 def prologue_turn_id(number: int) -> str:
-    """Return the id of the prologue turn `number` (1-based)."""
+    """Return the id of prologue turn `number` (1-based)."""
     return f"p{number:03d}"
 
 

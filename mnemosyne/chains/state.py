@@ -1,7 +1,7 @@
 """The state chain: applies a turn's ops to the tree and tests story conditions on it.
 
-Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because all of them
-are read by filament's rules. Stores call it to apply ops; it must not import a store.
+Flat paths, anchors and values with a description mean the same in conditions and actions as in a reply, because
+filament's rules read all of them. Stores call this module to apply ops; it must not import a store.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def judge_reply_ops(
     *,
     limits: OpLimits = NO_LIMITS,
 ) -> JudgedOps:
-    """Return what becomes of the ops of a reply: a verdict on each, and the state after them; `state` stays as it is.
+    """Judge the ops of a reply and return a verdict on each, with the state after them; `state` is not changed.
 
-    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those that
-    the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is refused,
-    none takes effect. `limits` bound the ops, their values and the state. Never raises for an op.
+    Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those
+    that the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is
+    refused, none takes effect. `limits` bound the ops, their values and the state. Never raises for an op.
     """
     return judge_ops(state, ops, anchors, lost=lost, limits=limits)
 
@@ -46,9 +46,10 @@ def apply_reply_ops(
     *,
     limits: OpLimits = NO_LIMITS,
 ) -> AppliedOps:
-    """Return the tree after the ops and the JSON Patch that leads to it; as `judge_reply_ops`, for whom all must hold.
+    """Return the tree after the ops and the JSON Patch that leads to it; like `judge_reply_ops`, but any refusal is an
+    error.
 
-    StateOpError with the first op that was refused, its place, reason and code.
+    StateOpError for the first op that is refused, with its place, reason and code.
     """
     judged = judge_reply_ops(state, ops, anchors, limits=limits)
     if (bad := judged.refused) is not None:
@@ -57,22 +58,25 @@ def apply_reply_ops(
 
 
 def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_chars: int | None = None) -> AppliedOps:
-    """Return the tree after the ops of a numerical action; as `apply_reply_ops`, but no prompt has shown anchors.
+    """Return the tree after the ops of a numerical action; like `apply_reply_ops`, but without anchors of a prompt.
 
-    `state_chars` bounds the state after each op (None: no limit); its ops and their values are the author's.
+    `state_chars` bounds the state after each op (None: no limit); the ops and their values are the author's and have no
+    limit. StateOpError as for `apply_reply_ops`.
     """
     return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateView:
-    """A state tree with its anchors looked up once, for many questions about it; make it with `view_state`."""
+    """A state tree with its anchors looked up once, for many questions about it; created by `view_state`."""
 
     tree: Mapping[str, Any]
     index: AnchorIndex
 
     def read(self, path: str) -> tuple[bool, Any]:
-        """Return (True, value) of a flat path, or (False, None) when nothing is there; of a VWD, the value."""
+        """Return (True, value) of a flat path, or (False, None) when nothing is there; for a VWD, the value without its
+        description.
+        """
         try:
             spot = spot_at(self.tree, locate(path, self.index, self.tree, may_create=False))
         except ValueError:
@@ -84,12 +88,12 @@ class StateView:
         return True, spot.old[0] if spot.described else spot.old
 
     def holds(self, condition: Condition) -> bool:
-        """Say whether a condition is true here; one whose path leads nowhere is false, whatever it compares."""
+        """Return whether a condition is true here; a condition whose path does not exist is false."""
         found, value = self.read(condition.path)
         return found and compare(value, condition.op, condition.value)
 
     def find(self, anchor: str) -> Mapping[str, Any] | None:
-        """Return the mapping that carries this `id` or `_anchor`, or None (also when two carry it)."""
+        """Return the mapping with this `id` or `_anchor`, or None (also when two have it)."""
         if anchor in self.index.ambiguous or anchor not in self.index.places:
             return None
         node = look_up(self.tree, self.index.places[anchor])[1]
@@ -102,26 +106,26 @@ def view_state(state: Mapping[str, Any]) -> StateView:
 
 
 def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:
-    """Return (True, value) of a flat path, or (False, None); as `StateView.read`."""
+    """Return (True, value) of a flat path, or (False, None); see `StateView.read`."""
     return _view_of(state).read(path)
 
 
 def condition_holds(condition: Condition, state: Mapping[str, Any] | StateView) -> bool:
-    """Say whether a condition is true on a state; as `StateView.holds`."""
+    """Return whether a condition is true on a state; see `StateView.holds`."""
     return _view_of(state).holds(condition)
 
 
 def find_anchor(state: Mapping[str, Any] | StateView, anchor: str) -> Mapping[str, Any] | None:
-    """Return the mapping that carries this `id` or `_anchor`, or None; as `StateView.find`."""
+    """Return the mapping with this `id` or `_anchor`, or None; see `StateView.find`."""
     return _view_of(state).find(anchor)
 
 
 def compare(value: Any, op: Comparison, wanted: Any) -> bool:
-    """Compare a value of a state with the one that a condition names.
+    """Return whether a value of a state compares as asked with the value that a condition names.
 
-    Kinds do not mix: true is not 1, "5" is not 5, and only numbers with numbers or texts with texts have an order. `in`:
-    the value is one of a list (or part of a text). `contains`: the value is a list, text, mapping or container that has
-    `wanted` as an element, a part, a field or the id of an entry.
+    Kinds do not mix: true does not equal 1, "5" does not equal 5, and only two numbers or two texts have an order.
+    `in`: the value is one of a list (or part of a text). `contains`: the value is a list, text, mapping or container
+    that has `wanted` as an element, a part, a field or the id of an entry.
     """
     if op is Comparison.EQ:
         return _is_same(value, wanted)

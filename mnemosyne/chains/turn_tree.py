@@ -1,7 +1,7 @@
 """The rules of the turn tree, the same for every store.
 
-It decides where a turn may stand, when two turns are the same, and how an imported turn becomes a record. Pure: it imports the
-schema and the codec, never a store.
+They decide where a turn may be placed, when two turns are the same, and how an imported turn becomes a record. Pure:
+the module imports the schema and the codec, never a store.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mnemosyne.schema.session import SessionHead, TurnStatus
 
 MAIN_BRANCH = "main"
 BASE_BRANCH = ""
-"""Under this name stands the state before the first turn."""
+"""The branch name under which the state before the first turn is stored."""
 SNAPSHOT_EVERY = 50
-"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this, a branch."""
+"""Turns that change the state between two snapshots: rebuilding a past state replays fewer than this per branch."""
 
 Ops = tuple[Mapping[str, Any], ...]
 
@@ -35,37 +35,35 @@ def check_version(session_id: str, found: int, expected: int | None) -> None:
 def check_adoption(
     session_id: str, present: str, world_id: str, instead_of: Collection[str], *, has_changed: bool
 ) -> None:
-    """Raise WorldNotAdoptedError unless a session of world `present` may go on in another; `has_changed`: its state is no more
-    what it began with.
+    """Raise WorldNotAdoptedError unless a session of world `present` may continue in another; `has_changed`: its state
+    is no longer the one it began with.
     """
     if present not in instead_of:
-        raise WorldNotAdoptedError(session_id, world_id, f"it lives in world {present!r}")
+        raise WorldNotAdoptedError(session_id, world_id, f"it is in world {present!r}")
     if has_changed:
-        raise WorldNotAdoptedError(
-            session_id, world_id, "its state has been changed, and that of the world would take its place"
-        )
+        raise WorldNotAdoptedError(session_id, world_id, "its state has been changed, and the world's would replace it")
 
 
 def check_place(head: SessionHead, record: TurnRecord) -> None:
     """Raise ValueError unless a turn follows the head."""
     if (record.parent_id, record.depth) != (head.turn_id, head.depth + 1):
         raise ValueError(
-            f"Turn {record.turn_id!r} says it follows {record.parent_id!r} at depth {record.depth}, but the head of branch "
-            f"{head.branch_id!r} is {head.turn_id!r} at depth {head.depth}. Make the record from the head."
+            f"Turn {record.turn_id!r} claims to follow {record.parent_id!r} at depth {record.depth}, but the head of branch "
+            f"{head.branch_id!r} is {head.turn_id!r} at depth {head.depth}. Build the record from the head."
         )
 
 
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Compare what the caller decided; the time of writing may differ between two calls."""
+    """Return whether two records are the same, except for the time of writing, which may differ between two calls."""
     return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
 
 
-def at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
-    """Return an entry in the place of a turn."""
+def place_at_turn(entry: MemoryEntry, record: TurnRecord) -> MemoryEntry:
+    """Return an entry placed at a turn."""
     return replace(entry, turn_id=record.turn_id, branch_id=record.branch_id, depth=record.depth)
 
 
-def imported_record(
+def build_imported_record(
     turn: ImportedTurn, head: SessionHead, parent_id: str | None, depth: int, at: datetime | None
 ) -> TurnRecord:
     """Return a finished turn as a committed record on the branch of `head`."""
@@ -83,23 +81,27 @@ def imported_record(
 
 
 def check_entry(session_id: str, entry: MemoryEntry) -> None:
-    """Raise ValueError unless an entry is one that may be written to a session."""
+    """Raise ValueError unless an entry may be written to a session."""
     scope = session_scope(session_id)
     if entry.scope != scope:
         raise ValueError(f"Entry {entry.entry_id!r} has scope {entry.scope!r}, not {scope!r}.")
     if entry.chain is Chain.HISTORY:
-        raise ValueError(f"Entry {entry.entry_id!r} is of the history chain, which is made of the messages of turns.")
+        raise ValueError(
+            f"Entry {entry.entry_id!r} is of the history chain, which the store makes from the messages of turns."
+        )
 
 
 def turn_of(entry: MemoryEntry) -> str:
-    """Return the turn that an entry made after a commit belongs to; ValueError when it names none."""
+    """Return the turn id that an entry made after a commit belongs to; ValueError when it names none."""
     if entry.turn_id is None:
-        raise ValueError(f"Entry {entry.entry_id!r} names no turn; say by turn_id which one it was made of.")
+        raise ValueError(f"Entry {entry.entry_id!r} names no turn; set turn_id to the turn that it was made from.")
     return entry.turn_id
 
 
-def on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
-    """Return an entry without a turn in its place: its depth on the path to the head, else the head; ValueError beyond it."""
+def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
+    """Return an entry without a turn, placed at its depth on the path to the head, or at the head; ValueError for a
+    greater depth.
+    """
     if entry.depth is None:
         return replace(entry, branch_id=head.branch_id, depth=head.depth, turn_id=head.turn_id)
     if entry.branch_id is not None:
@@ -113,13 +115,13 @@ def on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:
 
 
 def lore_by_id(world_id: str, lore: Sequence[MemoryEntry]) -> dict[str, MemoryEntry]:
-    """Return a world's lore by id; ValueError for an id that stands there twice or an entry of another scope."""
+    """Return a world's lore by id; ValueError for an id that occurs twice or an entry of another scope."""
     scope = world_scope(world_id)
     wanted: dict[str, MemoryEntry] = {}
     for entry in lore:
         if entry.scope != scope or entry.entry_id in wanted:
             raise ValueError(
-                f"Entry {entry.entry_id!r} of world {world_id!r} is there twice or has scope {entry.scope!r}."
+                f"Entry {entry.entry_id!r} of world {world_id!r} occurs twice or has scope {entry.scope!r}."
             )
         wanted[entry.entry_id] = entry
     return wanted

@@ -1,8 +1,8 @@
-"""Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`, `mnemosyne://<session>/turn/<turn>` and
-`mnemosyne://<session>/evidence/<evidence>`.
+"""Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`,
+`mnemosyne://<session>/turn/<turn>` and `mnemosyne://<session>/evidence/<evidence>`.
 
-Evidence carries addresses, and a `source_uri` must lead back to its source (seed 000 section 7). Writing and reading them in
-one module keeps the two in step. It knows the Store by its protocol only.
+Evidence holds addresses, and a `source_uri` must lead back to its source (seed 000 section 7). One module writes and
+reads them, so that the two agree. It knows the Store by its protocol only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEME = "mnemosyne://"
 _TURN = "turn"
 _EVIDENCE = "evidence"
 _SESSION = session_scope("")
-_NOTHING = "nothing is there under this name; it may have been erased"
+_NOTHING = "nothing has this name; it may have been erased"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ class TurnAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceAddress:
-    """One evidence of a session, as what a tool answered."""
+    """One evidence item of a session, such as a tool result."""
 
     session_id: str
     evidence_id: str
@@ -54,7 +54,7 @@ Address = EntryAddress | TurnAddress | EvidenceAddress
 
 
 def entry_uri(entry: MemoryEntry | Candidate) -> str:
-    """Return the address of an entry, or of that which a candidate stands for."""
+    """Return the address of an entry, or of a candidate's entry."""
     return format_uri(EntryAddress(scope=entry.scope, chain=entry.chain, entry_id=entry.entry_id))
 
 
@@ -64,7 +64,7 @@ def turn_uri(session_id: str, turn_id: str) -> str:
 
 
 def evidence_uri(session_id: str, evidence_id: str) -> str:
-    """Return the address of an evidence."""
+    """Return the address of an evidence item."""
     return format_uri(EvidenceAddress(session_id=session_id, evidence_id=evidence_id))
 
 
@@ -86,11 +86,11 @@ def parse_uri(uri: str) -> Address:
         raise UriError(uri, f"it does not begin with {SCHEME}")
     parts = uri.removeprefix(SCHEME).split("/")
     if len(parts) != 3 or not all(parts):
-        raise UriError(uri, "it has not three parts: scope, chain (or `turn`, `evidence`), id")
+        raise UriError(uri, "it does not have three parts: scope, chain (or `turn`, `evidence`), id")
     try:
         scope, chain, name = (unquote(part, errors="surrogatepass") for part in parts)
     except UnicodeDecodeError:
-        raise UriError(uri, "its escapes are no UTF-8") from None
+        raise UriError(uri, "its escapes are not UTF-8") from None
     if chain in (_TURN, _EVIDENCE):
         if not scope.startswith(_SESSION):
             raise UriError(uri, f"it belongs to a session, as in {SCHEME}{_SESSION}demo/{chain}/{name}")
@@ -99,15 +99,16 @@ def parse_uri(uri: str) -> Address:
             return TurnAddress(session_id=session_id, turn_id=name)
         return EvidenceAddress(session_id=session_id, evidence_id=name)
     if chain not in set(Chain):
-        raise UriError(uri, f"{chain!r} is no chain; there are {', '.join(Chain)}, {_TURN} and {_EVIDENCE}")
+        raise UriError(uri, f"{chain!r} is not a chain; the chains are {', '.join(Chain)}, {_TURN} and {_EVIDENCE}")
     return EntryAddress(scope=scope, chain=Chain(chain), entry_id=name)
 
 
 async def resolve_uri(store: Store, uri: str) -> MemoryEntry | TurnRecord | Evidence:
     """Return the entry, turn or evidence that an address names.
 
-    A quest that is over lies in no store: it is made from the state of its session's active branch, else of any other.
-    UriError when the address is none or names nothing that is there; SessionNotFoundError, TurnNotFoundError.
+    An ended quest is in no store: it is derived from the state of its session's active branch, else of any other
+    branch. UriError when the address is malformed or names nothing that exists; SessionNotFoundError, TurnNotFoundError
+    when the session or turn that it names does not exist.
     """
     address = parse_uri(uri)
     if isinstance(address, TurnAddress):

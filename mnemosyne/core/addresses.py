@@ -1,7 +1,7 @@
-"""Addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`): what may be shown of one, and what must not be.
+"""Addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`): which parts may be shown, and which must not.
 
-A user, a password and every value of a query may be a secret, so none of them is kept or shown; calls use the whole address.
-Pure. The addresses of stores are read in `mnemosyne.stores.locate`.
+A user, a password and every value of a query may be a secret, so none of them is stored or shown; calls use the full
+address. Pure. `mnemosyne.stores.locate` reads the addresses of stores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 _LEAST_SECRET_CHARS = 3
-"""A shorter text is masked inside addresses alone: in a sentence it would take harmless words with it."""
+"""A shorter secret is masked only inside addresses: in a sentence the replacement would hit harmless words."""
 
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
@@ -20,30 +20,34 @@ _PARTS = re.compile(
 _ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
 
 
-def shown_address(address: str) -> str:
-    """Return an address as it may be kept and shown: stars for user, password, fragment and the values of the query."""
+def mask_address(address: str) -> str:
+    """Return an address as it may be stored and shown: stars for user, password, fragment and the values of the query."""
     scheme, user_info, rest, query, fragment = _split_address(address)
     user = f"{HIDDEN}@" if user_info else ""
-    return f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _hidden_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
+    return (
+        f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _mask_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
+    )
 
 
 def hide_secrets(text: str, address: str | None, *secrets: str | None) -> str:
     """Return a text about a call without the secrets of the address it went to, and without `secrets`.
 
-    Every address in the text is shown as of `shown_address`: a client writes it in forms of its own.
+    Every address in the text is masked by `mask_address`, because clients write an address in forms of their own.
     """
     hidden = {each for each in secrets if each}
     if address is not None:
-        text = text.replace(address, shown_address(address))
+        text = text.replace(address, mask_address(address))
         hidden |= _secrets_of(address)
-    text = _ADDRESS_IN_TEXT.sub(lambda found: shown_address(found[0]), text)
+    text = _ADDRESS_IN_TEXT.sub(lambda found: mask_address(found[0]), text)
     for secret in sorted(hidden, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 
 
-def call_address(address: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return an address without user and password, and the header that says them: clients differ on what they do with both."""
+def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
+    """Return an address without user and password, and the header that carries them, because clients treat them
+    differently.
+    """
     if address is None:
         return None, {}
     scheme, user_info, rest, query, fragment = _split_address(address)
@@ -53,10 +57,10 @@ def call_address(address: str | None) -> tuple[str | None, dict[str, str]]:
 
 
 def _split_address(address: str) -> tuple[str, str, str, str, str]:
-    """Return scheme, user and password, host and path, query and fragment, each with the signs that set it off but the `@`.
+    """Return scheme, user and password, host and path, query, and fragment, each with its delimiters except the `@`.
 
-    A password with a slash, `?` or `#` that was not escaped is none of an address, but it is a secret all the same: what
-    stands before the last `@` counts as one where the host would have no port that is a number.
+    A password with an unescaped slash, `?` or `#` makes an invalid address but is still a secret: everything before the
+    last `@` counts as one where the host would otherwise have a port that is not a number.
     """
     found = _PARTS.fullmatch(address)
     assert found is not None, "every text has these parts, most of them empty"
@@ -74,7 +78,7 @@ def _split_address(address: str) -> tuple[str, str, str, str, str]:
     return scheme, "", rest, found["query"] or "", found["fragment"] or ""
 
 
-def _hidden_value(part: re.Match[str]) -> str:
+def _mask_value(part: re.Match[str]) -> str:
     name, mark, value = part[0].partition("=")
     if not mark:
         return HIDDEN
@@ -82,7 +86,9 @@ def _hidden_value(part: re.Match[str]) -> str:
 
 
 def _secrets_of(address: str) -> set[str]:
-    """Return what must not stand in a text, as it is written and as it is meant; a user's name only where it is all there is."""
+    """Return the secrets that must not occur in a text, escaped and unescaped; a user name only where there is no
+    password.
+    """
     _, user_info, _, query, fragment = _split_address(address)
     user, mark, password = user_info.partition(":")
     values = [password if mark else user, user_info, fragment[1:]]

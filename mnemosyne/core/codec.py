@@ -1,11 +1,11 @@
 """Bytes <-> the values of the schema.
 
-Only this module imports msgspec, so the validator can be replaced in one file. It learns the schema from the types that
+Only this module imports msgspec, so the validator can be replaced in one file. It takes the schema from the types that
 callers pass and knows nothing of stores, chains or prompts.
 
-Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a mapping
-is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape) is kept as
-a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
+Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a
+mapping is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape)
+is kept as a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mnemosyne.core.errors import CodecError, UnreadableError
 T = TypeVar("T")
 
 JsonText = msgspec.Raw
-"""JSON that is written already: `encode` copies it as it stands; a field of this type is decoded unread."""
+"""JSON that is encoded already: `encode` copies it; a field of this type is not decoded."""
 _ESCAPED = "$escaped"
 _IN_OBJECT = b'{"$escaped":'
 
 
 def _plain_mapping(value: Any) -> Any:
-    """Open up what JSON does not know: read-only mappings and sets (sorted, so that the bytes are the same each time)."""
+    """Convert what JSON does not know: read-only mappings, and sets (sorted, so that the bytes are the same each time)."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):
@@ -47,9 +47,9 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of a schema value or of a JSON tree; CodecError when it holds something without a JSON form.
+    """Return the JSON of a schema value or of a JSON tree; CodecError for a value without a JSON form.
 
-    NaN and infinities become null here, as JSON has no word for them; `encode_tree` refuses them.
+    NaN and infinities become null, because JSON cannot express them; `encode_tree` refuses them.
     """
     try:
         return _ENCODER.encode(value)
@@ -67,10 +67,10 @@ def _encode_escaped(value: Any) -> bytes:
     return text.encode("ascii")
 
 
-def written(value: Any) -> JsonText:
-    """Return the JSON of a value as one that `encode` copies, for `unwritten` to read; CodecError as of `encode`.
+def encode_raw(value: Any) -> JsonText:
+    """Return the JSON of a value in a form that `encode` copies and `decode_raw` reads; CodecError as for `encode`.
 
-    Half a surrogate pair would make it unreadable inside other JSON; then it is the text of the JSON, in an object.
+    Half a surrogate pair would make it unreadable inside other JSON; then the JSON is stored as text in an object.
     """
     try:
         return _is_readable(_ENCODER.encode(value))
@@ -80,14 +80,14 @@ def written(value: Any) -> JsonText:
         return JsonText(encode(value))
 
 
-def written_tree(tree: Mapping[str, Any]) -> JsonText:
-    """Return `written` of a state tree; CodecError as of `encode_tree`."""
+def encode_raw_tree(tree: Mapping[str, Any]) -> JsonText:
+    """Return a state tree in the form of `encode_raw`; CodecError as for `encode_tree`."""
     encode_tree(tree)
-    return written(tree)
+    return encode_raw(tree)
 
 
-def unwritten(text: JsonText, kind: type[T]) -> T:
-    """Return the value of type `kind` that `written` made JSON of; UnreadableError when it holds none."""
+def decode_raw(text: JsonText, kind: type[T]) -> T:
+    """Return the value of type `kind` that `encode_raw` wrote; UnreadableError when the JSON holds none."""
     data = bytes(text)
     if not data.startswith(_IN_OBJECT):
         return decode(data, kind)
@@ -106,7 +106,7 @@ def _in_object(data: bytes) -> JsonText:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the value of type `kind` that `data` holds; UnreadableError (a CodecError) when it does not hold one."""
+    """Return the value of type `kind` that `data` holds; UnreadableError (a CodecError) when it holds none."""
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -124,7 +124,7 @@ def _unreadable_error(data: bytes, kind: Any, error: Exception) -> UnreadableErr
 
 
 def encode_tree(tree: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a state tree; CodecError names the path of a number that JSON cannot hold."""
+    """Return the JSON of a state tree; CodecError names the path of a number that is not finite."""
     data = encode(tree)
     if b"null" in data and (path := _find_non_finite(tree)) is not None:
         raise CodecError(f"The number at {path or '/'} is not finite; a state holds numbers that JSON can write.")
@@ -132,36 +132,38 @@ def encode_tree(tree: Mapping[str, Any]) -> bytes:
 
 
 def decode_tree(data: bytes) -> dict[str, Any]:
-    """Return the JSON object that `data` holds."""
+    """Return the JSON object that `data` holds; UnreadableError when it holds none."""
     return decode(data, dict)
 
 
 def to_plain(value: Any) -> Any:
-    """Return a schema value as dicts, lists, text, numbers and null, the form that JSON and YAML writers take."""
+    """Return a schema value as dicts, lists, text, numbers and None, the form that JSON and YAML writers take."""
     return msgspec.to_builtins(value, enc_hook=_plain_mapping)
 
 
 def from_plain(value: Any, kind: type[T]) -> T:
-    """Return plain data (as of `to_plain`, or read from JSON) as a schema value; CodecError names the place of a fault."""
+    """Return plain data (from `to_plain` or JSON) as a schema value; CodecError names the place of a fault."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise CodecError(f"This is no {kind.__name__}: {error}.") from None
+        raise CodecError(f"This is not a {kind.__name__}: {error}.") from None
 
 
-def time_text(at: datetime) -> str:
-    """Return an aware datetime as ISO 8601 text; CodecError for a naive one, which could mean any hour."""
+def format_time(at: datetime) -> str:
+    """Return an aware datetime as ISO 8601 text; CodecError for a naive one, whose hour is ambiguous."""
     if at.tzinfo is None:
         raise CodecError(f"{at.isoformat()} has no time zone; give an aware datetime.")
     return at.isoformat()
 
 
-def text_time(text: str) -> datetime:
-    """Return ISO 8601 text as an aware datetime; UnreadableError for text without a zone."""
+def parse_time(text: str) -> datetime:
+    """Return ISO 8601 text as an aware datetime; UnreadableError for any other text, and for a time without a zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise UnreadableError(f"{text!r} is no ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00.") from None
+        raise UnreadableError(
+            f"{text!r} is not an ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00."
+        ) from None
     if at.tzinfo is None:
         raise UnreadableError(f"{text!r} has no time zone; write one, as in 2026-01-31T12:00:00+00:00.")
     return at

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 
 class ContextEngineError(Exception):
-    """What a host catches to catch all of it (seed 002 section 18.1): the root above those of mnemosyne and jacquard."""
+    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything (seed 002 section 18.1)."""
 
 
 class MnemosyneError(ContextEngineError):
@@ -44,7 +44,7 @@ class MnemosyneError(ContextEngineError):
 
 
 class StoreError(MnemosyneError):
-    """The store could not do what was asked; nothing was changed (CommitUnknownError alone cannot tell)."""
+    """The store could not complete a call; nothing was changed (except, perhaps, after CommitUnknownError)."""
 
 
 class SessionNotFoundError(StoreError):
@@ -58,11 +58,11 @@ class SessionNotFoundError(StoreError):
 
 
 class SessionExistsError(StoreError):
-    """A session with this id is there already."""
+    """A session with this id exists already."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        super().__init__(f"Session {session_id!r} exists already. Choose another id, or go on with it as it is.")
+        super().__init__(f"Session {session_id!r} exists already. Choose another id, or continue the existing session.")
 
 
 class WorldNotAdoptedError(StoreError):
@@ -71,7 +71,7 @@ class WorldNotAdoptedError(StoreError):
     def __init__(self, session_id: str, world_id: str, reason: str) -> None:
         self.session_id, self.world_id, self.reason = session_id, world_id, reason
         super().__init__(
-            f"Session {session_id!r} cannot go on in world {world_id!r}: {reason}. Leave the world out, or start another "
+            f"Session {session_id!r} cannot continue in world {world_id!r}: {reason}. Leave the world out, or start another "
             "session in it."
         )
 
@@ -85,11 +85,11 @@ class BranchNotFoundError(StoreError):
 
 
 class BranchExistsError(StoreError):
-    """The session has a branch of this name."""
+    """The session has a branch of this name already."""
 
     def __init__(self, session_id: str, branch_id: str) -> None:
         self.session_id, self.branch_id = session_id, branch_id
-        super().__init__(f"Session {session_id!r} has a branch {branch_id!r} already. Choose another name.")
+        super().__init__(f"Session {session_id!r} already has a branch {branch_id!r}. Choose another name.")
 
 
 class TurnNotFoundError(StoreError):
@@ -101,7 +101,7 @@ class TurnNotFoundError(StoreError):
 
 
 class NoPendingTurnError(TurnNotFoundError):
-    """A reply has no turn that it could answer."""
+    """There is no pending turn that a reply could answer."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id, self.turn_id = session_id, "(pending)"
@@ -111,17 +111,17 @@ class NoPendingTurnError(TurnNotFoundError):
 
 
 class TurnNotPendingError(StoreError):
-    """The turn cannot be committed: another input took its place."""
+    """The turn cannot be committed: a later input replaced it."""
 
     def __init__(self, session_id: str, turn_id: str) -> None:
         self.session_id, self.turn_id = session_id, turn_id
         super().__init__(
-            f"Turn {turn_id!r} of session {session_id!r} was abandoned: a later input took its place. Prepare it again."
+            f"Turn {turn_id!r} of session {session_id!r} was abandoned: a later input replaced it. Prepare it again."
         )
 
 
 class VersionConflictError(StoreError):
-    """Somebody else wrote first; read again and decide again."""
+    """Another writer was first; read the session again and decide again."""
 
     def __init__(self, session_id: str, expected: int, found: int) -> None:
         self.session_id, self.expected, self.found = session_id, expected, found
@@ -131,12 +131,12 @@ class VersionConflictError(StoreError):
 
 
 class EntryConflictError(StoreError):
-    """An entry id is in use at another place of the turn tree; entries of one turn never overwrite those of another."""
+    """An entry id is in use at another place of the turn tree; one turn's entries never overwrite another's."""
 
     def __init__(self, scope: str, entry_id: str, turn_id: str | None) -> None:
         self.scope, self.entry_id, self.turn_id = scope, entry_id, turn_id
         super().__init__(
-            f"Entry {entry_id!r} of {scope} belongs to turn {turn_id!r} already. Make ids of entries from the turn id."
+            f"Entry {entry_id!r} of {scope} already belongs to turn {turn_id!r}. Make entry ids from the turn id."
         )
 
 
@@ -160,26 +160,26 @@ class StoreUnavailableError(StoreError):
 
 
 class DamagedRecordError(StoreError):
-    """Something that is kept cannot be read any more: a disk or another program has changed it.
+    """A stored record cannot be read any more: a disk fault or another program has changed it.
 
-    `path` is the store, as far as it is known, `what` the part that is damaged.
+    `path` is the store, if it is known; `what` is the damaged part.
     """
 
     def __init__(self, path: str, what: str, reason: str) -> None:
         self.path, self.what, self.reason = path, what, reason
         place = f" in {path}" if path else ""
         super().__init__(
-            f"{what}{place} is damaged: {reason.strip().rstrip('.')}. Nothing was changed; restore the store from a copy."
+            f"{what}{place} is damaged: {reason.strip().rstrip('.')}. Nothing was changed; restore the store from a backup."
         )
 
 
 class CommitUnknownError(StoreError):
-    """The connection was lost while a write was being committed: it is there as a whole, or not at all."""
+    """The connection was lost while a write was being committed: all of it was written, or nothing."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
         super().__init__(
-            f"{shown}: the connection was lost while a write was being committed, so it is there as a whole or not at all. "
+            f"{shown}: the connection was lost while a write was being committed, so all of it was written, or nothing. "
             "Read the session again; a turn that is written twice under one id is written once."
         )
 
@@ -201,16 +201,16 @@ class SchemaValidationError(MnemosyneError):
 
 
 class MigrationError(MnemosyneError):
-    """A document cannot be brought to the present version; nothing of it was changed. `faults`: what is broken in it."""
+    """A document cannot be migrated to the current version; it was not changed. `faults`: what is broken in it."""
 
     def __init__(self, from_version: str, to_version: str, reason: str, faults: tuple[str, ...] = ()) -> None:
         self.from_version, self.to_version, self.faults = from_version, to_version, faults
-        said = f"This document of version {from_version} cannot be brought to version {to_version}: {reason}."
+        said = f"This document of version {from_version} cannot be migrated to version {to_version}: {reason}."
         super().__init__("\n".join([said, *faults]))
 
 
 class SelectorResolveError(MnemosyneError):
-    """A selector cannot be read, or points at nothing in its content; `selector` is the part at fault."""
+    """A selector is malformed or selects nothing in its content; `selector` is the part at fault."""
 
     def __init__(self, selector: str, reason: str) -> None:
         self.selector, self.reason = selector, reason
@@ -226,7 +226,7 @@ class EvidenceNotFoundError(MnemosyneError):
 
 
 class UriError(MnemosyneError):
-    """An address is not of our form, or nothing is there."""
+    """An address is not a mnemosyne address, or nothing exists there."""
 
     def __init__(self, uri: str, reason: str) -> None:
         self.uri, self.reason = uri, reason
@@ -234,11 +234,11 @@ class UriError(MnemosyneError):
 
 
 class RedactionError(MnemosyneError):
-    """A text could not be searched for what must not be kept; it is withheld, never stored as it is."""
+    """A text could not be searched for data that must not be stored; it must be withheld."""
 
 
 class PatternError(MnemosyneError):
-    """A regular expression or JSONPath cannot be used, or ran out of its time; `reason` says why and what to do."""
+    """A regular expression or JSONPath cannot be used, or exceeded its time limit; `reason` says why and what to do."""
 
     def __init__(self, pattern: str, reason: str) -> None:
         self.pattern, self.reason = pattern, reason
@@ -247,11 +247,11 @@ class PatternError(MnemosyneError):
 
 
 class CodecError(MnemosyneError, ValueError):
-    """A value cannot be written without loss, or bytes are not what they should be; the sentence names the place."""
+    """A value cannot be encoded without loss, or bytes cannot be decoded; the sentence names the place."""
 
 
 class UnreadableError(CodecError):
-    """Bytes do not hold what they should; `data` are the bytes."""
+    """Bytes cannot be decoded as the expected type; `data` are the bytes."""
 
     def __init__(self, sentence: str, data: bytes = b"") -> None:
         self.data = data
@@ -276,8 +276,8 @@ class IndexUnavailableError(MnemosyneError):
     def __init__(self, folder: str, scope: str, reason: str) -> None:
         self.folder, self.scope, self.reason = folder, scope, reason
         super().__init__(
-            f"The index of {scope!r} in {folder} cannot be used: {reason}. Nothing of the session is lost: it is kept in "
-            "the store. Remove the index folder to have it built again."
+            f"The index of {scope!r} in {folder} cannot be used: {reason}. Nothing of the session is lost: it is in "
+            "the store. Remove the index folder to have it rebuilt."
         )
 
 
@@ -293,7 +293,7 @@ class ScopeDroppedError(MnemosyneError):
 
 
 class EmbedderUnavailableError(MnemosyneError):
-    """No embedding model can be had; recall goes on by words."""
+    """No embedding model is available; recall continues by words alone."""
 
 
 class PluginError(MnemosyneError):

@@ -1,7 +1,7 @@
-"""JSON text of files that people hand us: read strictly, with the place of a fault, and written so that it can be read again.
+"""Reads JSON text of files strictly, with the place of a fault, and writes JSON text that can be read again.
 
-Stricter than a JSON reader must be: a key that stands twice in one object, NaN and Infinity are refused, as each reader would
-make something else of them. It imports nothing of mnemosyne but errors.
+Stricter than most JSON readers: a duplicate key, NaN and Infinity are refused, because readers disagree on them. It
+imports nothing of mnemosyne but errors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def parse_json(data: bytes, name: str) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise CodecError(f"{name}:{line}: byte {error.start} is no UTF-8; save the file as UTF-8.") from None
+        raise CodecError(f"{name}:{line}: byte {error.start} is not UTF-8; save the file as UTF-8.") from None
     try:
         return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -30,7 +30,9 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def json_text(value: Any) -> bytes:
-    """Return a JSON value as indented UTF-8 text that ends with a line break; half a surrogate pair is written as escape."""
+    """Return a JSON value as indented UTF-8 text that ends with a line break; half a surrogate pair is written as an
+    escape.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     try:
         return f"{text}\n".encode()
@@ -50,4 +52,4 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON; write a number or null")
+    raise ValueError(f"{word} is not JSON; write a number or null")

@@ -1,8 +1,8 @@
-"""JSONPath (RFC 9535) over a JSON text, bounded in size and time, with the place of every match in the text.
+"""JSONPath (RFC 9535) over a JSON text, limited in size and time, with the place of every match in the text.
 
-A path of a few characters can require unbounded work (`$..*..*..*`), and no library reports where in the text a value stands;
-hence the limits and the own walk over the text. It is the only file that imports `jsonpath`. It must not import anything of
-mnemosyne but its errors and `regexes`.
+A path of a few characters can require unbounded work (`$..*..*..*`), and no library reports where in the text a value
+is; hence the limits, and our own walk over the text. It is the only file that imports `jsonpath`. It must not import
+anything of mnemosyne but its errors and `regexes`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonNode:
-    """One value that a path selects: its keys from the root, where it stands in the text, and the value.
+    """One value that a path selects: its keys from the root, its place in the text, and the value.
 
-    `span` is half-open; that of a text value leaves its quotation marks out.
+    `span` is half-open; for a text value it excludes the quotation marks.
     """
 
     steps: Steps
@@ -52,7 +52,7 @@ class _OutOfTimeError(Exception):
 
 
 class _TimedMatch(JSONPathMatch):
-    """A match that looks at the clock whenever the search goes through it."""
+    """A match that checks the time limit whenever the search passes through it."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class _TimedMatch(JSONPathMatch):
 
 
 class _BoundedRegex(FilterFunction):
-    """`match` and `search` of RFC 9535 by the bounded engine; a pattern that is none matches nothing, as the RFC wants."""
+    """`match` and `search` of RFC 9535 by the bounded engine; an invalid pattern matches nothing, as the RFC requires."""
 
     arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - the library's own form
     return_type = ExpressionType.LOGICAL
@@ -92,9 +92,9 @@ _ENVIRONMENT = _Environment(strict=True)
 
 @lru_cache(maxsize=256)
 def compile_path(path: str) -> JSONPath:
-    """Return a compiled path; PatternError says what is wrong with it, or that it asks for too much.
+    """Return a compiled path; PatternError for an invalid path and for one that would need too much work.
 
-    Inside a filter a query may neither search at any depth (`..`) nor hold a filter of its own.
+    Inside a filter a query may neither search at any depth (`..`) nor contain a filter.
     """
     if len(path) > MAX_PATH_CHARS:
         raise PatternError(path, f"it has more than {MAX_PATH_CHARS:,} characters; write a shorter one")
@@ -102,10 +102,10 @@ def compile_path(path: str) -> JSONPath:
         compiled = _ENVIRONMENT.compile(path)
     except JSONPathError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise PatternError(path, f"it is no JSONPath of RFC 9535 ({reason}); as in $.items[0].name") from None
+        raise PatternError(path, f"it is not a JSONPath of RFC 9535 ({reason}); as in $.items[0].name") from None
     except Exception as error:
-        # A foreign parser on a foreign path: whatever it raises says that the path is of no use.
-        raise PatternError(path, f"it is no usable JSONPath ({type(error).__name__})") from None
+        # A third-party parser on untrusted input: whatever it raises means that the path cannot be used.
+        raise PatternError(path, f"it is not a usable JSONPath ({type(error).__name__})") from None
     if isinstance(compiled, CompoundJSONPath):
         raise PatternError(path, "it joins several paths; give one")
     for query in _filter_queries(compiled.segments):
@@ -117,9 +117,11 @@ def compile_path(path: str) -> JSONPath:
 
 
 def find_nodes(text: str, path: str, *, seconds: float = SECONDS) -> tuple[JsonNode, ...]:
-    """Return the values that a path selects in a JSON text, in the order of the text; PatternError.
+    """Return the values that a path selects in a JSON text, in the order of the text.
 
-    A value that is selected twice comes once. Of members of one name in an object the last counts, as in `json.loads`.
+    A value that is selected twice is returned once. Of members with the same name in an object the last counts, as in
+    `json.loads`. PatternError for an invalid path, a text that is not JSON, too many values, or a search that takes too
+    long.
     """
     compiled = compile_path(path)
     document = load_json(text, path)
@@ -148,7 +150,7 @@ def find_nodes(text: str, path: str, *, seconds: float = SECONDS) -> tuple[JsonN
 
 
 def load_json(text: str, path: str) -> Any:
-    """Return the value of a JSON text; PatternError (of `path`) when it is none, or too long or deep to search."""
+    """Return the value of a JSON text; PatternError (of `path`) when it is not JSON, or too long or too deep to search."""
     if len(text) > MAX_JSON_CHARS:
         raise PatternError(
             path, f"the content has more than {MAX_JSON_CHARS:,} characters; point into it by lines or chars"
@@ -158,7 +160,7 @@ def load_json(text: str, path: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise PatternError(
-            path, f"the content is no JSON ({error.msg} at {where}); use lines, chars or regex"
+            path, f"the content is not JSON ({error.msg} at {where}); use lines, chars or regex"
         ) from None
     except (ValueError, RecursionError) as error:
         raise PatternError(path, f"the content is JSON that cannot be read ({type(error).__name__})") from None
@@ -200,7 +202,9 @@ def _skip_space(text: str, at: int) -> int:
 def _walk_value(
     text: str, at: int, wanted: Mapping[str | int, Any], steps: Steps, targets: set[Steps], spans: dict[Steps, Span]
 ) -> int:
-    """Note the spans of targets in the value that begins at `at` (the text is known to be JSON); return where it ends."""
+    """Record the spans of targets in the value that begins at `at` (the text is known to be JSON); return where it
+    ends.
+    """
     if not wanted or text[at] not in "{[":
         end: int = _DECODER.raw_decode(text, at)[1]
     elif text[at] == "{":

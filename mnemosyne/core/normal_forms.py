@@ -1,8 +1,8 @@
 """Unicode normal forms in linear time. Pure.
 
-`unicodedata.normalize` sorts each run of combining marks by insertion, so a letter with 50,000 marks takes it many seconds.
-Here runs that are long are put in canonical order first, by a stable sort (Unicode Standard, section 3.11, D109), which
-leaves nothing to sort behind. The result is that of `unicodedata.normalize`, for every text.
+`unicodedata.normalize` sorts each run of combining marks by insertion, so a letter with 50,000 marks takes many
+seconds. Here long runs are first put in canonical order by a stable sort (Unicode Standard, section 3.11, D109), so
+nothing is left to sort. The result equals that of `unicodedata.normalize` for every text.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def normal_form(form: Form, text: str) -> str:
     """Return `unicodedata.normalize(form, text)`."""
     if text.isascii():
         return text
-    return unicodedata.normalize(form, _in_order("NFKD" if "K" in form else "NFD", text))
+    return unicodedata.normalize(form, _sort_marks("NFKD" if "K" in form else "NFD", text))
 
 
-def _in_order(form: Form, text: str) -> str:
-    """Return a text in which long runs of marks are decomposed and stand in canonical order."""
+def _sort_marks(form: Form, text: str) -> str:
+    """Return a text in which long runs of marks are decomposed and in canonical order."""
     parts: list[str] = []
     at = 0
     for begin, end in _long_runs(form, text):
@@ -38,7 +38,7 @@ def _in_order(form: Form, text: str) -> str:
 def _long_runs(form: Form, text: str) -> Iterator[tuple[int, int]]:
     """Yield the half-open spans of the runs of more than LONG_RUN marks, in order."""
     end = 0
-    # Such a run covers one of these places, so most characters need no look.
+    # Such a run covers one of these places, so most characters need not be examined.
     for place in range(LONG_RUN, len(text), LONG_RUN + 1):
         if place < end or not _is_mark(form, text[place]):
             continue
@@ -52,7 +52,7 @@ def _long_runs(form: Form, text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_mark(form: Form, char: str) -> bool:
-    """Say whether a character is nothing but combining marks, once it is decomposed."""
+    """Return whether a character consists of combining marks only, once it is decomposed."""
     if unicodedata.combining(char):
         return True
     # A few vowel signs have no class of their own and decompose into marks that have one.

@@ -1,7 +1,7 @@
 """Runs large calculations in a worker thread, outside the event loop. It knows nothing of what is calculated.
 
-A switch to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies. So small work
-runs in place, and only work that could delay other sessions goes to a thread.
+A switch to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies. So
+small work runs on the event loop, and only work that could delay other sessions goes to a thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from anyio import to_thread
 
 SMALL_CHARS = 4_000
-"""Up to here the scans of a turn take well under a millisecond each."""
+"""Characters up to which each scan of a turn takes well under a millisecond."""
 
 _NODE_CHARS = 8
 T = TypeVar("T")
@@ -24,8 +24,8 @@ async def calculate(work: Callable[..., T], *args: Any, size: int) -> T:
 
 
 def size_of(*values: Any) -> int:
-    """Return how many characters texts and JSON trees hold, with 8 more for each value of a tree; it stops counting above
-    SMALL_CHARS.
+    """Return the number of characters that texts and JSON trees hold, plus 8 for each value of a tree; counting stops
+    above SMALL_CHARS.
     """
     size = 0
     stack = list(values)

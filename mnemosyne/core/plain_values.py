@@ -1,6 +1,6 @@
 """What counts as a plain value: a tree that every store, codec and prompt can carry without loss.
 
-Packs and corpora both bring in trees from outside. A date, a NaN or an unpaired surrogate in one of them would otherwise be
+Packs and corpora bring in trees from outside. A date, a NaN or an unpaired surrogate in one of them would otherwise be
 noticed only when a session is written. It must not import anything of mnemosyne.
 """
 
@@ -22,7 +22,7 @@ def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, 
 
     Plain are null, true and false, whole numbers of 64 bits, finite numbers, text that UTF-8 can write, lists, and
     mappings with text keys; at most MAX_DEPTH levels and MAX_NODES values (then the walk ends). With `any_text` half a
-    surrogate pair passes too: it was said, and is kept as it was.
+    surrogate pair passes too: quoted text is kept unchanged.
     """
     stack: list[tuple[Path, Any]] = [((), value)]
     nodes = 0
@@ -59,7 +59,7 @@ def _key_faults(path: Path, node: dict[Any, Any] | list[Any], any_text: bool) ->
         return
     for key in node:
         if not isinstance(key, str):
-            yield (*path, _key(key)), f"has the key {key!r}, which is no text; write it in quotes"
+            yield (*path, _key(key)), f"has the key {key!r}, which is not text; write it in quotes"
         elif not any_text and text_fault(key):
             yield path, f"has a key that {text_fault(key)}"
 
@@ -77,4 +77,4 @@ def _scalar_fault(value: Any, any_text: bool) -> str | None:
         return None if value in _INTEGERS else "is a whole number of more than 64 bits; write it as text, in quotes"
     if isinstance(value, float):
         return None if math.isfinite(value) else "is not a finite number; write a number or null"
-    return f"is a {type(value).__name__}, which cannot be kept as it is; write it as text, in quotes"
+    return f"is a {type(value).__name__}, which cannot be stored; write it as text, in quotes"

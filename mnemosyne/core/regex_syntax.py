@@ -1,8 +1,9 @@
-r"""Patterns as text: translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled size.
+r"""Patterns as text: translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled
+size.
 
-Pure; it runs no pattern from outside. The two engines read a few things otherwise: `\w` and `\b` (here a letter or number is
-what `str.isalnum` says), a brace that counts nothing, a bracket inside a set, and the letters i, I, İ and ı, which are one
-letter to `re` when case does not count.
+Pure; it runs no pattern from outside. The two engines differ in a few things: `\w` and `\b` (in `re` a letter or number
+is what `str.isalnum` says), a brace that is no count, a bracket inside a set, and the letters i, I, İ and ı, which are
+one letter to `re` when case is ignored.
 """
 
 from __future__ import annotations
@@ -41,15 +42,16 @@ _SIZED = re.compile(
 _COUNTED = re.compile(r"\{(\d+)")
 
 
-def in_timed_syntax(pattern: str) -> str:
-    """Return what matches in the `regex` package, without regard to case, exactly what `pattern` matches so in `re`.
+def translate_pattern(pattern: str) -> str:
+    """Return a pattern that matches in the `regex` package, ignoring case, exactly what `pattern` matches in `re`,
+    ignoring case.
 
-    Not exact, for letters beyond ASCII, where a flag asks for ASCII in one group alone: `(?a:…)`.
+    Not exact for letters beyond ASCII where a flag asks for ASCII in one group only: `(?a:…)`.
     """
     # Under that flag the engines agree on words, and an i is only an I.
     words = _ASCII_FLAG.search(pattern) is None
 
-    def translated(found: re.Match[str]) -> str:
+    def translate_part(found: re.Match[str]) -> str:
         if found["set"]:
             return _translate_set(found["set"], words=words)
         if found["brace"]:
@@ -58,7 +60,7 @@ def in_timed_syntax(pattern: str) -> str:
             return found[0]
         return f"[{_DOTLESS}]" if found["dotless"] else _ESCAPES.get(found[0], found[0])
 
-    return _OTHER_IN_RE.sub(translated, pattern)
+    return _OTHER_IN_RE.sub(translate_part, pattern)
 
 
 def _translate_set(text: str, *, words: bool) -> str:
@@ -79,7 +81,9 @@ def _translate_set(text: str, *, words: bool) -> str:
 
 
 def unrolled_size(pattern: str) -> int:
-    """Return about how many parts a pattern has once compiled: the `regex` package writes out the least count of a repeat."""
+    """Return about how many parts a pattern has once compiled: the `regex` package expands the minimum count of a
+    repeat.
+    """
     if _SCOPED_VERBOSE_FLAG.search(pattern):
         size = len(pattern)
         for least in _COUNTED.findall(pattern):
@@ -92,7 +96,7 @@ def unrolled_size(pattern: str) -> int:
 
 
 def _count_unrolled(pattern: str) -> int:
-    # Of each open group: what is before the last part, and the last part, to which a count would belong.
+    # For each open group: the size before its last part, and the last part, to which a count would apply.
     groups = [(0, 0)]
     for found in _SIZED.finditer(pattern):
         before, last = groups[-1]

@@ -1,8 +1,8 @@
-"""Regular expressions that come from outside, bounded in size and time.
+"""Regular expressions that come from outside, limited in size and time.
 
-A pattern of a few characters can keep `re` busy for years. Only this file imports `regex`, whose search takes a time limit and
-lets other threads run meanwhile. Times are processor times, so a suspended machine uses up none of them. It must not import
-anything of mnemosyne but its errors and `regex_syntax`.
+A pattern of a few characters can keep `re` busy for years. Only this file imports `regex`, whose search takes a time
+limit and lets other threads run meanwhile. Times are processor times, so a suspended machine does not use them up. It
+must not import anything of mnemosyne but its errors and `regex_syntax`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import regex
 
 from mnemosyne.core.errors import PatternError
-from mnemosyne.core.regex_syntax import in_timed_syntax, unrolled_size
+from mnemosyne.core.regex_syntax import translate_pattern, unrolled_size
 
 MAX_PATTERN_CHARS = 2_000
 MAX_UNROLLED = 100_000
@@ -26,14 +26,18 @@ Span = tuple[int, int]
 
 @lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
-    """Return a compiled pattern (syntax of `re`, and of the `regex` package beyond it); PatternError says what is wrong."""
+    """Return a compiled pattern (syntax of `re`, plus that of the `regex` package); PatternError for a pattern that is
+    invalid or too large.
+    """
     return _compile(pattern, pattern, 0)
 
 
 @lru_cache(maxsize=2048)
 def compile_re(pattern: str) -> Any:
-    """Return a pattern that is meant for Python's `re`, compiled without regard to case; PatternError says what is wrong."""
-    return _compile(pattern, in_timed_syntax(pattern), regex.IGNORECASE)
+    """Return a pattern written for Python's `re`, compiled so that case is ignored; PatternError for a pattern that is
+    invalid or too large.
+    """
+    return _compile(pattern, translate_pattern(pattern), regex.IGNORECASE)
 
 
 def _compile(pattern: str, written: str, flags: int) -> Any:
@@ -47,14 +51,14 @@ def _compile(pattern: str, written: str, flags: int) -> Any:
         return regex.compile(written, flags=regex.VERSION0 | flags)
     except regex.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
-        raise PatternError(pattern, f"it is no regular expression ({error.msg}{where})") from None
+        raise PatternError(pattern, f"it is not a regular expression ({error.msg}{where})") from None
     except Exception as error:
-        # A foreign parser on a foreign pattern: whatever it raises says that the pattern is of no use.
-        raise PatternError(pattern, f"it is no usable regular expression ({type(error).__name__})") from None
+        # A third-party parser on untrusted input: whatever it raises means that the pattern cannot be used.
+        raise PatternError(pattern, f"it is not a usable regular expression ({type(error).__name__})") from None
 
 
 def group_names(pattern: str) -> tuple[str, ...]:
-    """Return the names of the groups of a pattern for `re`, none of one that cannot be used."""
+    """Return the names of the groups of a pattern for `re`; none for a pattern that cannot be used."""
     try:
         return tuple(compile_re(pattern).groupindex)
     except PatternError:
@@ -62,9 +66,10 @@ def group_names(pattern: str) -> tuple[str, ...]:
 
 
 def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping[str, str] | None:
-    """Return the named groups if a pattern for `re` is the whole text, without regard to case, else None.
+    """Return the named groups if a pattern for `re` matches the whole text, ignoring case, else None.
 
-    A group that took no part is empty. PatternError, also when it takes too long.
+    A group that did not take part is empty. PatternError for a pattern that cannot be used or takes longer than
+    `seconds`.
     """
     compiled = compile_re(pattern)
     try:
@@ -75,7 +80,9 @@ def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping
 
 
 def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> bool:
-    """Say whether some text that begins with this one is matched whole by a pattern for `re`; PatternError as ever."""
+    """Return whether a pattern for `re` matches the whole of some text that begins with this one; PatternError as for
+    `match_whole`.
+    """
     compiled = compile_re(pattern)
     try:
         return compiled.fullmatch(text, partial=True, timeout=seconds) is not None
@@ -84,9 +91,9 @@ def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> boo
 
 
 def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
-    """Return where (a group of) a pattern matches, in order, without empty matches.
+    """Return the half-open spans of a pattern's matches (or of a group), in order, without empty matches.
 
-    PatternError, also when it takes too long or matches more than MAX_SPANS times.
+    PatternError when it takes longer than `seconds` or matches more than MAX_SPANS times.
     """
     compiled = compile_pattern(pattern)
     spans: list[Span] = []
@@ -104,7 +111,9 @@ def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECO
 
 
 def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -> bool:
-    """Say whether a pattern is found in a text (`whole`: is the text); PatternError, also when it takes too long."""
+    """Return whether a pattern occurs in a text (`whole`: matches all of it); PatternError when it takes longer than
+    `seconds`.
+    """
     compiled = compile_pattern(pattern)
     try:
         look = compiled.fullmatch if whole else compiled.search

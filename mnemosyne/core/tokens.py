@@ -15,10 +15,10 @@ _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
 KEPT_CHARS = 2000
-"""Texts up to here are counted once: what stands in the history comes again every turn."""
+"""Characters of a text up to which its count is cached: the history's messages come again every turn."""
 
 _PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
-"""A word, up to three figures, up to three signs."""
+"""A word, up to three digits, up to three signs."""
 _CJK_RUN = re.compile(rf"[{_CJK}]+")
 _SHORT_FORM = re.compile(r"(?<=[A-Za-z])'[a-z]{1,2}(?![A-Za-z])")
 
@@ -27,7 +27,7 @@ _SPACED_COSTS = (
     (re.compile(r"[ \t\r]{2,}"), 40),
     (re.compile(r"[\x00-\x08\x0e-\x1b\x7f]"), 200),
 )
-"""What only a text can hold that has more than single blanks between what is printed."""
+"""Characters that occur only in texts with more than single blanks between their words."""
 _OTHER_COSTS = (
     (re.compile(rf"[{_WIDE}]"), 80),
     (re.compile(rf"[^\W_0-9{_LATIN}{_CJK}{_WIDE}]"), 55),
@@ -38,24 +38,24 @@ _OTHER_COSTS = (
 class CalibratedEstimator:
     """A `TokenEstimator` by rules, calibrated against o200k_base.
 
-    An English word is one token, plus a fifth of one for each letter past the seventh, so prose with its punctuation comes
-    to about 1.3 tokens a word; a CJK character is 0.9; digits one per three; signs one per run of up to three. On the ten
-    calibration texts of the tests the error is at most 16 percent a text either way, and 5 percent over all English or all
-    Chinese of them. Older encodings take more for Chinese: against cl100k_base the estimate is a third too low there.
-    Joining two texts changes the sum by at most two tokens.
+    An English word is one token, plus a fifth of one for each letter past the seventh, so prose with its punctuation
+    comes to about 1.3 tokens a word; a CJK character is 0.9; digits one per three; signs one per run of up to three. On
+    the ten calibration texts of the tests the error is at most 16 percent a text either way, and 5 percent over all
+    English or all Chinese of them. Older encodings need more for Chinese: against cl100k_base the estimate is a third
+    too low there. Joining two texts changes the sum by at most two tokens.
     """
 
     name = "estimate"
 
     def estimate(self, text: str) -> int:
         """Return the tokens of `text` (0 for the empty text)."""
-        return estimated(text) if len(text) <= KEPT_CHARS else estimated.__wrapped__(text)
+        return estimate_tokens(text) if len(text) <= KEPT_CHARS else estimate_tokens.__wrapped__(text)
 
 
 @lru_cache(maxsize=1 << 13)
-def estimated(text: str) -> int:
-    """Return the estimate of `text`, once counted for all; an erasure empties the cache."""
-    # A long line is not kept: thousands of them would fill the memory.
+def estimate_tokens(text: str) -> int:
+    """Return the estimated tokens of `text`, cached; an erasure empties the cache."""
+    # Long lines are not cached: thousands of them would fill the memory.
     cost = line_cost if len(text) <= KEPT_CHARS else _cost_of_any
     hundredths = sum(map(cost, text.split("\n"))) + 60 * (len(_LINE_ENDS.findall(text)) if "\n" in text else 0)
     return max(-(-hundredths // _HUNDREDTHS), int(bool(text)))
@@ -67,11 +67,11 @@ def _cost_of_any(line: str) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def line_cost(line: str) -> int:
-    """Return the hundredths of tokens of one line: of a long text most lines were in the prompt before. Kept like `estimated`."""
+    """Return the hundredths of tokens of one line, cached: most lines of a long text were in the prompt before."""
     pieces = _PIECE.findall(line)
     hundredths = 100 * len(pieces)
     hundredths += 20 * sum([len(piece) - _PLAIN_LETTERS for piece in pieces if len(piece) > _PLAIN_LETTERS])
-    # The sign and the word after it were counted as two tokens that are one with the word before.
+    # The sign and the word after it were counted as two tokens, but they are one token with the word before.
     hundredths -= 200 * len(_SHORT_FORM.findall(line)) if "'" in line else 0
     if not line.isprintable() or "  " in line:
         for pattern, cost in _SPACED_COSTS:

@@ -1,1 +1,1 @@
-"""Documents."""
+"""Session documents and context packages: reading, writing, checking, migrating, and their JSON Schemas."""

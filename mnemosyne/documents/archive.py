@@ -1,11 +1,12 @@
-"""A whole session as one document and back: the messages as one line, and the turn tree beside them.
+"""A whole session as one document and back: the messages of one branch, and the turn tree beside them.
 
-Session document 1.0 is a line (seed 001): it has no field for branches, state, plans, receipts and memories of consolidation.
-An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an unknown field; an
-import builds the tree again through the Store's own methods. It knows the Store by its protocol only.
+Session document 1.0 is linear (seed 001): it has no fields for branches, state, plans, receipts and consolidated
+memories. An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an
+unknown field; an import rebuilds the tree through the Store's own methods. The module knows the Store by its protocol
+only.
 
-Not part of a document: the world pack and its lore, late results of Stream B (a cache), audit records (they concern the
-store).
+A document does not contain the world pack and its lore, late results of Stream B (a cache), or audit records (they
+concern the store).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.core.codec import from_plain, to_plain
 from mnemosyne.core.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
 from mnemosyne.documents.faults import Fault, raise_errors
@@ -34,12 +35,12 @@ MAIN_BRANCH = "main"
 _LIVED = (Chain.NARRATIVE, Chain.EVENT)
 _ALL = 1_000_000_000
 _BATCH = 1000
-_NOTHING_SAID = "nothing was said on this branch yet, and a document needs one message at least; name another branch"
+_NOTHING_SAID = "this branch has no messages yet, and a document needs at least one; name another branch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TreeBranch:
-    """A branch and the turn that it was opened after (None = before the first)."""
+    """A branch, and the turn after which it was opened (None = before the first)."""
 
     branch_id: str
     after: str | None = None
@@ -47,12 +48,13 @@ class TreeBranch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnTree:
-    """Everything of a session that a line of messages does not tell.
+    """Everything of a session that is not in the messages of one branch.
 
-    `state` is the state before the first turn; the others follow from the turns' ops, but for those in `states` (by turn).
-    `turns` and `branches` stand parents first. `told` is the branch that the document's messages are of. `pending` are
-    prepared turns that wait for a reply, `abandoned` those that never got one; `summaries` and `unsummed` are as in
-    `HiddenRecords`. `has_pack`: the session goes on in a world with a pack (None: a tree of a release that did not say so).
+    `state` is the state before the first turn; later states follow from the turns' ops, except those in `states` (by
+    turn id). `turns` and `branches` are ordered parents first. `told` is the branch of the document's messages (the
+    name is part of the stored format). `pending` are prepared turns that wait for a reply, `abandoned` those that never
+    got one; `summaries` and `unsummed` are as in `HiddenRecords`. `has_pack`: the session continues in a world with a
+    pack (None: written by a release that did not record it).
     """
 
     format: int
@@ -74,8 +76,8 @@ class TurnTree:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
-    """What an import did. `left_out` says what of the document could not be written, one sentence each."""
+class ImportReport:
+    """The outcome of an import. `left_out` lists what could not be written, one sentence each."""
 
     session_id: str
     branch_id: str
@@ -87,11 +89,12 @@ class Restored:
 async def export_session(
     store: Store, session_id: str, *, branch_id: str | None = None, linear: bool = False
 ) -> SessionDocument:
-    """Return a session as one document, told along `branch_id` (None: the active one), with its turn tree unless `linear`.
+    """Return a session as one document with the messages of `branch_id` (None: the active one), and with its turn tree
+    unless `linear`.
 
-    A session that is one line without a world (a document that was imported) has no tree to tell of and gets none.
-    Raises SessionNotFoundError, BranchNotFoundError; SchemaValidationError when nothing was said on the branch yet, for a
-    document holds one message at least (seed 001 section 4.1).
+    A session with one branch and without a world (an imported document) has nothing to put into a turn tree and gets
+    none. SessionNotFoundError; BranchNotFoundError; SchemaValidationError when the branch has no messages yet, because
+    a document needs at least one (seed 001 section 4.1).
     """
     document = await store.get_session(session_id, branch_id=branch_id)
     if document is None:
@@ -103,13 +106,13 @@ async def export_session(
         locale = document.meta.locale if document.meta is not None else ""
         created = document.meta.created_at if document.meta is not None else None
         tree = await read_tree(store, session_id, branch_id)
-        if tree.world_id or len(tree.turns) > 1 or beyond_the_line(tree):
+        if tree.world_id or len(tree.turns) > 1 or describe_tree(tree):
             extra[TREE] = to_plain(replace(tree, locale=locale, created_at=created))
     return replace(document, extra=extra)
 
 
 async def read_tree(store: Store, session_id: str, branch_id: str | None = None) -> TurnTree:
-    """Return the turn tree of a session, told along `branch_id`; SessionNotFoundError, BranchNotFoundError."""
+    """Return the turn tree of a session, for a document of `branch_id`; SessionNotFoundError, BranchNotFoundError."""
     told = await store.head(session_id, branch_id)
     heads = await store.branches(session_id)
     paths = {head.branch_id: await store.turns(session_id, limit=_ALL, branch_id=head.branch_id) for head in heads}
@@ -142,14 +145,14 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
 async def _find_unexplained_states(
     store: Store, head: SessionHead, path: Sequence[TurnRecord]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the states of a path to which its ops do not lead, each by its turn; most paths have none."""
+    """Return, by turn id, the states of a path that do not follow from its ops; most paths have none."""
     session_id = head.session_id
     state: Mapping[str, Any] = await store.state_at(session_id, None)
-    if apply_patch(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
+    if replay_ops(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
         return {}
     states: dict[str, Mapping[str, Any]] = {}
     for turn in path:
-        state = apply_patch(state, turn.ops)
+        state = replay_ops(state, turn.ops)
         found = await store.state_at(session_id, turn.turn_id)
         if state != found:
             states[turn.turn_id] = state = dict(found)
@@ -157,7 +160,7 @@ async def _find_unexplained_states(
 
 
 def _order_branches(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:
-    """Return the branches, each after the one that it was opened from."""
+    """Return the branches, each after its parent."""
     made = []
     for head in heads:
         before = [turn for turn in paths[head.branch_id] if turn.branch_id != head.branch_id]
@@ -178,8 +181,10 @@ async def _read_entries(store: Store, session_id: str) -> tuple[MemoryEntry, ...
     return tuple(found)
 
 
-def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
-    """Return what of a session its line of messages does not hold, one phrase each; empty when it holds all."""
+def describe_tree(tree: TurnTree) -> tuple[str, ...]:
+    """Return phrases for everything that a turn tree holds beside the messages (`3 prompts with their receipts`), empty
+    when there is nothing.
+    """
     changes = sum(bool(turn.ops) for turn in tree.turns)
     papers = sum(turn.receipt is not None for turn in tree.turns)
     counts = (
@@ -195,7 +200,7 @@ def beyond_the_line(tree: TurnTree) -> tuple[str, ...]:
 
 
 def tree_faults(document: SessionDocument) -> tuple[Fault, ...]:
-    """Return everything that is wrong with the turn tree of a document; a document without one has no fault."""
+    """Return all faults of a document's turn tree, in order; none for a document without one."""
     return _read_tree(document)[1]
 
 
@@ -220,12 +225,10 @@ def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
     for place, turn in enumerate(tree.turns):
         where = f"{TREE}.turns[{place}]"
         if turn.parent_id not in depths or turn.depth != depths[turn.parent_id] + 1:
-            what = (
-                f"turn {turn.turn_id!r} at depth {turn.depth} does not follow {turn.parent_id!r}, or stands before it"
-            )
+            what = f"turn {turn.turn_id!r} at depth {turn.depth} does not follow {turn.parent_id!r}, or comes before it"
             faults.append(Fault(path=f"{where}.parent_id", what=what, code="dangling"))
         if turn.turn_id in depths:
-            faults.append(Fault(path=f"{where}.turn_id", what=f"{turn.turn_id!r} stands there twice", code="duplicate"))
+            faults.append(Fault(path=f"{where}.turn_id", what=f"{turn.turn_id!r} occurs twice", code="duplicate"))
         if turn.branch_id not in branches:
             faults.append(
                 Fault(path=f"{where}.branch_id", what=f"there is no branch {turn.branch_id!r}", code="dangling")
@@ -252,12 +255,12 @@ def _find_faults(tree: TurnTree) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
-async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> Restored:
-    """Write a document to a store, its turn tree with it, under `session_id` (None: the one that it names).
+async def import_session(store: Store, document: SessionDocument, *, session_id: str | None = None) -> ImportReport:
+    """Write a document with its turn tree to a store, under `session_id` (None: the id in the document).
 
-    A session that is not there, or that holds only turns of this tree (an import that was broken off), gets the whole
-    tree. One that has been played on gets the document's line alone: what it said otherwise stays as a branch. Raises
-    SchemaValidationError with every fault of the tree; then nothing was written.
+    A session that does not exist, or that holds only turns of this tree (an interrupted import), gets the whole tree.
+    One that has turns of its own gets only the document's messages: its own differing messages stay as a branch.
+    SchemaValidationError with every fault of the tree; then nothing is written.
     """
     name = session_id or document.session.session_id
     tree, faults = _read_tree(document)
@@ -269,12 +272,12 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     )
     left_out: tuple[str, ...] = ()
     if tree is not None and not await _begin_session(store, name, tree):
-        left_out = ("The turn tree was left out: the session is there already and has turns of its own.",)
+        left_out = ("The turn tree was left out: the session exists already and has turns of its own.",)
         tree = None
     if tree is None:
         result = await store.put_session(name, bare)
         head = await store.head(name)
-        return Restored(
+        return ImportReport(
             session_id=name, branch_id=head.branch_id, version=result.version, turns=head.depth, left_out=left_out
         )
     await _write_tree(store, name, tree)
@@ -284,15 +287,16 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         head = await store.head(name, turn.branch_id)
         await store.save_prepared(replace(turn, session_id=name), expected_version=head.version)
     head = await store.switch(name, tree.active)
-    return Restored(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
+    return ImportReport(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
 
 
 async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
-    """Make the session, or say whether the one that is there is a part of this tree.
+    """Create the session, or return whether the existing one is a part of this tree.
 
-    A document does not hold the pack of its world: where the store does not either, it is noted that one is missing.
+    A document does not contain the pack of its world: where the store does not have it either, a missing pack is
+    recorded.
     """
-    # Where an older tree does not say it, only a pack can have given the session a state to begin with.
+    # An older tree does not record it; but then only a pack can have given the session its first state.
     needs_pack = bool(tree.state) if tree.has_pack is None else tree.has_pack
     if tree.world_id and needs_pack and await store.world_digest(tree.world_id) is None:
         await store.replace_world(tree.world_id, "", ())
@@ -316,7 +320,7 @@ async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:
 
 
 async def _write_tree(store: Store, name: str, tree: TurnTree) -> None:
-    """Write branches, turns, memories and summaries; what is there already is passed over."""
+    """Write branches, turns, memories and summaries; those that exist already are skipped."""
     known = {head.branch_id for head in await store.branches(name)}
     waiting = list(tree.branches)
     grown: set[str | None] = {None}

@@ -1,8 +1,9 @@
-"""The invariants of a session document (seed 002 section 5), checked on its JSON so that all faults are reported at once.
+"""The invariants of a session document (seed 002 section 5), checked on its JSON so that all faults are reported at
+once.
 
-The seeds decide between error and warning. An error is what they demand (a stable id, unique blocks, refs that resolve) or
-what a store could not keep (two things of one id, a cyclic order). A warning is what they recommend (links back, keys that
-equal ids). Parts whose structure is broken are skipped: the reader has reported them.
+The seeds decide between error and warning. An error breaks what they demand (a stable id, unique blocks, refs that
+resolve) or what a store needs (unique ids, an order without cycles). A warning concerns what they recommend (links
+back, keys that equal ids). Parts whose structure is broken are skipped: the reader has reported them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _find_repeated(items: Items, name: str) -> Iterator[Fault]:
         value = each.get(name)
         if isinstance(value, str) and counts[value] > 1:
             if value in seen:
-                what = f"{value!r} names another one already; give each an id of its own"
+                what = f"{value!r} is used twice; give each an id of its own"
                 yield Fault(path=child(path, name), what=what, code="duplicate")
             seen.add(value)
 
@@ -100,7 +101,7 @@ def _check_summary(session: Mapping[str, Any], count: int) -> Iterator[Fault]:
         return
     path = "session.summary.message_index_range"
     if low > high:
-        yield Fault(path=path, what=f"runs from {low} back to {high}; turn it round", code="range")
+        yield Fault(path=path, what=f"runs from {low} back to {high}; swap the two numbers", code="range")
     elif high > count:
         yield _make_warning(path, f"ends at message {high}, but there are {count} (counted from 1)", "range")
     elif low == 0 and high:
@@ -121,7 +122,7 @@ def _task_order(tasks: Items) -> Iterator[Fault]:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
         ring = " -> ".join(reversed(error.args[1]))
-        what = f"tasks wait for each other: {ring}; take one of these out of depends_on"
+        what = f"tasks wait for each other: {ring}; remove one of these from depends_on"
         yield Fault(path="session.task_state.todo_list.tasks", what=what, code="cycle")
 
 
@@ -146,7 +147,7 @@ def _check_sums(usages: Items) -> Iterator[Fault]:
         if all(isinstance(part, int) and not isinstance(part, bool) for part in parts):
             total, prompt, completion = parts
             if total and total < prompt + completion:
-                what = f"is {total}, less than the {prompt} and {completion} tokens that it sums up"
+                what = f"is {total}, less than the sum of {prompt} and {completion} tokens"
                 yield _make_warning(child(path, "total_tokens"), what, "sum")
 
 
@@ -154,7 +155,7 @@ def _check_keys(evidences: Mapping[str, dict[str, Any]]) -> Iterator[Fault]:
     for key, each in evidences.items():
         value = each.get("evidence_id")
         if isinstance(value, str) and value != key:
-            what = f"{value!r} stands under the key {key!r}; use one id for both, refs go by evidence_id"
+            what = f"{value!r} is stored under the key {key!r}; use one id for both, because refs use evidence_id"
             yield _make_warning(child(child("evidences", key), "evidence_id"), what, "key")
 
 

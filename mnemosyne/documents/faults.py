@@ -1,4 +1,4 @@
-"""What is wrong with a document and where, collected before anything is raised. It imports nothing of mnemosyne but errors."""
+"""The faults of a document, collected before anything is raised. It imports nothing of mnemosyne but errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD = re.compile(r"[\w-]+")
 
 
 class Severity(StrEnum):
-    """An error keeps a document out; a warning is told and the document taken."""
+    """How serious a fault is: a document with an error is refused; a warning is reported and the document is accepted."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -22,10 +22,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One fault: `path` in JSON names (`session.messages[2].role`), `what` is wrong and what to do, `code` for machines.
+    """One fault: `path` in JSON names (`session.messages[2].role`), `what` is wrong and what to do, `code` for
+    programs.
 
     Codes of the structure: `missing`, `kind`, `value`, `empty`, `plain`, `version`. Of the invariants: `duplicate`,
-    `dangling`, `unlinked`, `cycle`, `range`, `sum`, `key`. Of what is kept as it stands: `placeholder`, `alias`.
+    `dangling`, `unlinked`, `cycle`, `range`, `sum`, `key`. Of values that are kept as written: `placeholder`, `alias`.
     """
 
     path: str
@@ -38,7 +39,7 @@ class Fault:
 
 
 STRUCTURE = frozenset({"missing", "kind", "value", "empty", "plain", "version"})
-"""Codes of the faults that a JSON Schema can see too (but for `plain`: numbers without end, texts without meaning)."""
+"""Codes of the faults that a JSON Schema finds too (except `plain`: infinite numbers, text that UTF-8 cannot write)."""
 
 
 def raise_errors(faults: Iterable[Fault]) -> None:
@@ -49,7 +50,9 @@ def raise_errors(faults: Iterable[Fault]) -> None:
 
 
 def child(path: str, step: str | int) -> str:
-    """Return the path of a child as people write it: `tasks[2].name`, and `evidences["a.b"]` for a key that is no word."""
+    """Return the path of a child as people write it: `tasks[2].name`, or `evidences["a.b"]` for a key that is not a
+    word.
+    """
     if isinstance(step, int):
         return f"{path}[{step}]"
     if _WORD.fullmatch(step) is None:

@@ -1,7 +1,8 @@
-"""The JSON Schemas (2020-12) that we publish, generated from the tables by which documents are read.
+"""The published JSON Schemas (2020-12), generated from the tables by which documents are read.
 
-`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are no fault. A word of a
-choice may also be a list of alternatives (`success|error`), as in the examples of seed 001; the reader warns about them.
+`python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are not faults. A
+word of a choice may also be a list of alternatives (`success|error`), as in the examples of seed 001; the reader warns
+about them.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def package_schema() -> dict[str, Any]:
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    """Return a schema as it is published."""
+    """Return a schema as published text."""
     return json.dumps(schema, ensure_ascii=False, indent=2) + "\n"
 
 
 def publish(folder: Path) -> None:
-    """Write both schemas into a folder."""
+    """Write both schemas into a folder; OSError when it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / SESSION_FILE).write_text(schema_text(session_schema()), encoding="utf-8")
     (folder / PACKAGE_FILE).write_text(schema_text(package_schema()), encoding="utf-8")

@@ -1,8 +1,9 @@
-"""Session documents of older versions, brought to the present one (seed 002 sections 6.8 and 10).
+"""Migrates session documents of older versions to the current one (seed 002 sections 6.8 and 10).
 
-A chain of pure steps: each takes the JSON of one version and returns that of the next, with a line for every rename, default
-and removal. Steps work on a copy; the document is checked before the first step and after the last, so a broken one is refused
-as a whole. Version 0.9 is the draft that seed 001 section 2 describes by its changes; its documents carry no version.
+A chain of pure steps: each takes the JSON of one version and returns that of the next, with a log line for every
+rename, default and removal. Steps work on a copy; the document is checked before the first step and after the last, so
+a broken one is refused as a whole. Version 0.9 is the draft that seed 001 section 2 describes by its changes; its
+documents have no version field.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from typing import Any
 from mnemosyne.core.errors import MigrationError
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.faults import Fault, Severity, child
-from mnemosyne.documents.read import called, copy_tree
+from mnemosyne.documents.read import copy_tree, json_kind_name
 from mnemosyne.documents.session_json import read_document
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 DRAFT = "0.9"
 _RETIRED = ("policy", "execution", "runtime", "prompt_layers", "snapshots", "dialog_state")
-"""Parts of the draft that assembled prompts; nothing reads them any more, and nothing is lost: they stay where they are."""
+"""Parts of the draft that assembled prompts. Nothing reads them any more; they are kept where they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MigrateResult:
-    """A migrated document; `changes` are in the order in which they were made (none for a present document)."""
+    """A migrated document; `changes` are in the order in which they were made (none for a document of the current
+    version).
+    """
 
     doc: SessionDocument
     from_version: str
@@ -35,7 +38,7 @@ class MigrateResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One version to the next. `apply` changes the copy that it is given and returns its log."""
+    """The migration from one version to the next. `apply` changes the copy that it is given and returns its log."""
 
     from_version: str
     to_version: str
@@ -43,29 +46,29 @@ class Step:
 
 
 def current_version() -> str:
-    """Return the version that documents are brought to."""
+    """Return the version to which documents are migrated."""
     return SCHEMA_VERSION
 
 
 def can_migrate(from_version: str) -> bool:
-    """Say whether documents of a version can be brought to the present one."""
+    """Return whether documents of a version can be migrated to the current one."""
     return from_version == SCHEMA_VERSION or any(step.from_version == from_version for step in STEPS)
 
 
 def version_of(data: Mapping[str, Any]) -> str:
-    """Return the version of a document's JSON; the draft did not write one."""
+    """Return the version of a document's JSON; the draft's for a document without one."""
     version = data.get("schema_version", DRAFT)
     return version if isinstance(version, str) else repr(version)
 
 
 def migrate(data: Mapping[str, Any], from_version: str | None = None) -> MigrateResult:
-    """Return the document in the present version; `data` is never changed.
+    """Return the document in the current version, with the log of changes; `data` is not changed.
 
-    `from_version` overrules what the document says of itself. MigrationError for a version that is newer or unknown, and,
-    with every fault, for a document that is broken before or after.
+    `from_version` overrides the version in the document. MigrationError for a version that is newer or unknown, and,
+    with every fault, for a document that is broken before or after the migration.
     """
     if not isinstance(data, Mapping):
-        raise MigrationError("unknown", SCHEMA_VERSION, f"it is {called(data)}, not an object")
+        raise MigrationError("unknown", SCHEMA_VERSION, f"it is {json_kind_name(data)}, not an object")
     found = from_version if from_version is not None else version_of(data)
     if not can_migrate(found):
         raise MigrationError(found, SCHEMA_VERSION, _why_not(found))
@@ -91,10 +94,10 @@ def _why_not(version: str) -> str:
     try:
         newer = _iterate_parts(version) > _iterate_parts(SCHEMA_VERSION)
     except ValueError:
-        return f"this is no version; documents of {known} can be read"
+        return f"this is not a version; documents of {known} can be read"
     if newer:
         return "it was written by a newer release; use that one, or export the session again from it"
-    return f"no way leads there; documents of {known} can be read"
+    return f"there is no migration from it; documents of {known} can be read"
 
 
 def _iterate_parts(version: str) -> tuple[int, ...]:
@@ -107,7 +110,7 @@ def _refuse_document(version: str, faults: list[Fault]) -> None:
 
 
 def _faults_before(data: Mapping[str, Any]) -> list[Fault]:
-    """Return what keeps any version's document from being walked through: parts that are not what they must be."""
+    """Return the faults that prevent a migration: parts of the wrong kind."""
     faults = []
     for path, what in plain_faults(dict(data), any_text=True):
         where = ""
@@ -125,7 +128,7 @@ def _faults_before(data: Mapping[str, Any]) -> list[Fault]:
     for name, kind, words in wanted:
         part = data.get(name)
         if part is not None and not isinstance(part, kind):
-            faults.append(Fault(path=name, what=f"is {called(part)}, not {words}", code="kind"))
+            faults.append(Fault(path=name, what=f"is {json_kind_name(part)}, not {words}", code="kind"))
     return faults
 
 
@@ -147,7 +150,7 @@ def _from_draft(data: dict[str, Any]) -> list[str]:
 
 
 def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
-    """The id of a session has one name and one place (seed 001 section 2)."""
+    """Move the session id to its one name and place (seed 001 section 2)."""
     for holder, name, path in ((session, "id", "session.id"), (meta, "conversation_id", "meta.conversation_id")):
         if name not in holder:
             continue
@@ -162,7 +165,7 @@ def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str])
 
 
 def _fill_required(data: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
-    """Add what seed 001 section 4.1 requires and allows to be empty."""
+    """Add the fields that seed 001 section 4.1 requires and allows to be empty."""
     wanted: tuple[tuple[dict[str, Any], str, Any, str], ...] = (
         (data, "evidences", {}, "evidences"),
         (data, "context_blocks", [], "context_blocks"),
@@ -189,7 +192,7 @@ def _name_evidences(evidences: dict[str, Any], log: list[str]) -> None:
 
 
 def _gather_refs(block: dict[str, Any], path: str, evidences: Mapping[str, Any], log: list[str]) -> None:
-    """`content_ref` (the part to take) and `evidence_ids` (the sources) became `refs`; what cannot be read stays."""
+    """Turn `content_ref` (the part to show) and `evidence_ids` (the sources) into `refs`; what cannot be read stays."""
     refs = [] if block.get("refs") is None else block["refs"]
     if not isinstance(refs, list):
         return
@@ -214,17 +217,17 @@ def _gather_refs(block: dict[str, Any], path: str, evidences: Mapping[str, Any],
         log.append(f"renamed {' and '.join(f'{path}.{name}' for name in moved)} to {path}.refs")
 
 
-def _ref_of(told: Any, evidences: Mapping[str, Any]) -> dict[str, Any] | None:
+def _ref_of(raw_ref: Any, evidences: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a ref for `id`, `id#selector` or `{evidence_id, selector}`, or None for anything else."""
-    if isinstance(told, dict) and isinstance(told.get("evidence_id"), str):
-        return told
-    if not isinstance(told, str):
+    if isinstance(raw_ref, dict) and isinstance(raw_ref.get("evidence_id"), str):
+        return raw_ref
+    if not isinstance(raw_ref, str):
         return None
-    if told in evidences:
-        return {"evidence_id": told}
-    name, _, selector = told.partition("#")
+    if raw_ref in evidences:
+        return {"evidence_id": raw_ref}
+    name, _, selector = raw_ref.partition("#")
     return {"evidence_id": name, "selector": selector} if selector and name in evidences else None
 
 
 STEPS: tuple[Step, ...] = (Step(from_version=DRAFT, to_version="1.0", apply=_from_draft),)
-"""Every way that leads to the present version, oldest first."""
+"""The steps to the current version, oldest first."""

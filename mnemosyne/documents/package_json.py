@@ -1,4 +1,4 @@
-"""ContextPackage 0.1 as JSON and back (seed 000). Unknown fields are ignored, as its section 12 asks, and listed."""
+"""ContextPackage 0.1 as JSON and back (seed 000). Unknown fields are ignored, as section 12 requires, and listed."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, called, read_object, write_object
+from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
 
 _READABLE = re.compile(r"0\.[0-9]+")
 
 
 def package_to_json(package: ContextPackage) -> dict[str, Any]:
-    """Return the package as a JSON object, every field of its top level written out."""
+    """Return the package as a JSON object with every top-level field."""
     return write_object(package, whole=True)
 
 
 def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[str, ...]]:
-    """Return the package that a JSON object holds, and a line for everything in it that was ignored.
+    """Return the package that a JSON object holds, and a line for every field that was ignored.
 
-    The lines (`evidence[0].colour: is not known`) also end the package's `debug.ignored`. SchemaValidationError with every
-    error at once; a version that is not 0.x is one, as its fields may mean something else.
+    The lines (`evidence[0].colour: is not known`) also end the package's `debug.ignored`. SchemaValidationError with
+    every error; a version other than 0.x is an error, because its fields may mean something else.
     """
     notes = Notes()
     made = _read_field(data, notes)
@@ -38,7 +38,7 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
 
 
 def package_faults(data: Any) -> tuple[Fault, ...]:
-    """Return everything that is wrong with a package's JSON, errors and warnings."""
+    """Return all faults of a package's JSON, errors and warnings, in the order of reading."""
     notes = Notes()
     _read_field(data, notes)
     return tuple(notes.faults)
@@ -46,7 +46,7 @@ def package_faults(data: Any) -> tuple[Fault, ...]:
 
 def _read_field(data: Any, notes: Notes) -> Any:
     if not isinstance(data, Mapping):
-        return notes.error("", "kind", f"The package is {called(data)}, not an object.")
+        return notes.error("", "kind", f"The package is {json_kind_name(data)}, not an object.")
     raw = data if isinstance(data, dict) else dict(data)
     for path, what in plain_faults(raw, any_text=True):
         where = ""
@@ -67,19 +67,19 @@ def _read_field(data: Any, notes: Notes) -> Any:
 
 
 def _list_unusual(package: ContextPackage) -> tuple[str, ...]:
-    lines = [] if package.context_id else ["context_id: is missing; this package cannot be told from others"]
+    lines = [] if package.context_id else ["context_id: is missing; this package cannot be distinguished from others"]
     for place, item in enumerate(package.evidence):
         where = child("evidence", place)
         for name, value, known in (("source", item.source, SOURCES), ("mode", item.mode, MODES)):
             if value not in known:
-                lines.append(f"{where}.{name}: {value!r} is none of {', '.join(known)}; kept as it stands")
+                lines.append(f"{where}.{name}: {value!r} is none of {', '.join(known)}; kept as it is")
     return tuple(lines)
 
 
 def _with_ignored(package: ContextPackage, ignored: tuple[str, ...]) -> ContextPackage:
     if not ignored:
         return package
-    told = package.debug.get("ignored", [])
-    before = list(told) if isinstance(told, list | tuple) else [told]
+    listed = package.debug.get("ignored", [])
+    before = list(listed) if isinstance(listed, list | tuple) else [listed]
     new = [line for line in ignored if line not in before]
     return replace(package, debug={**package.debug, "ignored": [*before, *new]})

@@ -1,8 +1,8 @@
-"""JSON -> values and values -> JSON, by the tables of `shapes`. Pure; it works for any document.
+"""Converts JSON to values and values to JSON, by the tables of `shapes`. Pure; it works for any document.
 
-A value has one canonical spelling. Where the JSON spells it another way (a default written out, another time zone notation,
-`success|error` for a word to be chosen), that spelling is kept in `extra` under the field's own name. It is written back as
-long as it still reads as the value; a value that was changed since is written canonically.
+A value has one canonical spelling. Where the JSON spells it differently (a default that is written out, another time
+zone notation, `success|error` for an open choice), that spelling is kept in `extra` under the field's own name. It is
+written back as long as it still reads as the value; a value that has changed is written canonically.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ _TRUST = {
     SourceKind.LLM: Trust.MODEL,
     SourceKind.USER: Trust.USER,
 }
-"""How far evidence is believed that does not say it (seed 001 has no such field): as its source is."""
+"""The trust of evidence that states none (seed 001 has no such field), by its source."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Notes:
-    """What was noticed while reading: faults, and the paths of fields that no table knows (of types that are not open)."""
+    """Findings while reading: faults, and the paths of unknown fields (in types that are not open)."""
 
     faults: list[Fault] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
 
     def error(self, path: str, code: str, what: str) -> Any:
-        """Note an error and return the mark of a value that could not be read."""
+        """Record an error and return the marker of a value that could not be read."""
         self.faults.append(Fault(path=path, what=what, code=code))
         return _BAD
 
     def warn(self, path: str, code: str, what: str) -> None:
-        """Note a warning."""
+        """Record a warning."""
         self.faults.append(Fault(path=path, what=what, code=code, severity=Severity.WARNING))
 
 
 def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
-    """Return `raw` as a value of `cls`; when `notes` holds an error afterwards the result means nothing."""
+    """Return `raw` as a value of `cls`; the result is meaningless if `notes` holds an error afterwards."""
     shape = shape_of(cls)
     if not isinstance(raw, dict):
-        return notes.error(path, "kind", f"is {called(raw)}, not an object")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not an object")
     values: dict[str, Any] = {}
     for each in shape.fields:
         if each.json not in raw:
@@ -66,15 +66,15 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
                 notes.error(child(path, each.json), "missing", "is missing; add it")
                 values[each.name] = _BAD
             continue
-        told = raw[each.json]
-        value = read_value(each.kind, told, child(path, each.json), notes, default=each.default)
+        raw_value = raw[each.json]
+        value = read_value(each.kind, raw_value, child(path, each.json), notes, default=each.default)
         values[each.name] = value
     if any(value is _BAD for value in values.values()):
         return _BAD
     if cls is Evidence and "trust" not in raw:
-        values["trust"] = trust_of(values["source"].kind)
+        values["trust"] = default_trust(values["source"].kind)
     known = {each.json for each in shape.fields}
-    unknown = {name: copy_tree(told) for name, told in raw.items() if name not in known}
+    unknown = {name: copy_tree(raw_value) for name, raw_value in raw.items() if name not in known}
     if not shape.open:
         notes.ignored += [child(path, name) for name in unknown]
         return cls(**values)
@@ -88,7 +88,7 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
 
 
 def read_value(kind: Kind, raw: Any, path: str, notes: Notes, default: Any = None) -> Any:
-    """Return `raw` as a value of this kind; `default` is what null stands for where it may stand."""
+    """Return `raw` as a value of this kind; `default` is the value of null where null is allowed."""
     if raw is None and kind.nullable:
         return default
     if kind.form is Form.OBJECT:
@@ -101,7 +101,7 @@ def read_value(kind: Kind, raw: Any, path: str, notes: Notes, default: Any = Non
 
 
 def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
-    """Return a value as a JSON object; `whole` writes its own fields out even where they have their default."""
+    """Return a value as a JSON object; `whole` writes even those of its own fields that have their default."""
     shape = shape_of(type(value))
     extra: Mapping[str, Any] = value.extra if shape.open else EMPTY
     made: dict[str, Any] = {}
@@ -112,7 +112,7 @@ def write_object(value: Any, *, whole: bool = False) -> dict[str, Any]:
         elif each.required or own != _default_of(each, value) or (whole and own is not None):
             made[each.json] = write_value(each.kind, own)
     known = {each.json for each in shape.fields}
-    made.update((name, copy_tree(told)) for name, told in extra.items() if name not in known)
+    made.update((name, copy_tree(raw_value)) for name, raw_value in extra.items() if name not in known)
     return made
 
 
@@ -134,7 +134,7 @@ def write_value(kind: Kind, value: Any) -> Any:
 
 
 def time_json(at: datetime) -> str:
-    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, which could mean any hour."""
+    """Return a time as ISO 8601 text, UTC as `Z`; ValueError for a naive one, whose hour is ambiguous."""
     offset = at.utcoffset()
     if offset is None:
         raise ValueError(f"{at.isoformat()} has no time zone; give an aware datetime")
@@ -143,7 +143,7 @@ def time_json(at: datetime) -> str:
 
 
 def copy_tree(tree: Any) -> Any:
-    """Return a JSON tree that shares nothing that can change with `tree`."""
+    """Return a copy of a JSON tree that shares no mutable part with it."""
     if isinstance(tree, Mapping):
         return {key: copy_tree(each) for key, each in tree.items()}
     if isinstance(tree, list | tuple):
@@ -151,45 +151,47 @@ def copy_tree(tree: Any) -> Any:
     return tree
 
 
-def called(value: Any) -> str:
-    """Return what a person calls this kind of JSON value."""
+def json_kind_name(value: Any) -> str:
+    """Return the kind of a JSON value in words (`a list`, `text`)."""
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
-def trust_of(kind: SourceKind) -> Trust:
-    """Return how far evidence of this source is believed that does not say it itself."""
+def default_trust(kind: SourceKind) -> Trust:
+    """Return the trust of evidence from this source that states none itself."""
     return _TRUST.get(kind, Trust.AUTHORED)
 
 
 def _default_of(each: FieldShape, owner: Any) -> Any:
     if each.name == "trust" and isinstance(owner, Evidence):
-        return trust_of(owner.source.kind)
+        return default_trust(owner.source.kind)
     return each.default
 
 
-def _is_spelled_otherwise(each: FieldShape, told: Any, owner: Any) -> bool:
-    """Say whether writing the field of `owner` would give other JSON than `told`; objects within keep their own spellings."""
+def _is_spelled_otherwise(each: FieldShape, raw_value: Any, owner: Any) -> bool:
+    """Return whether writing the field of `owner` would give other JSON than `raw_value`; nested objects keep their own
+    spellings.
+    """
     value = getattr(owner, each.name)
-    if told is None or (not each.required and value == _default_of(each, owner)):
+    if raw_value is None or (not each.required and value == _default_of(each, owner)):
         return True
     inner = each.kind.item or each.kind
     if inner.form in (Form.OBJECT, Form.TREE):
         return False
     written: Any = write_value(each.kind, value)
-    return type(written) is not type(told) or bool(written != told)
+    return type(written) is not type(raw_value) or bool(written != raw_value)
 
 
-def _reads_as(each: FieldShape, told: Any, value: Any) -> bool:
-    """Say whether a kept spelling still means `value`."""
-    read = read_value(each.kind, told, "", Notes(), default=each.default)
+def _reads_as(each: FieldShape, raw_value: Any, value: Any) -> bool:
+    """Return whether a kept spelling still means `value`."""
+    read = read_value(each.kind, raw_value, "", Notes(), default=each.default)
     return read is not _BAD and bool(read == value)
 
 
 def _read_many(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, list):
-        return notes.error(path, "kind", f"is {called(raw)}, not a list")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a list")
     if kind.filled and not raw:
-        return notes.error(path, "empty", "is empty; it must hold one at least")
+        return notes.error(path, "empty", "is empty; it must hold at least one")
     item = kind.item
     assert item is not None
     made = [read_value(item, each, child(path, at), notes) for at, each in enumerate(raw)]
@@ -198,7 +200,7 @@ def _read_many(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_keyed(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, dict):
-        return notes.error(path, "kind", f"is {called(raw)}, not an object")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not an object")
     item = kind.item
     assert item is not None
     made = {key: read_value(item, each, child(path, key), notes) for key, each in raw.items()}
@@ -207,7 +209,7 @@ def _read_keyed(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_text(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not text; write it in quotes")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not text; write it in quotes")
     if kind.filled and not raw:
         return notes.error(path, "empty", "is empty; it must name something")
     return raw
@@ -215,9 +217,9 @@ def _read_text(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 def _read_number(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
-        return notes.error(path, "kind", f"is {called(raw)}, not a number")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a number")
     if kind.form is Form.WHOLE and raw != int(raw):
-        return notes.error(path, "kind", f"is {raw!r}, no whole number; round it")
+        return notes.error(path, "kind", f"is {raw!r}, not a whole number; round it")
     if kind.minimum is not None and raw < kind.minimum:
         return notes.error(path, "value", f"is {raw!r}, less than {kind.minimum:g}")
     if kind.maximum is not None and raw > kind.maximum:
@@ -226,19 +228,19 @@ def _read_number(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
 
 
 def _read_flag(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
-    return raw if isinstance(raw, bool) else notes.error(path, "kind", f"is {called(raw)}, not true or false")
+    return raw if isinstance(raw, bool) else notes.error(path, "kind", f"is {json_kind_name(raw)}, not true or false")
 
 
 def _read_time(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not a time; write ISO 8601 text")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not a time; write ISO 8601 text")
     try:
         at = datetime.fromisoformat(raw)
     except ValueError:
-        notes.warn(path, "placeholder", f"{raw!r} is no ISO 8601 time; it is kept as it stands and read as unknown")
+        notes.warn(path, "placeholder", f"{raw!r} is not an ISO 8601 time; it is kept as it is and read as unknown")
         return None if kind.nullable else _refuse_time(path, notes)
     if at.utcoffset() is None:
-        notes.warn(path, "placeholder", f"{raw!r} has no time zone; it is kept as it stands and read as unknown")
+        notes.warn(path, "placeholder", f"{raw!r} has no time zone; it is kept as it is and read as unknown")
         return None if kind.nullable else _refuse_time(path, notes)
     return at
 
@@ -250,7 +252,7 @@ def _refuse_time(path: str, notes: Notes) -> Any:
 def _read_choice(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
     words = choices(kind)
     if not isinstance(raw, str):
-        return notes.error(path, "kind", f"is {called(raw)}, not one of {', '.join(words)}")
+        return notes.error(path, "kind", f"is {json_kind_name(raw)}, not one of {', '.join(words)}")
     if raw in words:
         return kind.of(raw)
     if raw in kind.aliases:
@@ -258,7 +260,7 @@ def _read_choice(kind: Kind, raw: Any, path: str, notes: Notes) -> Any:
         return kind.of(kind.aliases[raw])
     parts = raw.split("|")
     if len(parts) > 1 and all(part in words for part in parts):
-        notes.warn(path, "placeholder", f"{raw!r} is a choice not yet made; it is kept and read as {parts[0]}")
+        notes.warn(path, "placeholder", f"{raw!r} is an open choice; it is kept and read as {parts[0]}")
         return kind.of(parts[0])
     return notes.error(path, "value", f"{raw!r} is none of {', '.join(words)}")
 

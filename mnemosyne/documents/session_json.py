@@ -1,7 +1,7 @@
-"""The session document 1.0 as JSON and back, names exactly as in seed 001.
+"""The session document 1.0 as JSON and back, with names exactly as in seed 001.
 
-Nothing is lost either way: unknown fields of every level are kept in `extra`, and so is a spelling that is not the canonical
-one (see `documents.read`). A document with an error is not read at all; all its errors are reported at once.
+Nothing is lost in either direction: unknown fields of every level are kept in `extra`, and so is a spelling that is not
+canonical (see `documents.read`). A document with an error is refused, with all its errors at once.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from typing import Any
 from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.documents.check import invariant_faults
 from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
-from mnemosyne.documents.read import Notes, called, read_object, write_object
+from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 
 
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:
     """Return the document as a JSON object that shares nothing with it.
 
-    What seed 001 section 4.1 requires is always there; any other field is left out where it has its default, unless the
-    document that was loaded had written it out.
+    The fields that seed 001 section 4.1 requires are always written; any other field is left out where it has its
+    default, unless the document that was loaded contained it.
     """
     return write_object(doc)
 
 
 def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
-    """Return the document that a JSON object holds; SchemaValidationError with all errors, each `path: what is wrong`."""
+    """Return the document that a JSON object holds; SchemaValidationError with all errors, each as `path: what is
+    wrong`.
+    """
     doc, faults = read_document(data)
     raise_errors(faults)
     assert doc is not None
@@ -34,14 +36,14 @@ def document_from_json(data: Mapping[str, Any]) -> SessionDocument:
 
 
 def document_faults(data: Any) -> tuple[Fault, ...]:
-    """Return everything that is wrong with a document, errors and warnings, in the order of reading."""
+    """Return all faults of a document, errors and warnings, in the order of reading."""
     return read_document(data)[1]
 
 
 def read_document(data: Any) -> tuple[SessionDocument | None, tuple[Fault, ...]]:
     """Return the document (None when it has an error) with all its faults."""
     if not isinstance(data, Mapping):
-        return None, (Fault(path="", what=f"The document is {called(data)}, not an object.", code="kind"),)
+        return None, (Fault(path="", what=f"The document is {json_kind_name(data)}, not an object.", code="kind"),)
     raw = data if isinstance(data, dict) else dict(data)
     unfit = tuple(Fault(path=_path(path), what=what, code="plain") for path, what in plain_faults(raw, any_text=True))
     if unfit:
@@ -57,7 +59,7 @@ def _version_faults(raw: Mapping[str, Any]) -> tuple[Fault, ...]:
     version = raw.get("schema_version", SCHEMA_VERSION)
     if version == SCHEMA_VERSION or not isinstance(version, str):
         return ()
-    advice = "bring it to the present version first (`jacquard doc migrate`)"
+    advice = "migrate it to the current version first (`jacquard doc migrate`)"
     if _is_newer(version):
         advice = "a newer release wrote it; use that one, or export the session again from it"
     what = f"{version!r} is not {SCHEMA_VERSION!r}; {advice}"

@@ -1,8 +1,8 @@
-"""What a schema value looks like as JSON: one table a type, drawn from the type itself.
+"""What a schema value looks like as JSON: one table per type, derived from the type itself.
 
-Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults come from
-the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (seed 001 section 4.1: required fields; ranges
-of numbers) are given here by the name of the field. It imports no store, chain or codec.
+Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults
+come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (seed 001 section 4.1:
+required fields; ranges of numbers) are given here by the name of the field. It imports no store, chain or codec.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mnemosyne.schema.session import Message, Role
 
 
 class Form(Enum):
-    """The forms that a JSON value of ours can have."""
+    """The forms that a JSON value can have here."""
 
     TEXT = "text"
     WHOLE = "whole"
@@ -41,9 +41,9 @@ class Form(Enum):
 class Kind:
     """One kind of JSON value.
 
-    `minimum` and `maximum` bound a number. `filled`: a text or list that may not be empty. `nullable`: null is read as the
-    field's default. `of` is the type of an OBJECT, the enum of a CHOICE; `item` the kind within MANY and KEYED.
-    `aliases` are foreign words of a CHOICE with what they are read as.
+    `minimum` and `maximum` bound a number. `filled`: a text or list that may not be empty. `nullable`: null is read as
+    the field's default. `of` is the type of an OBJECT or the enum of a CHOICE; `item` is the kind within MANY and
+    KEYED. `aliases` are foreign words of a CHOICE with their meaning.
     """
 
     form: Form
@@ -69,7 +69,7 @@ class FieldShape:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """A type as a JSON object, fields in the order of the type; `open` types keep what is unknown in `extra`."""
+    """A type as a JSON object, fields in the order of the type; `open` types keep unknown fields in `extra`."""
 
     of: type
     fields: tuple[FieldShape, ...]
@@ -77,7 +77,7 @@ class Shape:
 
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
-"""Roles of other frameworks (seed 001 section 4.1: roles may be more, if they can be mapped)."""
+"""Roles of other frameworks (seed 001 section 4.1: further roles are allowed if they can be mapped)."""
 
 _JSON_NAMES = {"from_index": "from", "to_index": "to"}
 _ALWAYS = {

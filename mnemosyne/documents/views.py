@@ -1,10 +1,10 @@
-"""The two views of a session, turn tree and document, composed and compared.
+"""Composes and compares the two views of a session: turn tree and document.
 
-Every store uses these functions to decide what of a document is new, what makes a branch, and what belongs to its frame. Pure:
-no storage, no clock. It imports the schema, the JSON readers and the errors, never a store.
+Every store uses these functions to decide which parts of a document are new, which open a branch, and which belong to
+its frame. Pure: no storage, no clock. The module imports the schema, the JSON readers and the errors, never a store.
 
-A frame is a document without the lists that are stored apart (messages, tasks, tool calls, model calls, evidences, blocks, and
-the summary wherever a turn carries it).
+A frame is a document without the lists that are stored separately (messages, tasks, tool calls, model calls, evidences,
+blocks, and the summary if it belongs to a turn).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.documents.session_json import document_from_json, document_to_json
@@ -31,12 +31,10 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, WindowMessage
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageDiff:
-    """What a document's messages mean for the turn tree.
+    """The changes that a document's messages require in the turn tree.
 
     `messages` are to be committed as one turn (none: no turn). With `fork` they follow `after` (None = before the first
     turn) on a new branch; without it they follow the head.
@@ -48,9 +46,9 @@ class MessageDiff:
 
 
 def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> MessageDiff:
-    """Return what must be written so that the path to the head says `given`; `stored` is the whole path, oldest first.
+    """Return what must be written so that the path to the head holds `given`; `stored` is the whole path, oldest first.
 
-    Ids are names, not words: a message that differs in its `message_id` alone is the same message.
+    Ids are names, not content: a message that differs only in its `message_id` is the same message.
     """
     same = 0
     while same < min(len(stored), len(given)) and _without_id(stored[same].message) == _without_id(given[same]):
@@ -67,7 +65,7 @@ def _without_id(message: Message) -> Message:
 
 
 def frame_of(document: SessionDocument) -> SessionDocument:
-    """Return a document without its lists and its summary; what is None (tool state, model calls) stays None."""
+    """Return a document without its lists and its summary; parts that are None (tool state, model calls) stay None."""
     session = document.session
     state = session.task_state
     return replace(
@@ -86,12 +84,12 @@ def frame_of(document: SessionDocument) -> SessionDocument:
 
 
 def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> SessionDocument:
-    """Return the frame of a session that was never written as a document."""
+    """Return the frame of a session that was never stored as a document."""
     meta = Meta(locale=locale, created_at=created_at) if locale or created_at is not None else None
     return SessionDocument(session=Session(session_id=session_id), meta=meta)
 
 
-def compose(
+def compose_document(
     frame: SessionDocument,
     *,
     messages: Iterable[Message],
@@ -102,7 +100,7 @@ def compose(
     evidences: Iterable[Evidence] = (),
     blocks: Iterable[ContextBlock] = (),
 ) -> SessionDocument:
-    """Return the document of a frame and its parts, each in order; `frame_of` is the way back."""
+    """Return the document of a frame and its parts, each in order; `frame_of` is the inverse."""
     session = frame.session
     state, calls, usages = session.task_state, tuple(tool_calls), tuple(model_usage)
     tools = session.tool_state
@@ -124,7 +122,7 @@ def compose(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Raise SchemaValidationError unless a document is that of this session and every id in it stands once."""
+    """Raise SchemaValidationError unless a document belongs to this session and every id in it is unique."""
     session = document.session
     faults = []
     if session.session_id != session_id:
@@ -150,7 +148,7 @@ def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:
     faults = []
     for place, name in enumerate(ids):
         if name in seen:
-            faults.append(f"{path}[{place}]: the id {name!r} stands there twice")
+            faults.append(f"{path}[{place}]: the id {name!r} occurs twice")
         seen.add(name)
     return faults
 
@@ -168,16 +166,9 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def patched(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
-    """Return a document after a merge patch on its JSON form; SchemaValidationError when the result is none."""
+def patch_document(document: SessionDocument, patch: Mapping[str, Any]) -> SessionDocument:
+    """Return a document after a merge patch on its JSON form; SchemaValidationError when the result is not a document."""
     return document_from_json(merge_patch(document_to_json(document), patch))
-
-
-def upserted(items: Sequence[T], changes: Sequence[T], key: Callable[[T], str]) -> tuple[T, ...]:
-    """Return `items` with `changes` written in: in the place of the item of the same key, new ones at the end in order."""
-    merged = {key(item): item for item in items}
-    merged.update((key(change), change) for change in changes)
-    return tuple(merged.values())
 
 
 def keyed_turn_id(idempotency_key: str) -> str:
@@ -194,7 +185,7 @@ def free_name(prefix: str, number: int, is_taken: Callable[[str], bool]) -> str:
 
 
 TURN_PREFIX = "v"
-"""Turns made of a document or of appended messages without a key are named by the version that they make: `v7`."""
+"""Turns made from a document, or from messages appended without a key, are named by the session version they create: `v7`."""
 
 BRANCH_PREFIX = "told-"
-"""So are the branches that a document opens: `told-7`."""
+"""Branches that a document opens are named in the same way: `told-7`. (The prefix is part of stored sessions.)"""

@@ -1,4 +1,6 @@
-"""Ingestion: the only way by which text from outside becomes evidence (seed 002 section 6.3; spec 3.6)."""
+"""Evidence: ingestion, the only way in which text from outside becomes evidence (seed 002 section 6.3; spec 3.6), and
+its use.
+"""
 
 from mnemosyne.evidence.ingestor import RedactingIngestor
 from mnemosyne.evidence.recalled import without_shown

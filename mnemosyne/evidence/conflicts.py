@@ -1,14 +1,15 @@
-"""Evidences that contradict each other: found field by field, settled by a policy, always reported (seed 002 section 8.3).
+"""Finds evidence items that contradict each other, field by field, and resolves them by a policy (seed 002 section
+8.3).
 
-An outdated page must not stand in a prompt beside the tool result that contradicts it without a remark. Pure: it imports the
-schema, never a store.
+An outdated page must not appear in a prompt beside the tool result that contradicts it without a remark. Every conflict
+is reported. Pure: the module imports the schema, never a store.
 
-A claim is the value that one evidence gives for one field of one subject. Claims are read from
-- `metadata.claims`: a list of `{subject, field, value}`, for prose that somebody has read;
+A claim is the value that one evidence item gives for one field of one subject. Claims are read from
+- `metadata.claims`: a list of `{subject, field, value}`, for prose that the caller has interpreted;
 - JSON content: the leaves of an object under its `id` (or its only `…_id` field), or under `metadata.subject`;
-- lines `name: value` (`名：值`) of text content, where `metadata.subject` says what they are about.
-Two claims are compared only when subject and field are the same; a claim without a subject is never compared. Times and ids are
-no claims. `Shipped` and `shipped`, `10` and `10.0` are one value.
+- lines `name: value` (`名：值`) of text content, where `metadata.subject` names their subject. Two claims are compared
+  only when subject and field are the same; a claim without a subject is never compared. Times and ids are not claims.
+  `Shipped` and `shipped`, `10` and `10.0` are one value.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ _MAX_NOTICES = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One evidence's word on one field. `at` is when it was so, as far as the evidence tells; else when it was taken in.
+    """One evidence item's value for one field. `at` is the time of the claim if the evidence states one, otherwise the
+    time of ingestion.
 
-    `is_own`: read from the content itself, not from what somebody noted about it.
+    `is_own`: read from the content itself, not from its metadata.
     """
 
     evidence: Evidence
@@ -51,11 +53,11 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settlement:
-    """What came of a search for conflicts.
+class ConflictResolution:
+    """The outcome of a search for conflicts.
 
-    `left_out`: evidences of which nothing counts any more, each with the reason. `notices`: what a reader must be told
-    beside an evidence that stays.
+    `left_out`: ids of evidence items that are overruled entirely, each with the reason. `notices`: by evidence id,
+    remarks to be shown beside an evidence item that stays.
     """
 
     records: tuple[ConflictRecord, ...] = ()
@@ -63,12 +65,13 @@ class Settlement:
     notices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> Settlement:
-    """Return all conflicts among evidences, in the order of their subjects and fields, and what the policy makes of them.
+def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> ConflictResolution:
+    """Return all conflicts among evidence items, in the order of their subjects and fields, and their resolution by the
+    policy.
 
-    PREFER_TOOL_OVER_RAG: what tools say counts against what was retrieved. PREFER_LATEST_BY_AT: the latest counts. Where a
-    policy cannot tell (two tools differ; a time is unknown or the same), both stay and both are marked.
-    An evidence is left out when all that its content says was overruled; one that says more stays, with a notice.
+    PREFER_TOOL_OVER_RAG: tool results overrule retrieved text. PREFER_LATEST_BY_AT: the latest claim counts. Where a
+    policy cannot decide (two tools differ; a time is unknown or equal), both stay and both are marked. An evidence item
+    is left out when all claims of its content are overruled; one with other claims stays, with a notice.
     """
     claims = [claim for evidence in evidences for claim in claims_of(evidence)]
     by_field: dict[tuple[str, str], list[Claim]] = {}
@@ -78,7 +81,7 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
     overruled: dict[str, list[tuple[Claim, Claim]]] = {}
     notices: dict[str, list[str]] = {}
     for key in sorted(by_field):
-        for record, winner, losers in _settle_claims(by_field[key], policy):
+        for record, winner, losers in _resolve_claims(by_field[key], policy):
             records.append(record)
             if winner is None:
                 _warn_all(losers, notices)
@@ -95,11 +98,11 @@ def settle_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> S
                 said = f"{loser.field_path} is {_show_value(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
                 notices.setdefault(evidence_id, []).append(f"overruled: {said}")
     told = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
-    return Settlement(records=tuple(records), left_out=left_out, notices=told)
+    return ConflictResolution(records=tuple(records), left_out=left_out, notices=told)
 
 
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
-    """Return what an evidence claims, at most 200 claims, each field of a subject once (the last counts)."""
+    """Return the claims of an evidence item, at most 200, each field of a subject once (the last counts)."""
     found: dict[tuple[str, str], Claim] = {}
     for claim in _read_claims(evidence):
         found[claim.subject, claim.field_path] = claim
@@ -136,7 +139,7 @@ def _read_claims(evidence: Evidence) -> Iterator[Claim]:
 
 
 def _read_named_lines(content: str) -> Iterator[tuple[str, str]]:
-    """Yield name and value of each line `name: value`, by its first colon around which both are short enough."""
+    """Yield name and value of each line `name: value`, split at the first colon where both parts are short enough."""
     for line in content.split("\n"):
         line = line.rstrip(" \t")
         before = 0
@@ -154,8 +157,10 @@ def _read_named_lines(content: str) -> Iterator[tuple[str, str]]:
 Settled = tuple[ConflictRecord, Claim | None, Sequence[Claim]]
 
 
-def _settle_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
-    """Yield what becomes of the claims on one field: a winner with those it overrules, or none with all that differ."""
+def _resolve_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator[Settled]:
+    """Yield the resolution of the claims on one field: a winner with the claims it overrules, or None with all that
+    differ.
+    """
     if len({_comparable(claim.value) for claim in claims}) < 2:
         return
     left = list(claims)
@@ -208,7 +213,7 @@ def _build_record(
 
 
 def _warn_all(claims: Sequence[Claim], notices: dict[str, list[str]]) -> None:
-    """Note beside each claim the first _MAX_NOTICES others that say otherwise."""
+    """Add to each claim notices of the first _MAX_NOTICES others that differ."""
     values = [_comparable(claim.value) for claim in claims]
     lines: dict[Any, list[str]] = {}
     for value in values:
@@ -273,7 +278,7 @@ def _json_of(content: str) -> Any:
 
 
 def _comparable(value: Any) -> Any:
-    """Return a value as it is compared."""
+    """Return the normalised form in which a value is compared."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float):

@@ -1,7 +1,7 @@
-"""Makes context blocks that point at evidence (seed 002 section 6.4). Pure: it counts and points, it writes no prompt.
+"""Makes context blocks that point at evidence (seed 002 section 6.4). Pure: it writes no prompt text.
 
-A block carries refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and long
-evidence is stored once.
+A block holds refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and
+long evidence is stored once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from mnemosyne.core.errors import SelectorResolveError
-from mnemosyne.evidence.conflicts import Settlement
+from mnemosyne.evidence.conflicts import ConflictResolution
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.rules import is_expired
 from mnemosyne.evidence.selectors import extract, ref_hash
@@ -20,11 +20,11 @@ from mnemosyne.schema.session import Ref
 HIGH_CONFIDENCE = 0.75
 LOW_CONFIDENCE = 0.4
 HIGH_PLACES = 2
-"""Only the newest ones of high confidence are HIGH, so that old results do not crowd out what the turn is about."""
+"""Only this many of the newest confident items are HIGH, so that old results do not crowd out the turn's own blocks."""
 
 
 def evidence_block_id(evidence_id: str) -> str:
-    """Return the id of the block that shows an evidence."""
+    """Return the id of the block that shows an evidence item."""
     return f"evidence:{evidence_id}"
 
 
@@ -33,12 +33,13 @@ def derive_evidence_blocks(
     *,
     now: datetime,
     count: Callable[[str], int],
-    settlement: Settlement | None = None,
+    settlement: ConflictResolution | None = None,
 ) -> tuple[ContextBlock, ...]:
-    """Return a block for each evidence that counts still and was not left out, in the order given (oldest first).
+    """Return a block for each evidence item that has not expired and was not left out, in the order given (oldest
+    first).
 
-    Priority by confidence and place: HIGH for the newest two of 0.75 and more, LOW below 0.4, else MEDIUM; unknown
-    confidence is MEDIUM. `count` gives the tokens of a text.
+    Priority depends on confidence and order: HIGH for the newest two of at least 0.75, LOW below 0.4, else MEDIUM;
+    unknown confidence is MEDIUM. `count` returns the tokens of a text.
     """
     left_out: Mapping[str, str] = settlement.left_out if settlement is not None else {}
     kept = [each for each in evidences if not is_expired(each, now) and each.evidence_id not in left_out]
@@ -56,9 +57,9 @@ def derive_evidence_blocks(
 
 
 def refs_of(evidence: Evidence) -> tuple[Ref, ...]:
-    """Return refs to the parts of an evidence that are to be shown, each with the hash of what it pointed at first.
+    """Return refs to the parts of an evidence item to be shown, each with the hash of what it pointed at first.
 
-    The whole of it where no parts were named; a pointer alone has the hash of what it led to.
+    Where no parts were named, one ref to the whole; for a stored pointer, with the hash of the text that it led to.
     """
     named = evidence.metadata.get(SHOWN_REFS)
     refs = tuple(

@@ -1,7 +1,7 @@
-"""Takes in a text as evidence: redacted, deduplicated, labelled, limited in time (seed 002 section 6.3; spec 3.6).
+"""Ingests a text as evidence: redacted, deduplicated, labelled and with an expiry (seed 002 section 6.3; spec 3.6).
 
-All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and clock by
-protocol and must not import a concrete one.
+All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and
+clock by protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.rules import (
     OWN_SCHEME,
     IngestRules,
-    checked_confidence,
+    check_confidence,
     confidence_of,
     content_hash,
-    expiry,
+    expiry_time,
     identity_uri,
     is_expired,
-    lowest,
+    lowest_trust,
     trust_of,
 )
 from mnemosyne.evidence.selectors import make_ref
 from mnemosyne.privacy.redact import redact_tree
 from mnemosyne.protocols import Clock, OriginalVault, Redactor, Store
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
-from mnemosyne.schema.ingest import Ingested, IngestOptions
+from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.redaction import RedactionRecord
@@ -53,7 +53,7 @@ def new_evidence_id() -> str:
 class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
-    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type counts.
+    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used.
     """
 
     def __init__(
@@ -79,36 +79,38 @@ class RedactingIngestor:
         links: EvidenceLinks | None = None,
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
-    ) -> Ingested:
-        """Keep a text as evidence, or say where it is kept already; see `EvidenceIngestor.ingest`."""
-        asked = options or IngestOptions()
-        fresh = await to_thread.run_sync(without_shown, content, asked.shown)
+    ) -> IngestResult:
+        """Store a text as evidence, or return the evidence item that holds it already; see `EvidenceIngestor.ingest`."""
+        chosen = options or IngestOptions()
+        fresh = await to_thread.run_sync(without_shown, content, chosen.shown)
         if fresh.sources and not fresh.text:
-            return Ingested(evidence=None, recalled=fresh.sources)
-        news = _News(content=fresh.text if fresh.sources else content, source=source, metadata=dict(metadata or {}))
+            return IngestResult(evidence=None, recalled=fresh.sources)
+        news = _UnredactedText(
+            content=fresh.text if fresh.sources else content, source=source, metadata=dict(metadata or {})
+        )
         if fresh.sources:
             news.metadata[RECALLED] = list(fresh.sources)
-        cleaned = await self._redact(news, asked)
+        cleaned = await self._redact(news, chosen)
         source = replace(cleaned.source, uri=self._identify_source(cleaned))
         digest = content_hash(cleaned.content) if cleaned.content else ""
-        evidence_id = self._evidence_id(session_id, source, evidence_type, digest, asked)
-        known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, asked)
+        evidence_id = self._evidence_id(session_id, source, evidence_type, digest, chosen)
+        known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
-            return Ingested(
+            return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
-        supersedes = await self._find_contradicted(session_id, source, evidence_type, digest) if asked.dedup else None
+        supersedes = await self._find_contradicted(session_id, source, evidence_type, digest) if chosen.dedup else None
         if supersedes is not None:
             cleaned.metadata[SUPERSEDES] = supersedes
-        evidence = await self._build_evidence(session_id, evidence_id, cleaned, source, evidence_type, asked, digest)
-        if asked.keep_original and cleaned.rules and self._vault is not None:
+        evidence = await self._build_evidence(session_id, evidence_id, cleaned, source, evidence_type, chosen, digest)
+        if chosen.keep_original and cleaned.rules and self._vault is not None:
             try:
                 await self._vault.put(session_id, evidence.evidence_id, news.content)
             except OSError:
                 cleaned.degradations.append("original_failed")
         await self._store.put_evidence(session_id, replace(evidence, links=links or EvidenceLinks()))
-        return Ingested(
+        return IngestResult(
             evidence=replace(evidence, links=links or EvidenceLinks()),
             is_new=True,
             redaction=record,
@@ -117,22 +119,22 @@ class RedactingIngestor:
             degradations=tuple(cleaned.degradations),
         )
 
-    async def _redact(self, news: _News, asked: IngestOptions) -> _Cleaned:
-        """Return what may be kept; a redactor that fails withholds everything but the kind of source."""
-        cleaned = _Cleaned(content=news.content, source=news.source, metadata=news.metadata, args=asked.args)
-        if not asked.redact:
+    async def _redact(self, news: _UnredactedText, chosen: IngestOptions) -> _RedactedText:
+        """Return what may be stored; if the redactor fails, only the kind of source is kept."""
+        cleaned = _RedactedText(content=news.content, source=news.source, metadata=news.metadata, args=chosen.args)
+        if not chosen.redact:
             cleaned.degradations.append("redaction_off")
             return cleaned
         try:
-            result = await self._redactor.redact(news.content, asked.redaction_rules)
-            metadata, in_metadata = await redact_tree(self._redactor, news.metadata, asked.redaction_rules)
-            args, _ = await redact_tree(self._redactor, asked.args, asked.redaction_rules)
-            source, in_source = await self._redact_source(news.source, asked)
+            result = await self._redactor.redact(news.content, chosen.redaction_rules)
+            metadata, in_metadata = await redact_tree(self._redactor, news.metadata, chosen.redaction_rules)
+            args, _ = await redact_tree(self._redactor, chosen.args, chosen.redaction_rules)
+            source, in_source = await self._redact_source(news.source, chosen)
         except Exception as error:
-            # Whatever a redactor raises, the text was not looked through to its end.
-            return self._withhold(cleaned, asked, error)
+            # Whatever a redactor raises, the text was not searched to its end and must be withheld.
+            return self._withhold(cleaned, chosen, error)
         rules = (*result.applied_rules, *in_metadata, *in_source)
-        return _Cleaned(
+        return _RedactedText(
             content=result.redacted_text,
             source=source,
             metadata=metadata,
@@ -142,13 +144,13 @@ class RedactingIngestor:
         )
 
     async def _redact_source(
-        self, source: EvidenceSource, asked: IngestOptions
+        self, source: EvidenceSource, chosen: IngestOptions
     ) -> tuple[EvidenceSource, tuple[str, ...]]:
-        name = await self._redactor.redact(source.name, asked.redaction_rules)
-        extra, applied = await redact_tree(self._redactor, dict(source.extra), asked.redaction_rules)
+        name = await self._redactor.redact(source.name, chosen.redaction_rules)
+        extra, applied = await redact_tree(self._redactor, dict(source.extra), chosen.redaction_rules)
         uri, in_uri = source.uri, tuple[str, ...]()
         if not uri.startswith(OWN_SCHEME):
-            found = await self._redactor.redact(uri, asked.redaction_rules)
+            found = await self._redactor.redact(uri, chosen.redaction_rules)
             uri, in_uri = found.redacted_text, found.applied_rules[:1]
         return replace(source, name=name.redacted_text, uri=uri, extra=extra), (
             *name.applied_rules[:1],
@@ -156,18 +158,18 @@ class RedactingIngestor:
             *applied,
         )
 
-    def _withhold(self, cleaned: _Cleaned, asked: IngestOptions, error: Exception) -> _Cleaned:
+    def _withhold(self, cleaned: _RedactedText, chosen: IngestOptions, error: Exception) -> _RedactedText:
         cleaned.degradations.append("redaction_failed")
-        if asked.pass_through:
+        if chosen.pass_through:
             cleaned.metadata[HAS_SENSITIVE] = True
             return cleaned
         why = str(error) if isinstance(error, RedactionError) else type(error).__name__
         source = EvidenceSource(kind=cleaned.source.kind)
-        told = {WITHHELD: "redaction_failed", "why": why}
-        return replace(cleaned, content="", source=source, metadata=told, args=None)
+        withheld_note = {WITHHELD: "redaction_failed", "why": why}
+        return replace(cleaned, content="", source=source, metadata=withheld_note, args=None)
 
-    def _identify_source(self, cleaned: _Cleaned) -> str:
-        """Return the uri that the source is known by; arguments that cannot be written down name no source."""
+    def _identify_source(self, cleaned: _RedactedText) -> str:
+        """Return the uri that identifies the source; arguments that have no JSON form identify none."""
         try:
             return identity_uri(cleaned.source, cleaned.args)
         except CodecError:
@@ -175,12 +177,14 @@ class RedactingIngestor:
             return cleaned.source.uri
 
     def _evidence_id(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, asked: IngestOptions
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, chosen: IngestOptions
     ) -> str:
-        """Return the id: of the key, or of what makes two texts one, so that two processes at once write one evidence."""
-        if asked.idempotency_key is not None:
-            return str(uuid5(_IDS, "\0".join(("key", session_id, asked.idempotency_key))))
-        if not asked.dedup or not (digest or source.uri):
+        """Return the evidence id: derived from the key, or from uri and hash, so that two concurrent processes write
+        one item.
+        """
+        if chosen.idempotency_key is not None:
+            return str(uuid5(_IDS, "\0".join(("key", session_id, chosen.idempotency_key))))
+        if not chosen.dedup or not (digest or source.uri):
             return self._new_id()
         where = source.uri or source.name
         return str(uuid5(_IDS, "\0".join((session_id, kind.value, source.kind.value, where, digest))))
@@ -192,14 +196,14 @@ class RedactingIngestor:
         source: EvidenceSource,
         kind: EvidenceType,
         digest: str,
-        asked: IngestOptions,
+        chosen: IngestOptions,
     ) -> Evidence | None:
-        """Return the evidence that says the same already, if it counts still."""
+        """Return the stored evidence item with the same text and source, if it has not expired."""
         now = self._clock.now()
         known = await self._store.get_evidence(session_id, evidence_id)
         if known is not None and not is_expired(known, now):
             return known
-        if not asked.dedup or not digest:
+        if not chosen.dedup or not digest:
             return None
         same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
         return same if same is not None and _is_alike(same, source, kind) and not is_expired(same, now) else None
@@ -207,7 +211,7 @@ class RedactingIngestor:
     async def _find_contradicted(
         self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str
     ) -> str | None:
-        """Return the newest evidence of the same source that said otherwise, among the last ones taken in."""
+        """Return the newest evidence item of the same source with another text, among the most recent ones."""
         if not source.uri or not digest:
             return None
         where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
@@ -222,48 +226,48 @@ class RedactingIngestor:
         self,
         session_id: str,
         evidence_id: str,
-        cleaned: _Cleaned,
+        cleaned: _RedactedText,
         source: EvidenceSource,
         kind: EvidenceType,
-        asked: IngestOptions,
+        chosen: IngestOptions,
         digest: str,
     ) -> Evidence:
         now = self._clock.now()
-        trust = await self._trust_of(session_id, source, kind, asked)
-        given = asked.confidence
-        seconds = asked.ttl_seconds if asked.ttl_seconds is not None else self._rules.ttl_seconds.get(kind)
+        trust = await self._trust_of(session_id, source, kind, chosen)
+        given = chosen.confidence
+        seconds = chosen.ttl_seconds if chosen.ttl_seconds is not None else self._rules.ttl_seconds.get(kind)
         evidence = Evidence(
             evidence_id=evidence_id,
             type=kind,
             source=source,
             content=cleaned.content,
-            confidence=confidence_of(source, trust, cleaned.metadata) if given is None else checked_confidence(given),
+            confidence=confidence_of(source, trust, cleaned.metadata) if given is None else check_confidence(given),
             trust=trust,
             metadata=dict(cleaned.metadata),
             created_at=now,
-            expires_at=expiry(now, seconds),
+            expires_at=expiry_time(now, seconds),
             content_hash=digest,
         )
-        refs = await to_thread.run_sync(_build_refs, evidence, asked, cleaned)
+        refs = await to_thread.run_sync(_build_refs, evidence, chosen, cleaned)
         if refs:
             evidence = replace(evidence, metadata={**evidence.metadata, SHOWN_REFS: refs})
-        return evidence if asked.store_content else replace(evidence, content="")
+        return evidence if chosen.store_content else replace(evidence, content="")
 
     async def _trust_of(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, asked: IngestOptions
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, chosen: IngestOptions
     ) -> Trust:
-        labels = [asked.trust or trust_of(source, kind)]
-        for evidence_id in asked.derived_from:
+        labels = [chosen.trust or trust_of(source, kind)]
+        for evidence_id in chosen.derived_from:
             parent = await self._store.get_evidence(session_id, evidence_id)
             if parent is None:
                 raise EvidenceNotFoundError(session_id, evidence_id)
             labels.append(parent.trust)
-        return lowest(labels)
+        return lowest_trust(labels)
 
 
 @dataclass(kw_only=True, slots=True)
-class _News:
-    """A text as it came, without what the prompt had shown."""
+class _UnredactedText:
+    """A text as received, without what the prompt had shown."""
 
     content: str
     source: EvidenceSource
@@ -271,8 +275,8 @@ class _News:
 
 
 @dataclass(kw_only=True, slots=True)
-class _Cleaned:
-    """What may be kept of a text."""
+class _RedactedText:
+    """What may be stored of a text."""
 
     content: str
     source: EvidenceSource
@@ -283,23 +287,25 @@ class _Cleaned:
     degradations: list[str] = field(default_factory=list)
 
 
-def _build_record(evidence_id: str, cleaned: _Cleaned) -> RedactionRecord | None:
+def _build_record(evidence_id: str, cleaned: _RedactedText) -> RedactionRecord | None:
     if not cleaned.rules:
         return None
     return RedactionRecord(evidence_id=evidence_id, rules_applied=cleaned.rules, fields_redacted=cleaned.fields)
 
 
 def _is_alike(known: Evidence, source: EvidenceSource, kind: EvidenceType) -> bool:
-    """Say whether two texts of one uri and hash are one: the same words by a user and by a model are two."""
+    """Return whether two texts with the same uri and hash are one item: the same words by a user and by a model are
+    two.
+    """
     if known.type is not kind or known.source.kind is not source.kind:
         return False
     return bool(source.uri) or known.source.name == source.name
 
 
-def _build_refs(evidence: Evidence, asked: IngestOptions, cleaned: _Cleaned) -> list[dict[str, Any]]:
-    """Return refs to the parts that a prompt shall show, each with the hash of what it points at now."""
+def _build_refs(evidence: Evidence, chosen: IngestOptions, cleaned: _RedactedText) -> list[dict[str, Any]]:
+    """Return refs to the parts to be shown in a prompt, each with the hash of what it points at now."""
     refs: list[dict[str, Any]] = []
-    for selector in asked.selectors:
+    for selector in chosen.selectors:
         try:
             ref = make_ref(evidence, selector)
         except SelectorResolveError:

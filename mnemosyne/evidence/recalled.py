@@ -1,11 +1,11 @@
-"""Recognises text that was copied out of a prompt and leaves it out, since it is not new (spec 3.6). Pure.
+"""Recognises and leaves out text that was copied from a prompt, because it is not new (spec 3.6). Pure.
 
-A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would be recalled later as one
-more witness of the same text. It must not import a store.
+A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would later be recalled
+as further evidence for the same text. It must not import a store.
 
-A shown text is recognised where WINDOW of its characters stand in a row (WINDOW_CJK of Chinese and the like), line breaks
-and runs of blanks counted as one blank, or where a shorter one stands whole. Words that several people use, a name, a
-number, are shorter than that and stay.
+A shown text is recognised where WINDOW of its characters occur in a row (WINDOW_CJK for Chinese and the like), with
+runs of white space counted as one blank, or where a shorter one occurs completely. Common words, names and numbers are
+shorter than that and stay.
 """
 
 from __future__ import annotations
@@ -17,67 +17,69 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
-from mnemosyne.privacy.scrub import is_telling, weight
-from mnemosyne.schema.ingest import Shown
+from mnemosyne.privacy.scrub import is_distinctive, weight
+from mnemosyne.schema.ingest import ShownText
 
 WINDOW = 48
 WINDOW_CJK = 16
 ALL_OF_IT = 0.9
-"""Share of what a text tells from which on it counts as nothing but an echo."""
+"""Share of a text's weight from which on it counts as an echo as a whole."""
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fresh:
-    """A text without what the prompt had shown. `text` is empty where nothing is left; `sources` in the order of shown."""
+class NewText:
+    """A text without what the prompt had shown. `text` is empty if nothing is left; `sources` are in the order of
+    `shown`.
+    """
 
     text: str
     sources: tuple[str, ...] = ()
 
 
-def without_shown(content: str, shown: Sequence[Shown]) -> Fresh:
-    """Return what a text says beyond what was shown; what it says again becomes `[recalled:<source>]`.
+def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
+    """Return a text without what was shown; each repeated part becomes `[recalled:<source>]`.
 
     JSON stays JSON: there only whole values that were shown are replaced. A text of which a tenth or less is new is an
-    echo, and nothing of it is left.
+    echo, and its `text` is empty.
     """
     search = _Search(shown)
     if not search.sources or not content.strip():
-        return Fresh(text=content)
+        return NewText(text=content)
     tree = _json_of(content)
     if tree is not None:
         try:
             return _without_in_tree(content, tree, search)
         except RecursionError:
-            # JSON that is nested too deep to walk is looked through as a text.
+            # JSON that is nested too deep to walk is searched as text.
             search.found.clear()
     spans = search.spans(content)
     if not spans:
-        return Fresh(text=content)
-    told = max(_weigh_text(content), 1)
+        return NewText(text=content)
+    total_weight = max(_weigh_text(content), 1)
     echoed = sum(weight(content[begin:end]) for begin, end, _ in spans)
-    left = "" if echoed >= ALL_OF_IT * told else _cut_spans(content, spans)
-    return Fresh(text=left, sources=search.in_order())
+    left = "" if echoed >= ALL_OF_IT * total_weight else _cut_spans(content, spans)
+    return NewText(text=left, sources=search.in_order())
 
 
-def _without_in_tree(content: str, tree: Any, search: _Search) -> Fresh:
-    done, told, echoed = search.tree(tree)
+def _without_in_tree(content: str, tree: Any, search: _Search) -> NewText:
+    done, total_weight, echoed = search.tree(tree)
     if not search.found:
-        return Fresh(text=content)
-    left = "" if echoed >= ALL_OF_IT * told else json.dumps(done, ensure_ascii=False)
-    return Fresh(text=left, sources=search.in_order())
+        return NewText(text=content)
+    left = "" if echoed >= ALL_OF_IT * total_weight else json.dumps(done, ensure_ascii=False)
+    return NewText(text=left, sources=search.in_order())
 
 
 Found = tuple[int, int, str]
 
 
 class _Search:
-    """Looks for shown texts, and notes which were found."""
+    """Searches for shown texts, and records which were found."""
 
-    def __init__(self, shown: Sequence[Shown]) -> None:
-        self.sources = [(each.source_id, text) for each in shown if is_telling(text := _flatten(each.text)[0])]
+    def __init__(self, shown: Sequence[ShownText]) -> None:
+        self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _flatten(each.text)[0])]
         self.found: dict[str, None] = {}
         self._windows: dict[int, dict[str, str]] = {}
         self._whole: list[tuple[str, str]] = []
@@ -94,7 +96,7 @@ class _Search:
         return tuple(dict.fromkeys(source_id for source_id, _ in self.sources if source_id in self.found))
 
     def spans(self, content: str) -> list[Found]:
-        """Return what was shown as half-open spans of `content`, in order, apart from one another."""
+        """Return the shown parts as half-open, disjoint spans of `content`, in order."""
         flat, origins = _flatten(content)
         hits = sorted(self._hits(flat))
         merged: list[Found] = []
@@ -120,21 +122,21 @@ class _Search:
                 place = flat.find(text, place + 1)
 
     def tree(self, tree: Any) -> tuple[Any, int, int]:
-        """Return a JSON tree without the values that were shown, what it tells (by weight), and how much of that was shown."""
+        """Return a JSON tree without the values that were shown, its weight, and the weight of what was shown."""
         if isinstance(tree, str):
             spans = self.spans(tree)
-            told = _weigh_text(tree)
+            total_weight = _weigh_text(tree)
             echoed = sum(weight(tree[begin:end]) for begin, end, _ in spans)
-            if spans and echoed >= ALL_OF_IT * told:
-                return _mark_span(spans[0][2]), told, echoed
-            return (_cut_spans(tree, spans) if spans else tree), told, echoed
+            if spans and echoed >= ALL_OF_IT * total_weight:
+                return _mark_span(spans[0][2]), total_weight, echoed
+            return (_cut_spans(tree, spans) if spans else tree), total_weight, echoed
         if isinstance(tree, Mapping):
             done: dict[str, Any] = {}
-            told = echoed = 0
+            total_weight = echoed = 0
             for key, value in tree.items():
                 done[key], more, again = self.tree(value)
-                told, echoed = told + more, echoed + again
-            return done, told, echoed
+                total_weight, echoed = total_weight + more, echoed + again
+            return done, total_weight, echoed
         if isinstance(tree, list):
             items = [self.tree(value) for value in tree]
             return [item[0] for item in items], sum(item[1] for item in items), sum(item[2] for item in items)
@@ -142,7 +144,7 @@ class _Search:
 
 
 def _weigh_text(text: str) -> int:
-    """Return how much a text tells beside its tags."""
+    """Return the weight of a text without its tags."""
     return weight(_TAG.sub(" ", text))
 
 
@@ -173,7 +175,7 @@ def _window_of(text: str) -> int:
 
 
 def _flatten(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text with its XML escapes read and its blanks made one, and the span each of its characters comes from."""
+    """Return a text with its XML escapes decoded and its white space collapsed, and the span each character comes from."""
     chars: list[str] = []
     origins: list[tuple[int, int]] = []
     place = 0

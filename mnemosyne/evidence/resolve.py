@@ -1,8 +1,8 @@
-"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at (seed 002 sections 5, 6.6
-and 18.2).
+"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at when it was made
+(seed 002 sections 5, 6.6 and 18.2).
 
-Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store by
-protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher.
+Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store
+by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Ref
 
 Fetch = Callable[[str], Awaitable[str]]
-"""Returns the text at an address; raises OSError or ValueError where there is none."""
+"""Returns the text at an address; raises OSError or ValueError if there is none."""
 
 
 class RefFault(StrEnum):
-    """Why a ref does not give what it did when it was made; also the code of the degradation that reports it."""
+    """Why a ref does not give the text that it was made for; also the code of the degradation that reports it."""
 
     SOURCE_CHANGED = "source_changed"
     EVIDENCE_NOT_FOUND = "evidence_not_found"
@@ -38,7 +38,7 @@ class RefFault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRef:
-    """The text of a ref. With `fault` SOURCE_CHANGED the text is that of now; with any other there is none.
+    """The text of a ref. With `fault` SOURCE_CHANGED it is the current text; with any other fault there is none.
 
     `detail` is a sentence that begins with the fault's code.
     """
@@ -52,7 +52,7 @@ class ResolvedRef:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """The text of a block; its refs in order. Where none of them gives a text, it is the block's own content."""
+    """The text of a block, and its refs in order. If none of them gives a text, it is the block's own content."""
 
     block: ContextBlock
     text: str
@@ -61,13 +61,15 @@ class ResolvedBlock:
 
 
 class RefResolver:
-    """Resolves refs of one store's sessions. `fetchers` by scheme (`https`) give the text of pointers that lead elsewhere."""
+    """Resolves refs of one store's sessions. `fetchers`, by scheme (`https`), fetch the text of pointers to other
+    places.
+    """
 
     def __init__(self, store: Store, clock: Clock, *, fetchers: Mapping[str, Fetch] | None = None) -> None:
         self._store, self._clock, self._fetchers = store, clock, dict(fetchers or {})
 
     async def resolve(self, session_id: str, ref: Ref) -> ResolvedRef:
-        """Return the text of a ref, or why there is none. Never raises for what a ref says; StoreError for the store."""
+        """Return the text of a ref, or why there is none. It never raises for a ref; StoreError from the store."""
         evidence = await self._store.get_evidence(session_id, ref.evidence_id)
         if evidence is None:
             where = "is kept elsewhere" if ref.remote else "is not there"
@@ -75,20 +77,20 @@ class RefResolver:
         return await self.resolve_in(ref, evidence)
 
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
-        """Return the text of a ref to evidence that is at hand."""
+        """Return the text of a ref to an evidence item that is loaded already."""
         if is_expired(evidence, self._clock.now()):
-            told = f"evidence {ref.evidence_id} stopped counting at {evidence.expires_at}"
-            return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, told, evidence)
+            detail = f"evidence {ref.evidence_id} expired at {evidence.expires_at}"
+            return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, detail, evidence)
         content = evidence.content
         changed = ""
         if not content:
             fetched = await self._fetch_text(evidence.source.uri)
             if fetched is None:
-                told = f"evidence {ref.evidence_id} keeps a pointer alone ({evidence.source.uri or 'nowhere'})"
-                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, told, evidence)
+                detail = f"evidence {ref.evidence_id} stores only a pointer ({evidence.source.uri or 'nowhere'})"
+                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, detail, evidence)
             content = fetched
             if evidence.content_hash not in ("", content_hash(content)):
-                changed = f"{evidence.source.uri} says otherwise now than when it was taken in"
+                changed = f"{evidence.source.uri} has changed since it was ingested"
         text = content
         if ref.selector is not None:
             try:
@@ -96,13 +98,15 @@ class RefResolver:
             except SelectorResolveError as error:
                 return _fault_of(ref, RefFault.SELECTOR_RESOLVE_FAILED, str(error), evidence)
         if ref.hash not in (None, ref_hash(text)):
-            changed = f"{ref.selector or 'the whole'} of evidence {ref.evidence_id} is not what it was"
+            changed = f"{ref.selector or 'the whole'} of evidence {ref.evidence_id} has changed"
         fault = RefFault.SOURCE_CHANGED if changed else None
         detail = f"{RefFault.SOURCE_CHANGED}: {changed}" if changed else ""
         return ResolvedRef(ref=ref, text=text, fault=fault, detail=detail, evidence=evidence)
 
     async def resolve_block(self, session_id: str, block: ContextBlock) -> ResolvedBlock:
-        """Return the text of a block by its refs, one under the other; faults are in `details`, nothing is raised."""
+        """Return the text of a block: the texts of its refs, each on new lines. Faults are in `details`; only
+        StoreError is raised.
+        """
         found = [await self.resolve(session_id, ref) for ref in block.refs]
         texts = [each.text for each in found if each.text]
         details = tuple(each.detail for each in found if each.detail)
@@ -127,5 +131,5 @@ class RefResolver:
             return None
 
 
-def _fault_of(ref: Ref, fault: RefFault, told: str, evidence: Evidence | None = None) -> ResolvedRef:
-    return ResolvedRef(ref=ref, fault=fault, detail=f"{fault.value}: {told}", evidence=evidence)
+def _fault_of(ref: Ref, fault: RefFault, detail: str, evidence: Evidence | None = None) -> ResolvedRef:
+    return ResolvedRef(ref=ref, fault=fault, detail=f"{fault.value}: {detail}", evidence=evidence)

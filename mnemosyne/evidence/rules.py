@@ -1,6 +1,6 @@
-"""What ingestion decides where the caller does not say: trust, confidence, expiry, and which texts are the same. Pure.
+"""The defaults of ingestion: trust, confidence, expiry, and which texts are the same. Pure.
 
-The rules stand alone, so that they can be read and tested alone. It must not import a store or a redactor.
+The rules are separate so that they can be read and tested by themselves. It must not import a store or a redactor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, So
 from mnemosyne.schema.memory import Trust
 
 TRUST_ORDER = (Trust.AUTHORED, Trust.USER, Trust.TOOL, Trust.MODEL, Trust.WEB)
-"""From the most to the least that a reader may believe."""
+"""Trust labels from the most to the least trusted."""
 
 OWN_SCHEME = "mnemosyne://"
 _OWN_WORLD = "mnemosyne://world:"
@@ -44,7 +44,7 @@ _WEB_CEILING = 0.7
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestRules:
-    """Settings of an ingestor: how long evidence of a type counts (seconds; a type that is not named counts for ever)."""
+    """Settings of an ingestor: how long evidence of a type is used (seconds; a type that is not named never expires)."""
 
     ttl_seconds: Mapping[EvidenceType, float] = field(default_factory=dict)
 
@@ -52,33 +52,33 @@ class IngestRules:
 def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
     """Return the trust label of a source (spec 3.6).
 
-    By its kind; whatever comes from a web address is `web` even when a tool fetched it. Retrieved text is `authored`
-    only where it is the world's own lore, else as good as the tool that found it.
+    It depends on the source's kind; whatever comes from a web address is `web`, even when a tool fetched it. Retrieved
+    text is `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
     """
     uri = source.uri.strip().lower()
     label = _TRUST.get(source.kind, Trust.TOOL)
     if source.kind is SourceKind.RAG:
         label = Trust.AUTHORED if uri.startswith(_OWN_WORLD) else Trust.TOOL
     if kind is EvidenceType.LLM_OUTPUT:
-        label = lowest((label, Trust.MODEL))
+        label = lowest_trust((label, Trust.MODEL))
     if kind is EvidenceType.USER_INPUT:
-        label = lowest((label, Trust.USER))
+        label = lowest_trust((label, Trust.USER))
     fetched = source.kind in (SourceKind.RAG, SourceKind.TOOL, SourceKind.SKILL)
     return Trust.WEB if fetched and uri.startswith(_WEB) else label
 
 
-def lowest(labels: Iterable[Trust]) -> Trust:
-    """Return the label that may be believed least; what is made of several texts is no better than the worst of them."""
+def lowest_trust(labels: Iterable[Trust]) -> Trust:
+    """Return the least trusted label; a text made from several is only as trusted as the worst of them."""
     return max(labels, key=TRUST_ORDER.index)
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:
-    """Return a confidence of 0..1 by rule (seed 002 section 6.3), for a text that came without one.
+    """Return a confidence of 0..1 by rule (seed 002 section 6.3), for a text without one.
 
-    A retrieval score in `metadata.score` counts as it is where it lies in 0..1 (a cosine), a `metadata.distance` as
-    1 / (1 + distance), a `metadata.rank` (1 = best) as 0.9 for the first, a tenth less for each after it, at least 0.3. A
-    failed call (`metadata.status`) is worth 0.2. Else by kind: system 1, tool 0.9, skill and user 0.8, retrieval 0.6,
-    model 0.5. Nothing from the web is worth more than 0.7.
+    A retrieval score in `metadata.score` counts as it is if it is within 0..1 (a cosine), a `metadata.distance` as 1 /
+    (1 + distance), a `metadata.rank` (1 = best) as 0.9 for the first and 0.1 less for each after it, at least 0.3. A
+    failed call (`metadata.status`) has 0.2. Otherwise by kind: system 1, tool 0.9, skill and user 0.8, retrieval 0.6,
+    model 0.5. Nothing from the web has more than 0.7.
     """
     if str(metadata.get("status", "")).lower() in _FAILED:
         return _FAILED_CONFIDENCE
@@ -93,10 +93,10 @@ def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, A
     return round(min(value, _WEB_CEILING) if trust is Trust.WEB else value, 4)
 
 
-def checked_confidence(value: float) -> float:
-    """Return a given confidence; ValueError unless it is 0..1."""
+def check_confidence(value: float) -> float:
+    """Return a given confidence; ValueError unless it is within 0..1."""
     if not (math.isfinite(value) and 0.0 <= value <= 1.0):
-        raise ValueError(f"A confidence lies in 0..1; got {value!r}.")
+        raise ValueError(f"A confidence must be within 0..1; got {value!r}.")
     return float(value)
 
 
@@ -111,14 +111,14 @@ def args_digest(args: Mapping[str, Any]) -> str:
 
 
 def identity_uri(source: EvidenceSource, args: Mapping[str, Any] | None) -> str:
-    """Return the uri that a source is known by: its own, or `tool:NAME#args=DIGEST` for a call; empty where it has neither."""
+    """Return the uri that identifies a source: its own, or `tool:NAME#args=DIGEST` for a call; empty if it has neither."""
     if source.uri or args is None:
         return source.uri
     return f"{source.kind.value}:{source.name}#args={args_digest(args)}"
 
 
-def expiry(at: datetime, seconds: float | None) -> datetime | None:
-    """Return when evidence that was taken in at `at` stops being used; ValueError for a time that is not ahead."""
+def expiry_time(at: datetime, seconds: float | None) -> datetime | None:
+    """Return when evidence ingested at `at` expires; ValueError unless `seconds` is a positive number."""
     if seconds is None:
         return None
     if not (math.isfinite(seconds) and seconds > 0):
@@ -127,7 +127,7 @@ def expiry(at: datetime, seconds: float | None) -> datetime | None:
 
 
 def is_expired(evidence: Evidence, now: datetime) -> bool:
-    """Say whether evidence is not to be used any more."""
+    """Return whether an evidence item has expired."""
     return evidence.expires_at is not None and evidence.expires_at <= now
 
 

@@ -6,15 +6,15 @@ r"""Selectors: which part of a piece of evidence a ref points at (seed 002 secti
     regex:def\s+\w+    everything that a regular expression matches
     lines:1-9,regex:x  the parts of the content that every selector covers
 
-A comma ends a selector only where the name of another and a colon follow it (`,lines:` `,chars:` `,json:` `,regex:`, blanks
-allowed after the comma); so `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that needs such a text itself
-writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
+A comma ends a selector only where the name of another and a colon follow it (`,lines:` `,chars:` `,json:` `,regex:`,
+blanks allowed after the comma); so `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that needs such a
+text itself writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
 
-Each selector gives spans of characters: ordered, apart from one another (they may touch). A combination gives the overlaps
-of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is its characters
-between the quotation marks; shown whole it is decoded, shown in part it is as it stands in the source. Several spans are
-shown as lines under one another. What points at nothing is an error; only a blank line and an empty JSON text are
-empty.
+Each selector gives spans of characters: ordered, apart from one another (they may touch). A combination gives the
+overlaps of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is
+its characters between the quotation marks; shown whole it is decoded, shown in part it is as it stands in the source.
+Several spans are shown as lines under one another. What points at nothing is an error; only a blank line and an empty
+JSON text are empty.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _SEPARATOR = re.compile(r",[ \t]*(?=(?:lines|chars|json|regex):)")
 
 
 class RefState(StrEnum):
-    """How a ref stands to its evidence: as it was, changed since, or pointing at nothing."""
+    """Whether a ref still gives what it was made for: unchanged, changed since, or pointing at nothing."""
 
     FRESH = "fresh"
     CHANGED = "changed"
@@ -69,14 +69,14 @@ class ParsedSelector:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extract:
-    """What a selector points at: the text, and the half-open spans of the content that it stands at, in order."""
+    """What a selector points at: the text, and its half-open spans in the content, in order."""
 
     text: str
     spans: tuple[Span, ...]
 
 
 def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
-    """Return the selectors of a text, in its order; SelectorResolveError names the one at fault and what to write."""
+    """Return the selectors of a text, in order; SelectorResolveError names the malformed one and what to write instead."""
     parts = _split_selectors(text)
     if len(parts) > MAX_SELECTORS:
         raise SelectorResolveError(_quote_text(text), f"it joins more than {MAX_SELECTORS} selectors; write fewer")
@@ -84,7 +84,9 @@ def parse_selector(text: str) -> tuple[ParsedSelector, ...]:
 
 
 def extract(content: str, selector: str) -> Extract:
-    """Return the part of `content` that a selector (or several, joined by commas) points at; SelectorResolveError."""
+    """Return the part of `content` that a selector (or several, joined by commas) points at; SelectorResolveError for a
+    malformed selector, and for one that selects nothing.
+    """
     parsed = parse_selector(selector)
     decoded: dict[Span, str] = {}
     spans = _find_spans(content, parsed[0], decoded)
@@ -119,16 +121,18 @@ def ref_hash(text: str | Extract) -> str:
 
 
 def make_ref(evidence: Evidence, selector: str | None = None) -> Ref:
-    """Return a ref to (a part of) evidence that carries the hash of what it points at now; SelectorResolveError."""
+    """Return a ref to (a part of) an evidence item, with the hash of what it points at now; SelectorResolveError as for
+    `extract`.
+    """
     pointed = evidence.content if selector is None else extract(evidence.content, selector)
     return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=ref_hash(pointed))
 
 
 def check_ref(ref: Ref, evidence: Evidence | None) -> RefState:
-    """Say whether a ref still points at what it did when it was made.
+    """Return whether a ref still points at what it did when it was made.
 
-    MISSING: there is no such evidence, or its content has no such part. A ref without a hash is FRESH when it points at
-    anything.
+    MISSING: there is no such evidence item, or its content has no such part. A ref without a hash is FRESH if it points
+    at anything.
     """
     if evidence is None or evidence.evidence_id != ref.evidence_id:
         return RefState.MISSING
@@ -187,7 +191,7 @@ def _parse_range(kind: SelectorType, argument: str, source: str) -> dict[str, in
 
 
 def _find_spans(content: str, selector: ParsedSelector, decoded: dict[Span, str]) -> tuple[Span, ...]:
-    """Return the spans of one selector; notes in `decoded` what a whole JSON text says."""
+    """Return the spans of one selector; a whole JSON text value is recorded, decoded, in `decoded`."""
     source, params = _quote_text(selector.source), selector.params
     if selector.type is SelectorType.LINES:
         return (_line_span(content, params["from"], params["to"], source),)
@@ -199,12 +203,12 @@ def _find_spans(content: str, selector: ParsedSelector, decoded: dict[Span, str]
     try:
         if selector.type is SelectorType.REGEX:
             found = find_spans(params["pattern"], content)
-            wanted = (
-                "the pattern matches nothing in the content; mend the pattern, or look whether the source has changed"
-            )
+            wanted = "the pattern matches nothing in the content; correct the pattern, or check whether the source has changed"
         else:
             found = _json_spans(content, params["path"], decoded)
-            wanted = "the path selects nothing in the content; mend the path, or look whether the source has changed"
+            wanted = (
+                "the path selects nothing in the content; correct the path, or check whether the source has changed"
+            )
     except PatternError as error:
         raise SelectorResolveError(source, error.reason) from None
     if not found:
@@ -229,7 +233,7 @@ def _json_spans(content: str, path: str, decoded: dict[Span, str]) -> tuple[Span
     spans: list[Span] = []
     for node in find_nodes(content, path):
         if spans and node.span[0] < spans[-1][1]:
-            # A value inside one that is selected already.
+            # A value inside another that is selected already.
             continue
         spans.append(node.span)
         if isinstance(node.value, str):

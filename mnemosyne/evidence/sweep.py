@@ -1,7 +1,7 @@
-"""Expired evidence: no longer used, and emptied (spec 3.6).
+"""Leaves out expired evidence and deletes its text (spec 3.6).
 
-Expiry works twice: readers leave expired evidence out at once, and a sweep, whenever a host runs one, deletes its text.
-Messages, receipts and prompts that quote it stay, because they record what was so at the time; to forget it there too, erase
+Expiry works in two steps: readers leave out expired evidence at once, and a sweep, whenever a host runs one, deletes
+its text. Messages, receipts and prompts that quote it stay, because they record the past; to remove it there too, erase
 it (`mnemosyne.privacy.forget`). It knows store and vault by protocol.
 """
 
@@ -17,7 +17,7 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.query import EvidenceFilter
 
 EXPIRED = "expired"
-"""What stands in the metadata of a swept evidence, and as reason in the audit record of an erasure of expired ones."""
+"""The mark in the metadata of a swept evidence item, and the reason in the audit record of an erasure of expired ones."""
 
 SWEPT = "swept"
 
@@ -25,7 +25,7 @@ SWEPT = "swept"
 async def live_evidences(
     store: Store, session_id: str, clock: Clock, where: EvidenceFilter | None = None
 ) -> tuple[Evidence, ...]:
-    """Return the evidences that pass and count still, in the order of first writing."""
+    """Return the evidence items that pass `where` and have not expired, in the order of first writing."""
     now = clock.now()
     return tuple(each for each in await store.list_evidences(session_id, where) if not is_expired(each, now))
 
@@ -33,7 +33,7 @@ async def live_evidences(
 async def expired_evidences(
     store: Store, clock: Clock, session_ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Return the ids of evidences whose time is over, by session (None: all sessions)."""
+    """Return the ids of expired evidence items, by session id; `session_ids` None means all sessions."""
     now = clock.now()
     found: dict[str, tuple[str, ...]] = {}
     for session_id in await store.sessions() if session_ids is None else session_ids:
@@ -46,9 +46,11 @@ async def expired_evidences(
 async def sweep_expired(
     store: Store, clock: Clock, *, vault: OriginalVault | None = None, session_ids: Sequence[str] | None = None
 ) -> dict[str, int]:
-    """Empty the evidences whose time is over, and drop their originals; return how many by session (None: all sessions).
+    """Empty expired evidence items and drop their originals; return their number by session id (`session_ids` None: all
+    sessions).
 
-    Id, source, hash and times stay, so that refs to them lead somewhere. Swept ones are not counted again.
+    Id, source, hash and times stay, so that refs to them still resolve. Items that were swept before are not counted
+    again.
     """
     counts: dict[str, int] = {}
     for session_id, evidence_ids in (await expired_evidences(store, clock, session_ids)).items():

@@ -1,7 +1,7 @@
-"""Keeps originals apart from their redacted form, for hosts that must have them (seed 002 sections 8.4 and 13).
+"""Stores originals separately from their redacted form, for hosts that must have them (seed 002 sections 8.4 and 13).
 
-Originals lie in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into a
-prompt. It must not import a store.
+Originals are in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into
+a prompt. It must not import a store.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import Any
 
 from anyio import to_thread
 
-from mnemosyne.privacy.scrub import stands_in_tree
+from mnemosyne.privacy.scrub import occurs_in_tree
 
 _OWNER_ONLY = 0o700
 
 
 class FolderVault:
-    """An `OriginalVault` in a folder: one JSON file an original, readable by its owner alone.
+    """An `OriginalVault` in a folder: one JSON file per original, readable only by its owner.
 
-    Files are named by hashes, so that a listing tells no ids. OSError where the folder cannot be used.
+    Files are named by hashes, so that a listing shows no ids. Every method raises OSError when the folder cannot be
+    used.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     async def put(self, session_id: str, evidence_id: str, original: str) -> None:
-        """Keep an original; one that is there under this name is replaced."""
+        """Store an original, replacing an older one of this evidence item."""
         await to_thread.run_sync(self._put, session_id, evidence_id, original)
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
@@ -41,17 +42,17 @@ class FolderVault:
     async def drop(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Forget originals; returns how many went.
+        """Delete originals and return how many were deleted.
 
-        Those of these sessions; with `evidence_ids` only those of these evidences in them; and any that hold one of
-        `texts`, whosever they are.
+        Those of these sessions; with `evidence_ids` only those of these evidence items in them; and any that contain
+        one of `texts`, in any session.
         """
         return await to_thread.run_sync(self._drop, tuple(session_ids), frozenset(evidence_ids), tuple(texts))
 
     async def count(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Return how many originals `drop` would forget."""
+        """Return how many originals `drop` would delete."""
         found = await to_thread.run_sync(
             lambda: list(self._find_files(tuple(session_ids), frozenset(evidence_ids), tuple(texts)))
         )
@@ -66,7 +67,7 @@ class FolderVault:
             folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             folder.chmod(_OWNER_ONLY)
         kept = {"session_id": session_id, "evidence_id": evidence_id, "original": original}
-        # `mkstemp` makes the file readable by its owner alone from the first moment on.
+        # `mkstemp` creates the file readable only by its owner from the start.
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".new")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -85,7 +86,7 @@ class FolderVault:
     def _drop(self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]) -> int:
         found = list(self._find_files(session_ids, evidence_ids, texts))
         for file in found:
-            # What a deleted file held may stay on the disk until it is overwritten.
+            # A deleted file's content may stay on the disk until it is overwritten, so it is overwritten first.
             with file.open("r+b") as out:
                 out.write(b"\0" * file.stat().st_size)
                 out.flush()
@@ -103,10 +104,10 @@ class FolderVault:
         wanted = {f"{_name_of(evidence_id)}.json" for evidence_id in evidence_ids}
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (texts and stands_in_tree(texts, _read_file(file))):
+            if named or (texts and occurs_in_tree(texts, _read_file(file))):
                 yield file
         for part in sorted(self.folder.glob("*/.*.new")):
-            # What a writer that was killed left half written belongs to nobody.
+            # A half-written file of a writer that was killed belongs to no evidence item.
             if texts or part.parent.name in folders:
                 yield part
 

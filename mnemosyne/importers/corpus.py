@@ -1,7 +1,7 @@
-"""The normalised corpus (`corpus.jsonl`): one document a line, read as a stream and mapped to a session.
+"""The normalised corpus (`corpus.jsonl`): one document per line, read as a stream and mapped to a session.
 
-Labelled data sets and a host's own exports are both imported in this format. It knows nothing of stores and indexes, and must
-not import another importer.
+Labelled data sets and a host's own exports are both imported in this format. It knows nothing of stores and indexes,
+and must not import another importer.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _KINDS = {Chain.NARRATIVE: "macro", Chain.EVENT: "fact", Chain.LORE: "encycloped
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CorpusDocument:
-    """One line of a corpus. `line` is 1-based; `at` is aware; fields that the format does not know stand in `metadata`.
+    """One line of a corpus. `line` is 1-based; `at` is aware; unknown fields are in `metadata`.
 
-    `role` is what a history line says of its speaker: user, assistant, or nothing (None).
+    `role` is the role that a history line gives its speaker: user, assistant, or none (None).
     """
 
     document_id: str
@@ -53,14 +53,16 @@ class CorpusDocument:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Corpus:
-    """A whole corpus in the order of its file; `sessions` are the names that occur, in order of first sight."""
+    """A whole corpus in the order of its file; `sessions` are the names that occur, in order of first appearance."""
 
     path: str
     documents: tuple[CorpusDocument, ...]
     sessions: tuple[str, ...]
 
     def entries_for(self, session: str | None) -> tuple[CorpusDocument, ...]:
-        """Return the documents of `session` and those that belong to all, in file order (None: only the latter)."""
+        """Return the documents of `session` and those that belong to all sessions, in file order (None: only the
+        latter). CorpusError for an unknown session.
+        """
         if session is not None and session not in self.sessions:
             near = difflib.get_close_matches(session, self.sessions, n=1)
             raise CorpusError(f"{self.path}: there is no session {session!r}{_suggest_name(near)}. {self._choices()}")
@@ -68,7 +70,7 @@ class Corpus:
 
     def _choices(self) -> str:
         if not self.sessions:
-            return "Its lines name no session: ask for None."
+            return "Its lines name no session: pass None."
         shown = ", ".join(repr(name) for name in self.sessions[:8])
         return f"It holds {len(self.sessions)}: {shown}{', …' if len(self.sessions) > 8 else ''}."
 
@@ -76,7 +78,7 @@ class Corpus:
 def read_corpus(path: Path) -> Corpus:
     """Read a whole corpus from a `.jsonl` file or from the folder that holds `corpus.jsonl`.
 
-    Raises CorpusError, naming file, line and field, at the first fault; an id that occurs twice is one.
+    CorpusError, naming file, line and field, for the first fault; a duplicate id is a fault.
     """
     file = corpus_file(path)
     first_lines: dict[str, int] = {}
@@ -96,12 +98,12 @@ def read_corpus(path: Path) -> Corpus:
             sessions[document.session] = None
         documents.append(document)
     if not documents:
-        raise CorpusError(f"{file}: holds no document. Write one JSON object a line.")
+        raise CorpusError(f"{file}: holds no document. Write one JSON object per line.")
     return Corpus(path=str(file), documents=tuple(documents), sessions=tuple(sessions))
 
 
 def corpus_file(path: Path) -> Path:
-    """Return the file that `path` means: itself, or `corpus.jsonl` in it; CorpusError if there is none."""
+    """Return the corpus file at `path`: the file itself, or `corpus.jsonl` in a folder; CorpusError if there is none."""
     file = path / CORPUS_FILE if path.is_dir() else path
     if not file.is_file():
         raise CorpusError(f"{file}: there is no such file. Name a .jsonl file or a folder that holds {CORPUS_FILE}.")
@@ -109,7 +111,9 @@ def corpus_file(path: Path) -> Path:
 
 
 def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
-    """Yield the documents of a file one at a time, holding one line in memory; CorpusError at the first bad line."""
+    """Yield the documents of a file one at a time, with one line in memory; CorpusError for the first bad line or an
+    unreadable file.
+    """
     file = corpus_file(path)
     try:
         with file.open("rb") as stream:
@@ -128,10 +132,11 @@ def iter_corpus(path: Path) -> Iterator[CorpusDocument]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Who of a talk is the user and who the assistant, each in order of first sight; None stands for lines without a speaker.
+    """Which speakers of a conversation are users and which assistants, each in order of first appearance; None stands
+    for lines without a speaker.
 
-    `reason` says how that was found: `role` (the file says it), `asked` (the caller does), `name` (somebody is called so),
-    `first` (whoever speaks first was taken), or empty where nobody speaks.
+    `reason` says how that was decided: `role` (the file states it), `asked` (the caller named them), `name` (by a
+    speaker's name), `first` (the first speaker is the user), or empty if there are no speakers.
     """
 
     users: tuple[str | None, ...] = ()
@@ -142,12 +147,13 @@ class Speakers:
 def speakers_of(
     documents: Sequence[CorpusDocument], *, user: Collection[str] = (), assistant: Collection[str] = ()
 ) -> Speakers:
-    """Return who is the user of a talk. The role of a line counts before all this, for that line.
+    """Return which speakers of a conversation are users. A line's own role takes precedence for that line.
 
-    `user` and `assistant` are names that the caller knows: where a user is named all others are assistants, where only an
-    assistant is, all others are users; names that do not occur say nothing. Else a speaker is what one of its lines says.
-    Else the user is who is called so (`user`, `human`, `player`, 用户, 玩家), else the first who is not called an assistant
-    (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手, 旁白).
+    `user` and `assistant` are names that the caller knows: where a user is named all others are assistants; where only
+    an assistant is named, all others are users; names that do not occur are ignored. Otherwise a speaker has the role
+    that one of its lines states. Otherwise the user is whoever has the name of one (`user`, `human`, `player`, 用户, 玩家),
+    or else the first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手,
+    旁白).
     """
     talk = [document for document in documents if document.chain is Chain.HISTORY]
     names = list(dict.fromkeys(document.speaker for document in talk))
@@ -171,7 +177,7 @@ def speakers_of(
 
 
 def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collection[str]) -> None:
-    """Raise CorpusError for a name that speaks in none of these sessions."""
+    """Raise CorpusError for a name that is no speaker in any of these sessions."""
     talk = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
     known = list(dict.fromkeys(each.speaker for each in talk if each.speaker is not None))
     for name in names:
@@ -179,7 +185,7 @@ def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collec
             near = difflib.get_close_matches(name, known, n=1)
             shown = ", ".join(repr(each) for each in known[:8]) or "nobody by name"
             raise CorpusError(
-                f"{corpus.path}: {name!r} speaks nowhere in it{_suggest_name(near) or '.'} In it speak: {shown}."
+                f"{corpus.path}: {name!r} is no speaker in it{_suggest_name(near) or '.'} Its speakers: {shown}."
             )
 
 
@@ -196,11 +202,11 @@ def to_session(
 ) -> SessionStart:
     """Return the session that `corpus.entries_for(session)` describes, ready for `Store.create_session`.
 
-    A history line is one committed turn with one message, in file order; turn and message both take the line's id. Its
-    role is the line's own, else that of its speaker (`speakers_of`); the name stays as the author. Every other line is an
-    entry of the session's own scope (lore too, so that each session is an index of its own), placed on `main` at the
-    depth of the turns before it in the file, so that it is an ancestor of every later head. `session_id` defaults to the
-    name in the corpus.
+    A history line becomes one committed turn with one message, in file order; turn and message both take the line's id.
+    The role is the line's own, else that of its speaker (`speakers_of`); the name is kept as the author. Every other
+    line becomes an entry of the session's own scope (lore too, so that each session has an index of its own), placed on
+    `main` at the depth of the turns before it in the file, so that every later head has it as an ancestor. `session_id`
+    defaults to the name in the corpus. CorpusError for an unknown session.
     """
     documents = corpus.entries_for(session)
     name = session_id or session or "corpus"
@@ -264,7 +270,7 @@ def _map_document(file: Path, number: int, raw: bytes) -> CorpusDocument:
     for name in row:
         near = difflib.get_close_matches(name, [each for each in _FIELDS if each not in known], n=1, cutoff=0.75)
         if near:
-            _fail(file, number, name, f"is no field of a corpus line{_suggest_name(near)}")
+            _fail(file, number, name, f"is not a field of a corpus line{_suggest_name(near)}")
     meta = known.get("meta")
     if meta is not None and not isinstance(meta, dict):
         _fail(file, number, "meta", f"is {_kind_name(meta)}; it must be a mapping or null")
@@ -296,11 +302,13 @@ def _read_row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except json.JSONDecodeError as error:
-        _fail(file, number, "", f"is not JSON at character {error.pos + 1} ({error.msg}); write one JSON object a line")
+        _fail(
+            file, number, "", f"is not JSON at character {error.pos + 1} ({error.msg}); write one JSON object per line"
+        )
     except (RecursionError, ValueError) as error:
         _fail(file, number, "", f"cannot be read as JSON ({error}); flatten or shorten it")
     if not isinstance(row, dict):
-        _fail(file, number, "", f"is {_kind_name(row)}; write one JSON object a line")
+        _fail(file, number, "", f"is {_kind_name(row)}; write one JSON object per line")
     for path, reason in plain_faults(row):
         _fail(file, number, ".".join(str(each) for each in path), reason)
     return row

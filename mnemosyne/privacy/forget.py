@@ -16,7 +16,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.privacy.scrub import is_telling, spellings, subject_of
+from mnemosyne.privacy.scrub import is_distinctive, spellings, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.document import SessionDocument
@@ -89,7 +89,7 @@ class Proof:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Forgotten:
+class ErasureReport:
     """What was forgotten, and the proof. `scopes` were dropped from the index, `faults` say what of it could not be."""
 
     plan: ErasurePlan
@@ -135,14 +135,14 @@ async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
         messages=messages,
         evidences=evidences,
         texts=sought,
-        places=await _find_places(store, [text for text in _sample_texts(sought) if is_telling(text)]),
+        places=await _find_places(store, [text for text in _sample_texts(sought) if is_distinctive(text)]),
     )
     if place.vault is None:
         return plan
     return replace(plan, originals=await place.vault.count(**_vault_query(erasure, plan)))
 
 
-async def forget(place: MemoryLocations, erasure: Erasure) -> Forgotten:
+async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
     """Forget everywhere, leave an audit record in the store, and search for what should be gone.
 
     Asked again after it was stopped half way, it finishes. StoreError from the store; an index that cannot be cleaned is
@@ -164,7 +164,7 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> Forgotten:
     proof = await prove(place, (*plan.texts, *outcome.texts), outcome.sessions, common=outcome.texts)
     if erasure.user_id is not None:
         proof = replace(proof, mentions=await place.store.find_text([erasure.user_id]))
-    return Forgotten(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
+    return ErasureReport(plan=plan, outcome=outcome, originals=originals, scopes=scopes, faults=faults, proof=proof)
 
 
 async def prove(
@@ -176,7 +176,7 @@ async def prove(
     and is only counted.
     """
     store = place.store
-    sought = _sample_texts([text for text in dict.fromkeys(texts) if is_telling(text)])
+    sought = _sample_texts([text for text in dict.fromkeys(texts) if is_distinctive(text)])
     must = sought if common is None else [text for text in sought if text in set(common)]
     found = list(await _find_places(store, [*must, *sessions]))
     gone = await _find_absent(store, sought)
@@ -224,7 +224,7 @@ async def _drop_scopes(place: MemoryLocations, scopes: Sequence[str]) -> tuple[s
 
 def _vault_query(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
     """Return whose originals go: of sessions that go whole, of the evidence, and any that hold a text that goes."""
-    telling = [text for text in plan.texts if is_telling(text)]
+    telling = [text for text in plan.texts if is_distinctive(text)]
     if plan.kind == "evidence":
         return {"session_ids": (str(erasure.session_id),), "evidence_ids": erasure.evidence_ids}
     names = plan.whole if erasure.session_id is None else (erasure.session_id,)
@@ -237,8 +237,8 @@ async def _load_branches(store: Store, session_id: str) -> list[SessionDocument]
     if first is None:
         return []
     others = [head.branch_id for head in await store.branches(session_id)][1:]
-    told = [await store.get_session(session_id, branch_id=branch_id) for branch_id in others]
-    return [first, *(document for document in told if document is not None)]
+    others_told = [await store.get_session(session_id, branch_id=branch_id) for branch_id in others]
+    return [first, *(document for document in others_told if document is not None)]
 
 
 def _owner_of(document: SessionDocument) -> str | None:

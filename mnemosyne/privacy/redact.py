@@ -76,7 +76,7 @@ class RegexRedactor:
 
 def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
     """Return a text without the spans that were found in it, and the rules of those that were not taken out before."""
-    merged = _merge_spans(_apart(found, _placeholders(text)))
+    merged = _merge_spans(_subtract_spans(found, _placeholders(text)))
     return _replace_spans(text, merged), tuple(span.rule for span in merged)
 
 
@@ -184,7 +184,7 @@ def _find_spans(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], 
         for span in _matches(plain, rules)
     ]
     spans.extend(_fields(text, rules))
-    merged = _merge_spans(_apart(spans, _placeholders(text)))
+    merged = _merge_spans(_subtract_spans(spans, _placeholders(text)))
     covered = [(span.begin, span.end) for span in merged]
     literals = [each for each in _literals(text, rules) if not _touches(each[0], covered)]
     return merged, literals
@@ -200,9 +200,9 @@ def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
         for span in find_spans(rule.pattern, plain, group=rule.group, seconds=SECONDS_A_RULE):
             holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
             if holds and not _touches(span, others):
-                told = SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
-                found.setdefault(rule.name, []).append(told)
-                yield told
+                sensitive = SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
+                found.setdefault(rule.name, []).append(sensitive)
+                yield sensitive
     for pattern in rules.patterns:
         for begin, end in find_spans(pattern, plain):
             yield SensitiveSpan(rule=CUSTOM, begin=begin, end=end)
@@ -249,7 +249,7 @@ def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
             SensitiveSpan(rule=span.rule, begin=origins[span.begin], end=origins[span.end - 1] + 1) if origins else span
             for span in _matches(plain, without_fields)
         ]
-        merged = _merge_spans(_apart(spans, _placeholders(said)))
+        merged = _merge_spans(_subtract_spans(spans, _placeholders(said)))
         if merged:
             new = json.dumps(_replace_spans(said, merged), ensure_ascii=raw.isascii())
             yield found.span(), new, tuple(dict.fromkeys(span.rule for span in merged))
@@ -289,11 +289,11 @@ def _is_detected(seam: str) -> bool:
     return seam.startswith("[redacted:pii_")
 
 
-def _apart(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:
+def _subtract_spans(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:
     """Return spans without what placeholders (in order, apart) cover: a redacted text must not be redacted again."""
     apart: list[SensitiveSpan] = []
     for span in spans:
-        begin, place = span.begin, _first_behind(protected, span.begin)
+        begin, place = span.begin, _find_first_after(protected, span.begin)
         while place < len(protected) and protected[place][0] < span.end:
             low, high = protected[place]
             if begin < low:
@@ -318,11 +318,11 @@ def _merge_spans(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
 
 def _touches(span: tuple[int, int], covered: Sequence[tuple[int, int]]) -> bool:
     """Say whether a span overlaps one of `covered`, which are in order and apart."""
-    place = _first_behind(covered, span[0])
+    place = _find_first_after(covered, span[0])
     return place < len(covered) and covered[place][0] < span[1]
 
 
-def _first_behind(spans: Sequence[tuple[int, int]], begin: int) -> int:
+def _find_first_after(spans: Sequence[tuple[int, int]], begin: int) -> int:
     """Return the place of the first span that ends behind `begin`; the spans are in order and apart."""
     return bisect_right(spans, begin, key=lambda span: span[1])
 
@@ -330,7 +330,7 @@ def _first_behind(spans: Sequence[tuple[int, int]], begin: int) -> int:
 def _replace_spans(
     text: str, spans: Sequence[SensitiveSpan], literals: Mapping[tuple[int, int], str] | None = None
 ) -> str:
-    changes = [(span.begin, span.end, _stand_in(span)) for span in spans]
+    changes = [(span.begin, span.end, _replacement_of(span)) for span in spans]
     changes.extend((begin, end, new) for (begin, end), new in (literals or {}).items())
     parts, at = [], 0
     for begin, end, new in sorted(changes):
@@ -339,7 +339,7 @@ def _replace_spans(
     return "".join((*parts, text[at:]))
 
 
-def _stand_in(span: SensitiveSpan) -> str:
+def _replacement_of(span: SensitiveSpan) -> str:
     return json.dumps(placeholder(FIELD)) if span.rule == FIELD else placeholder(span.rule)
 
 

@@ -150,7 +150,7 @@ def weight(text: str) -> int:
     return sum(_CJK_WEIGHT if _is_cjk(char) else 1 for char in text if char.isalnum())
 
 
-def is_telling(text: str) -> bool:
+def is_distinctive(text: str) -> bool:
     """Say whether a text is so much of somebody's own that it is sought in what others said too."""
     return weight(text) >= TELLING
 
@@ -160,24 +160,24 @@ def spellings(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((text, escape(text), quoteattr(text)[1:-1])))
 
 
-def stands_in(text: str, where: str) -> bool:
+def occurs_in(text: str, where: str) -> bool:
     """Say whether a text stands in another, in one of its spellings; one that is not telling only as whole words."""
     for form in spellings(text):
         place = where.find(form) if form else -1
         while place >= 0:
-            if is_telling(text) or _is_whole(where, place, len(form)):
+            if is_distinctive(text) or _is_whole(where, place, len(form)):
                 return True
             place = where.find(form, place + 1)
     return False
 
 
-def stands_in_tree(texts: Sequence[str], tree: Any) -> bool:
+def occurs_in_tree(texts: Sequence[str], tree: Any) -> bool:
     """Say whether one of the texts stands in a value or a key of a JSON tree."""
     if isinstance(tree, str):
-        return any(stands_in(text, tree) for text in texts)
+        return any(occurs_in(text, tree) for text in texts)
     if isinstance(tree, Mapping):
-        return any(stands_in_tree(texts, key) or stands_in_tree(texts, child) for key, child in tree.items())
-    return isinstance(tree, list | tuple) and any(stands_in_tree(texts, child) for child in tree)
+        return any(occurs_in_tree(texts, key) or occurs_in_tree(texts, child) for key, child in tree.items())
+    return isinstance(tree, list | tuple) and any(occurs_in_tree(texts, child) for child in tree)
 
 
 def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:
@@ -186,7 +186,7 @@ def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[R
     return refs if len(left) == len(refs) else left
 
 
-def erased_message(message: Message) -> Message:
+def erase_message(message: Message) -> Message:
     """Return what stays of a message that must be forgotten: its place, role, id and time."""
     return replace(message, content=ERASED, author=None, refs=(), extra=EMPTY)
 

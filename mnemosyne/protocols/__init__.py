@@ -6,10 +6,10 @@ Import them from here; the modules of this folder only group them.
 
 from __future__ import annotations
 
-from mnemosyne.protocols.intake import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
+from mnemosyne.protocols.host import Clock, EventBus, SessionLocks, TokenEstimator
+from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import Embedder, EntrySource, Index, Retriever, Vectors
 from mnemosyne.protocols.store import Store
-from mnemosyne.protocols.surroundings import Clock, EventBus, SessionLocks, TokenEstimator
 
 __all__ = [
     "Clock",

@@ -52,7 +52,7 @@ class EntrySource(Protocol):
         """Return entries written after `sequence`, in the order of writing."""
         ...
 
-    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
         ...
 
@@ -93,11 +93,11 @@ class Index(Protocol):
         """Return how many entries the scope holds."""
         ...
 
-    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the entries of this chain written last, oldest first."""
         ...
 
-    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that this model has not looked at, in the order of writing."""
         ...
 
@@ -119,7 +119,7 @@ class Index(Protocol):
         """Remove all that is held of a scope; one that is not there is no error. IndexUnavailableError when files stay."""
         ...
 
-    async def settle(self) -> None:
+    async def maintain(self) -> None:
         """Write out what is held back and tidy files when it is due. Takes long; never called inside a turn."""
         ...
 

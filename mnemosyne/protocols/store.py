@@ -194,7 +194,7 @@ class Store(Protocol):
         """Return entries of committed turns (or lore) written after `sequence`, in the order of writing."""
         ...
 
-    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
         ...
 

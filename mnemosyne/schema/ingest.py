@@ -13,7 +13,7 @@ from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class ShownText:
     """A text that a prompt held, and the evidence (or the message) that it was taken from."""
 
     source_id: str
@@ -46,12 +46,12 @@ class IngestOptions:
     ttl_seconds: float | None = None
     args: Mapping[str, Any] | None = None
     selectors: tuple[str, ...] = ()
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[ShownText, ...] = ()
     idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ingested:
+class IngestResult:
     """What came of one text.
 
     `evidence` is what is kept of it, or was before (`is_new` tells which); None when it said nothing but what the prompt had

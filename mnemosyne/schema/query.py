@@ -117,7 +117,7 @@ class RetrievalQuery:
     counts the steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index
     holds, such as finished quests made from the state; they are recalled beside the rest and gated by what is excluded
     only. What was said, done or summed up in turns from depth `shown_from` on stands in the prompt already and is not
-    recalled; narratives of more than one turn are. `knows` says of a fetched entry whether its reader may know it (None: all
+    recalled; narratives of more than one turn are. `may_know` says of a fetched entry whether its reader may know it (None: all
     of them): a gate that was written while recall was under way holds, too.
     """
 
@@ -138,17 +138,17 @@ class RetrievalQuery:
     extra: tuple[MemoryEntry, ...] = ()
     shown_from: int | None = None
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
-    knows: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
+    may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Say whether a fetched entry may be recalled: its reader may know it, and the prompt does not hold its turn."""
-        return (self.knows is None or self.knows(entry)) and not self.shows(entry)
+        return (self.may_know is None or self.may_know(entry)) and not self.is_in_prompt(entry)
 
-    def excluded_in(self, scope: str) -> frozenset[str]:
+    def excluded_ids(self, scope: str) -> frozenset[str]:
         """Return the ids that must not be recalled from a scope."""
         return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
-    def shows(self, entry: MemoryEntry) -> bool:
+    def is_in_prompt(self, entry: MemoryEntry) -> bool:
         """Say whether the prompt holds the turn that an entry is about."""
         recent = self.shown_from is not None and entry.depth is not None and entry.depth >= self.shown_from
         return recent and entry.kind != MACRO

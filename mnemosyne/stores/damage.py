@@ -11,7 +11,7 @@ import zlib
 
 from mnemosyne.core.errors import DamagedRecordError, UnreadableError
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, Kept
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, TextTable
 
 DAMAGED = (UnreadableError, LookupError)
 """What reading of rows raises when they are damaged: bytes that say nothing, and rows of which others tell that are not there."""
@@ -19,19 +19,19 @@ DAMAGED = (UnreadableError, LookupError)
 _ANYTHING = "A record"
 
 
-def damaged_record(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
+def build_damage_error(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
     """Return the error of a store for what could not be read in it; `what` is the record, where that is known."""
     if isinstance(error, UnreadableError):
         return DamagedRecordError(path, what or _ANYTHING, str(error))
     return DamagedRecordError(path, what or _ANYTHING, f"it names something that is not there ({error})")
 
 
-def damage_in(connection: Connection, error: UnreadableError | LookupError, shown: str) -> DamagedRecordError:
+def locate_damage(connection: Connection, error: UnreadableError | LookupError, shown: str) -> DamagedRecordError:
     """Return the error of a SQL store for what could not be read; the connection is still inside the transaction."""
     what = ""
     with contextlib.suppress(Exception):  # whatever else is wrong with the tables, the first error is the one to tell
         what = row_of(connection, error.data) if isinstance(error, UnreadableError) else ""
-    return damaged_record(error, shown, what)
+    return build_damage_error(error, shown, what)
 
 
 def row_of(connection: Connection, data: bytes) -> str:
@@ -50,10 +50,10 @@ def row_of(connection: Connection, data: bytes) -> str:
             ).fetchone()
             if row is not None:
                 return _name_record(kept, column, *row)
-    return _paper_of(connection, data)
+    return _find_blob(connection, data)
 
 
-def _paper_of(connection: Connection, data: bytes) -> str:
+def _find_blob(connection: Connection, data: bytes) -> str:
     columns = ", ".join(f"p.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
         f"SELECT s.session_id, u.turn_id, {columns} FROM papers AS p JOIN turns AS u ON u.number = p.turn "
@@ -74,6 +74,6 @@ def _packs(cell: bytes, data: bytes) -> bool:
         return False
 
 
-def _name_record(kept: Kept, column: str, session_id: str, key: str) -> str:
+def _name_record(kept: TextTable, column: str, session_id: str, key: str) -> str:
     of = f" of session {session_id!r}" if session_id else ""
     return f"The {column} of {kept.table}/{key}{of}" if key else f"The {column} of {kept.table}{of}"

@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio.lowlevel
 
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.stores.ledger.erase import Dataset, Rewriting
+from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
@@ -70,7 +70,7 @@ class MemoryBackend:
         await anyio.lowlevel.checkpoint()
         return work(self._dataset())
 
-    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
         """Let work replace ledgers."""
         await anyio.lowlevel.checkpoint()
         result, rewriting = work(self._dataset())

@@ -22,7 +22,7 @@ from mnemosyne.core.errors import RedactionError, SessionNotFoundError
 from mnemosyne.privacy.redact import RegexRedactor
 from mnemosyne.protocols import Clock, EvidenceIngestor, Redactor, Store
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.ingest import Ingested, IngestOptions, Shown
+from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.redaction import RedactionRules, RedactResult
 from mnemosyne.stores.memory import MemoryStore
@@ -36,7 +36,7 @@ _PAGE = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.examp
 
 
 @dataclass(kw_only=True, slots=True)
-class HandClock:
+class ManualClock:
     """A clock that is turned by hand."""
 
     at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -55,12 +55,14 @@ class BrokenRedactor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Desk:
+class _Setup:
     store: Store
     ingestor: EvidenceIngestor
-    clock: HandClock
+    clock: ManualClock
 
-    async def take(self, text: str, source: EvidenceSource = _TOOL, options: IngestOptions | None = None) -> Ingested:
+    async def take(
+        self, text: str, source: EvidenceSource = _TOOL, options: IngestOptions | None = None
+    ) -> IngestResult:
         kind = EvidenceType.RAG_DOC if source.kind is SourceKind.RAG else EvidenceType.TOOL_RESULT
         return await self.ingestor.ingest(SESSION, text, source, kind, options=options)
 
@@ -75,12 +77,12 @@ class IngestorContract:
         raise NotImplementedError("say which ingestor is tested")
 
     @asynccontextmanager
-    async def _open_setup(self, redactor: Redactor | None = None) -> AsyncIterator[_Desk]:
-        store, clock = MemoryStore(), HandClock()
+    async def _open_setup(self, redactor: Redactor | None = None) -> AsyncIterator[_Setup]:
+        store, clock = MemoryStore(), ManualClock()
         await store.create_session(SessionStart(session_id=SESSION, world_id="", locale="en", state={}))
         try:
             made = self.make_ingestor(store, redactor or RegexRedactor(), clock)
-            yield _Desk(store=store, ingestor=made, clock=clock)
+            yield _Setup(store=store, ingestor=made, clock=clock)
         finally:
             await store.close()
 
@@ -121,13 +123,13 @@ class IngestorContract:
         """English and Chinese; of a mixed text the news stay."""
         async with self._open_setup() as setup:
             for told in (TOLD, TOLD_ZH):
-                shown = IngestOptions(shown=(Shown(source_id="lore", text=told),))
+                shown = IngestOptions(shown=(ShownText(source_id="lore", text=told),))
                 echo = await setup.take(f"\n{told} ", options=shown)
                 assert (echo.evidence, echo.recalled) == (None, ("lore",))
                 assert await setup.store.list_evidences(SESSION) == ()
             news = "The innkeeper adds that nobody had touched the rope, and that it was wet."
             mixed = await setup.take(
-                f"{TOLD} {news}", options=IngestOptions(shown=(Shown(source_id="lore", text=TOLD),))
+                f"{TOLD} {news}", options=IngestOptions(shown=(ShownText(source_id="lore", text=TOLD),))
             )
             assert mixed.evidence is not None
             assert news in mixed.evidence.content

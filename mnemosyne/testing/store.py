@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pytest
 
-from mnemosyne.testing.stores.concurrency import StoreCrowd
+from mnemosyne.testing.stores.concurrency import StoreConcurrency
 from mnemosyne.testing.stores.documents import StoreDocuments
 from mnemosyne.testing.stores.erasure import StoreErasure
 from mnemosyne.testing.stores.memory import StoreMemory
@@ -28,7 +28,7 @@ from mnemosyne.testing.stores.worlds import StoreWorlds
 
 
 class StoreContract(
-    StoreRules, StoreMemory, StoreRuns, StoreDocuments, StoreParts, StoreErasure, StoreWorlds, StoreCrowd
+    StoreRules, StoreMemory, StoreRuns, StoreDocuments, StoreParts, StoreErasure, StoreWorlds, StoreConcurrency
 ):
     """What every Store must do; see the module's docstring for how to use it."""
 

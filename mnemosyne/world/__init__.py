@@ -13,9 +13,9 @@ from mnemosyne.world.build import build_world
 from mnemosyne.world.checking.links import check_links
 from mnemosyne.world.describe import describe
 from mnemosyne.world.format.faults import FaultList
+from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
 from mnemosyne.world.reading.files import read_folder
-from mnemosyne.world.stored import pack_from_json, pack_to_json
 
 __all__ = ["describe", "load_world", "pack_from_json", "pack_to_json"]
 

@@ -124,7 +124,7 @@ def test_the_ways_to_write_an_update(block: str) -> None:
         ("<state_update></state_update>", "cannot be read"),
         ("<state_update>{}</state_update>", "no list of ops"),
         ('<state_update>{"changes": []}</state_update>', "no list of ops"),
-        ('<state_update>[["JUMP", "a", 1]]</state_update>', "no verb"),
+        ('<state_update>[["JUMP", "a", 1]]</state_update>', "not a verb"),
         (f'<state_update>[{SET}, ["ADD", "a"]]</state_update>', "op 1 "),
         ('<state_update>[["SET", "a", NaN]]</state_update>', "not finite"),
         ("<state_update>" + "[" * 50_000 + "</state_update>", "too long or too deep"),

@@ -179,8 +179,8 @@ def test_a_group_passes_on_what_it_inherits_and_is_no_such_thing_itself() -> Non
     tom = after(["SET", "characters.villagers.tom", {"name": "Tom"}])["characters"]["villagers"]["tom"]
     assert tom == {"name": "Tom", "trust": [50, "看不透"], "needs": {"food": 1}, "house": "unknown"}
     assert after(["DELETE", "maud.house"])["characters"]["villagers"]["maud"].keys() == {"id", "name", "trust"}
-    rules = rules_at_root(world()).below("characters", world()["characters"])
-    villagers = rules.below("villagers", world()["characters"]["villagers"])
+    rules = rules_at_root(world()).rules_below("characters", world()["characters"])
+    villagers = rules.rules_below("villagers", world()["characters"]["villagers"])
     assert villagers.shape == {}
     assert set(villagers.pattern) == {"trust", "needs", "house", "$meta"}
 

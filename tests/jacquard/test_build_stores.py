@@ -11,7 +11,7 @@ import pytest
 
 from jacquard import open_runtime
 from mnemosyne import Erasure, LocalEmbedder
-from mnemosyne.core.tokens import estimated
+from mnemosyne.core.tokens import estimate_tokens
 
 pytestmark = pytest.mark.anyio
 
@@ -64,12 +64,12 @@ async def test_an_erasure_empties_what_memory_holds_of_texts(tmp_path):
         await runtime.engine.prepare_turn("demo", secret)
         await runtime.engine.commit_assistant_message("demo", "<content>So it does.</content>")
         await runtime.engine.prepare_turn("demo", "Where does the ledger lie?")
-        assert estimated.cache_info().currsize
+        assert estimate_tokens.cache_info().currsize
         done = await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))
         assert done.done
-        seen = estimated.cache_info().hits
-        estimated(secret)
-        assert estimated.cache_info().hits == seen
+        seen = estimate_tokens.cache_info().hits
+        estimate_tokens(secret)
+        assert estimate_tokens.cache_info().hits == seen
 
 
 async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path, monkeypatch):
@@ -84,8 +84,8 @@ async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path, monkeypatch)
     async with open_runtime(tmp_path, world=WORLD) as runtime:
         await runtime.ensure_session("demo", index=False)
         for _ in range(2):
-            await runtime.embedder.expect_talk(talk)
+            await runtime.embedder.prefetch_recent(talk)
         assert asked == [*talk]
         assert (await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
-        await runtime.embedder.expect_talk(talk)
+        await runtime.embedder.prefetch_recent(talk)
     assert asked == [*talk, *talk]

@@ -12,7 +12,7 @@ from mnemosyne.evidence.resolve import RefFault
 
 ROOT = Path(__file__).parents[2]
 REPORTED = re.compile(
-    r"""(?:\.lacks\(|degradations\.append\(|reason=)"([a-z0-9_]+)"|["'](?:\w+_late|\w+_cut|conflict): """
+    r"""(?:\.add_degradation\(|degradations\.append\(|reason=)"([a-z0-9_]+)"|["'](?:\w+_late|\w+_cut|conflict): """
 )
 
 

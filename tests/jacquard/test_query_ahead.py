@@ -121,7 +121,7 @@ async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
-    await ahead.expect("阿岚在哪里？", ["他点头"], ["阿岚"])
+    await ahead.prefetch("阿岚在哪里？", ["他点头"], ["阿岚"])
     assert embedder.queries == [("阿岚在哪里？",)]
     both = await ahead.embed(("阿岚在哪里？", "他点头"), "query")
     assert both.shape == (2, 4)
@@ -132,7 +132,7 @@ async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_
     embedder = RecordingEmbedder()
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
-    await ahead.expect("the key", ["she nods"])
+    await ahead.prefetch("the key", ["she nods"])
     await ahead.embed(("another question",), "query")
     texts = (*vector_texts(RetrievalQuery(text="the key", world_id="", recent=("she nods",))),)
     await ahead.embed(texts, "query")
@@ -140,7 +140,7 @@ async def test_other_texts_than_expected_are_made_anew_and_of_inputs_nothing_is_
     await ahead.embed(texts, "query")
     assert embedder.queries[2:] == [("the key",)]
     for number in range(2 * KEPT):
-        await ahead.expect(f"question {number}")
+        await ahead.prefetch(f"question {number}")
     assert not [text for text in strings_in(ahead) if "question" in text]
     made = len(embedder.queries)
     await ahead.embed(tuple(f"question {number}" for number in range(KEPT, 2 * KEPT)), "query")
@@ -154,13 +154,13 @@ async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forg
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
     for text in ("go on", "and then?"):
-        await ahead.expect_talk(["she nods"])
-        await ahead.expect(text, ["she nods"])
+        await ahead.prefetch_recent(["she nods"])
+        await ahead.prefetch(text, ["she nods"])
         await ahead.embed((text, "she nods"), "query")
     assert embedder.queries == [("she nods",), ("go on",), ("and then?",)]
     ahead.forget()
-    await ahead.expect_talk(["she nods"])
-    await ahead.expect_talk([])
+    await ahead.prefetch_recent(["she nods"])
+    await ahead.prefetch_recent([])
     assert embedder.queries[3:] == [("she nods",)]
 
 
@@ -170,7 +170,7 @@ async def test_talk_that_cannot_be_embedded_ahead_is_asked_for_again(fault):
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
     nothing = strings_in(ahead)
-    await ahead.expect_talk(["she nods"])
+    await ahead.prefetch_recent(["she nods"])
     assert strings_in(ahead) == nothing
     embedder.fault = None
     assert (await ahead.embed(("she nods",), "query")).shape == (1, 4)
@@ -181,7 +181,7 @@ async def test_what_is_forgotten_while_it_is_made_is_not_kept():
     embedder = RecordingEmbedder()
     ahead = PrefetchingEmbedder(embedder)
     async with anyio.create_task_group() as group:
-        group.start_soon(ahead.expect_talk, ["she nods"])
+        group.start_soon(ahead.prefetch_recent, ["she nods"])
         await embedder.begun.wait()
         ahead.forget()
         embedder.may_end.set()

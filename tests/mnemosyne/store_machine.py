@@ -44,17 +44,17 @@ from mnemosyne.testing.stores.samples import (
     SCOPE,
     SESSION,
     block,
-    earned,
     evidence,
-    gold,
-    imported,
+    gold_commit,
+    gold_state,
+    imported_turn,
     memory,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    reply_message,
     start,
+    user_message,
 )
-from mnemosyne.testing.stores.tree import TreeBranch, TurnTree
+from mnemosyne.testing.stores.tree import ModelBranch, ModelTree
 
 T = TypeVar("T")
 Open = Callable[[Path], Store]
@@ -82,7 +82,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def begin(self) -> None:
         self.run(self.store.create_session(start()))
-        self.tree = TurnTree()
+        self.tree = ModelTree()
         self.keys: set[str] = set()
         self.entries: list[str] = []
         self.summaries: dict[str, Summary | None] = {}
@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.step += 1
         return f"{prefix}{self.step}"
 
-    def branch(self, number: int) -> tuple[str, TreeBranch]:
+    def branch(self, number: int) -> tuple[str, ModelBranch]:
         return sorted(self.tree.branches.items(), key=lambda item: item[0])[number % len(self.tree.branches)]
 
     def committed(self, number: int) -> str | None:
@@ -111,7 +111,9 @@ class StoreMachine(RuleBasedStateMachine):
         reused = sorted(self.tree.abandoned)
         turn_id = reused[at % len(reused)] if reused and again == 0 else self.new("t")
         held = (evidence(self.new("e"), "held by a prompt"),) if again == 1 else ()
-        self.run(self.store.save_prepared(prepared(head, turn_id, text), expected_version=head.version, evidences=held))
+        self.run(
+            self.store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version, evidences=held)
+        )
         self.tree.prepare(name, turn_id, text)
         self.evidences.update((each.evidence_id, each) for each in held)
 
@@ -119,7 +121,7 @@ class StoreMachine(RuleBasedStateMachine):
     def commit(self, at: int, gain: int) -> None:
         name, branch = self.branch(at)
         if branch.pending is not None:
-            done = earned(branch.pending, self.tree.state(branch.path)["hero"]["gold"] + gain)
+            done = gold_commit(branch.pending, self.tree.state(branch.path)["hero"]["gold"] + gain)
             head = self.run(self.store.head(SESSION, name))
             self.run(self.store.commit_turn(SESSION, done, expected_version=head.version))
             self.tree.commit(name, branch.pending, done.messages[0].content, gain)
@@ -130,15 +132,15 @@ class StoreMachine(RuleBasedStateMachine):
         head, turn_id = self.run(self.store.head(SESSION, name)), self.new("n")
         amount = self.tree.state(branch.path)["hero"]["gold"] + 1
         ops = ({"op": "replace", "path": "/hero/gold", "value": amount},)
-        record = prepared(head, turn_id, text, ops=ops)
-        self.run(self.store.commit_numerical(record, gold(amount), expected_version=head.version))
+        record = prepared_turn(head, turn_id, text, ops=ops)
+        self.run(self.store.commit_numerical(record, gold_state(amount), expected_version=head.version))
         self.tree.append(name, turn_id, (text,), 1)
 
     @rule(count=st.integers(1, 3))
     def import_turns(self, count: int) -> None:
-        turns = [imported(self.new("i")) for _ in range(count)]
+        turns = [imported_turn(self.new("i")) for _ in range(count)]
         known = self.committed(count)
-        skipped = () if known is None else (imported(known, "is there already"),)
+        skipped = () if known is None else (imported_turn(known, "is there already"),)
         self.run(self.store.append_turns(SESSION, (*skipped, *turns)))
         for turn in turns:
             self.tree.append(self.tree.active, turn.turn_id, tuple(each.content for each in turn.messages), 0)
@@ -146,7 +148,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(text=words, key=st.none() | few.map(str))
     def append_messages(self, text: str, key: str | None) -> None:
-        messages = (says(text), replies(f"re {text}"))
+        messages = (user_message(text), reply_message(f"re {text}"))
         done = self.run(self.store.append_messages(SESSION, messages, idempotency_key=key))
         if key not in self.keys:
             self.told((text, f"re {text}"))
@@ -228,7 +230,7 @@ class StoreMachine(RuleBasedStateMachine):
         kept = said[: len(said) - cut] if cut < 3 else said
         if change == 0 and kept:
             kept[0] = replace(kept[0], content="told otherwise")
-        given = [*kept, *(says(self.new("said ")) for _ in range(more))]
+        given = [*kept, *(user_message(self.new("said ")) for _ in range(more))]
         blocks = () if change == 1 else document.context_blocks
         session = replace(document.session, messages=tuple(given))
         shown = replace(document, session=session, context_blocks=blocks)
@@ -294,8 +296,8 @@ class StoreMachine(RuleBasedStateMachine):
         """Whoever saw an older version changes nothing."""
         head = self.run(self.store.head(SESSION))
         for work in (
-            self.store.save_prepared(prepared(head, "stale"), expected_version=head.version - 1),
-            self.store.append_messages(SESSION, (says("stale"),), expected_version=head.version - 1),
+            self.store.save_prepared(prepared_turn(head, "stale"), expected_version=head.version - 1),
+            self.store.append_messages(SESSION, (user_message("stale"),), expected_version=head.version - 1),
             self.store.upsert_tasks(SESSION, (Task(task_id="stale"),), expected_version=head.version + 1),
         ):
             with pytest.raises(VersionConflictError):
@@ -308,7 +310,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = [evidence(self.new("e"), "by many") for _ in range(finds)]
 
         async def together() -> list[Any]:
-            works = [self.store.append_messages(SESSION, (says(text),)) for text in texts]
+            works = [self.store.append_messages(SESSION, (user_message(text),)) for text in texts]
             puts = [self.store.put_evidence(SESSION, each) for each in found]
             reads = [self.store.window(SESSION, message_limit=3) for _ in range(2)]
             return [*(await asyncio.gather(*works, *puts, *reads))][:appends]
@@ -332,7 +334,8 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def together() -> list[Any]:
             works = (
-                self.store.save_prepared(prepared(head, name, name), expected_version=head.version) for name in names
+                self.store.save_prepared(prepared_turn(head, name, name), expected_version=head.version)
+                for name in names
             )
             return list(await asyncio.gather(*works, return_exceptions=True))
 

@@ -40,9 +40,9 @@ from mnemosyne import (
     import_session,
     session_scope,
 )
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.core.json_text import json_text
-from mnemosyne.documents.archive import TREE, beyond_the_line, read_tree
+from mnemosyne.documents.archive import TREE, describe_tree, read_tree
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 2, 1, 9, tzinfo=UTC)
@@ -133,7 +133,7 @@ async def play(store: Any, head: Any, action: str, value: Any, turn_id: str) -> 
     ops = ({"op": "replace", "path": "/hero/gold", "value": value},)
     if action == "count":
         counted = replace(record, ops=ops)
-        await store.commit_numerical(counted, apply_patch(state, ops), expected_version=head.version)
+        await store.commit_numerical(counted, replay_ops(state, ops), expected_version=head.version)
         return
     saved = await store.save_prepared(record, expected_version=head.version)
     if action == "prepare":
@@ -141,7 +141,7 @@ async def play(store: Any, head: Any, action: str, value: Any, turn_id: str) -> 
     reply = Message(role=Role.ASSISTANT, content="ok", message_id=f"{turn_id}.a")
     own = {"state": {**state, "written": value}} if action == "overwrite" else {}
     if value is True:
-        own = {"ops": ops, "state": apply_patch(state, ops)}
+        own = {"ops": ops, "state": replay_ops(state, ops)}
     commit = TurnCommit(turn_id=turn_id, messages=(reply,), report={"raw": "ok"}, **own)
     await store.commit_turn("s", commit, expected_version=saved.version)
 
@@ -241,7 +241,7 @@ async def test_what_a_line_leaves_out_is_told() -> None:
     await played(store, [("tell", True), ("fork", 1), ("prepare", 0)])
     linear = await export_session(store, "s", linear=True)
     assert TREE not in linear.extra
-    missing = beyond_the_line(await read_tree(store, "s"))
+    missing = describe_tree(await read_tree(store, "s"))
     assert missing == (
         "the state of the world",
         "1 other branch",

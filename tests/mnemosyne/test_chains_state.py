@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import filament.state.changes.patch
 from filament import OpError
 from mnemosyne import Chain, Comparison, Condition, LoreCategory, MemoryEntry, StateOpError
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.lore import entries_by_category, hidden_entries
 from mnemosyne.chains.state import (
     apply_action_ops,
@@ -49,7 +49,7 @@ def test_ops_in_both_spellings_become_a_patch_and_leave_the_state_alone():
     assert applied.tree["hero"]["health"] == [80, "受伤状态"]
     assert applied.tree["place"] == "井"
     assert applied.tree["bag"]["items"][1] == {"id": "item_1", "name": "灯"}
-    assert apply_patch(STATE, applied.patch) == applied.tree
+    assert replay_ops(STATE, applied.patch) == applied.tree
 
 
 def test_a_refused_op_names_itself_and_applies_nothing():
@@ -176,9 +176,9 @@ def test_a_store_plays_a_patch_as_filament_does(tree, patch):
     except OpError as error:
         refused = error.index
     if refused is None:
-        assert repr(apply_patch(tree, patch)) == repr(expected)
+        assert repr(replay_ops(tree, patch)) == repr(expected)
     else:
         with pytest.raises(StateOpError) as caught:
-            apply_patch(tree, patch)
+            replay_ops(tree, patch)
         assert caught.value.index == refused
     assert tree == before

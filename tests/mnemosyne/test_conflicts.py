@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mnemosyne import ConflictPolicy, Evidence, EvidenceSource, EvidenceType, SourceKind, settle_conflicts
+from mnemosyne import ConflictPolicy, Evidence, EvidenceSource, EvidenceType, SourceKind, resolve_conflicts
 from mnemosyne.evidence.conflicts import claims_of
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -28,7 +28,7 @@ CACHE = evidence("cache", {"id": "A1", "status": "pending"}, SourceKind.RAG, at=
 
 
 def test_a_tool_counts_more_than_a_page():
-    settled = settle_conflicts([ORDER, CACHE], TOOL)
+    settled = resolve_conflicts([ORDER, CACHE], TOOL)
     (record,) = settled.records
     assert (record.evidence_ids, record.field_path, record.subject) == (("order", "cache"), "status", "A1")
     assert (record.resolution, record.preferred) == (TOOL, "order")
@@ -38,13 +38,13 @@ def test_a_tool_counts_more_than_a_page():
 
 
 def test_a_page_that_says_more_stays_with_a_notice():
-    settled = settle_conflicts([ORDER, WIKI], TOOL)
+    settled = resolve_conflicts([ORDER, WIKI], TOOL)
     assert settled.left_out == {}
     assert settled.notices == {"wiki": ("overruled: status is shipped by order",)}
 
 
 def test_the_latest_counts():
-    settled = settle_conflicts([ORDER, CACHE], LATEST)
+    settled = resolve_conflicts([ORDER, CACHE], LATEST)
     assert settled.records[0].preferred == "cache"
     assert settled.left_out == {}
     assert settled.notices == {"order": ("overruled: status is pending by cache",)}
@@ -54,11 +54,11 @@ def test_the_time_that_content_tells_counts():
     old = evidence(
         "old", {"id": "A1", "status": "new", "updated_at": "2026-01-01T00:00:00Z"}, at=AT + timedelta(days=9)
     )
-    assert settle_conflicts([ORDER, old], LATEST).records[0].preferred == "order"
+    assert resolve_conflicts([ORDER, old], LATEST).records[0].preferred == "order"
 
 
 def test_both_stay_and_both_are_marked():
-    settled = settle_conflicts([ORDER, CACHE], BOTH)
+    settled = resolve_conflicts([ORDER, CACHE], BOTH)
     assert (settled.records[0].resolution, settled.records[0].preferred) == (BOTH, None)
     assert settled.left_out == {}
     assert settled.notices == {
@@ -77,7 +77,7 @@ def test_both_stay_and_both_are_marked():
     ],
 )
 def test_where_a_policy_cannot_tell_both_stay(policy, other):
-    settled = settle_conflicts([ORDER, other], policy)
+    settled = resolve_conflicts([ORDER, other], policy)
     assert [record.resolution for record in settled.records] == [BOTH]
     assert settled.left_out == {}
     assert set(settled.notices) == {"order", other.evidence_id}
@@ -85,7 +85,7 @@ def test_where_a_policy_cannot_tell_both_stay(policy, other):
 
 def test_tools_that_differ_overrule_a_page_and_are_both_kept():
     second = evidence("tool2", {"id": "A1", "status": "lost"})
-    settled = settle_conflicts([ORDER, CACHE, second], TOOL)
+    settled = resolve_conflicts([ORDER, CACHE, second], TOOL)
     assert [record.resolution for record in settled.records] == [TOOL, BOTH]
     assert set(settled.left_out) == {"cache"}
     assert set(settled.notices) == {"order", "tool2"}
@@ -104,12 +104,12 @@ def test_tools_that_differ_overrule_a_page_and_are_both_kept():
     ],
 )
 def test_what_is_no_conflict(others):
-    assert settle_conflicts([ORDER, *others], BOTH).records == ()
+    assert resolve_conflicts([ORDER, *others], BOTH).records == ()
 
 
 def test_lines_are_read_in_both_languages():
     told = evidence("wiki", "状态：已发货\n- total: 12\nnote without a colon", SourceKind.RAG, subject="A1")
     assert {(claim.field_path, claim.value) for claim in claims_of(told)} == {("状态", "已发货"), ("total", "12")}
     other = evidence("tool", {"id": "A1", "状态": "已签收"})
-    (record,) = settle_conflicts([told, other], TOOL).records
+    (record,) = resolve_conflicts([told, other], TOOL).records
     assert (record.field_path, record.preferred) == ("状态", "tool")

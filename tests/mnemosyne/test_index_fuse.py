@@ -125,8 +125,8 @@ def test_what_kind_of_question_it_is(text: str, question: bool, time: bool) -> N
 
 
 def test_the_share_of_talk_is_what_recent_messages_bring_to_the_terms() -> None:
-    assert of("silver key").talk_share == 0.0
-    assert of("silver key", recent=("the old mill at the river, long ago, was burnt",)).talk_share == pytest.approx(
+    assert of("silver key").recent_share == 0.0
+    assert of("silver key", recent=("the old mill at the river, long ago, was burnt",)).recent_share == pytest.approx(
         0.7 / 1.7, abs=0.01
     )
 

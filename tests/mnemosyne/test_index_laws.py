@@ -38,7 +38,7 @@ def test_memory_and_lancedb_agree(texts: list[str], query: str, limit: int) -> N
         memory, lance, reread = MemoryIndex(), LanceIndex(folder, tidy_writes=1), TieredIndex(folder)
         await memory.add(WORLD, entries, None)
         await lance.add(WORLD, entries, None)
-        await lance.settle()
+        await lance.maintain()
         ours = await memory.search_text(query, where(), limit)
         same_up_to_ties(ours, await lance.search_text(query, where(), limit), limit)
         assert await reread.search_text(query, where(), limit) == ours
@@ -101,7 +101,7 @@ def test_many_replacements_are_packed_away() -> None:
         assert hits[0].entry_id == "e77"
         assert await index.search_text("round4", where(), 3) == ()
         assert (await index.search_vector(unit([[1.0, 0.0]])[0], where(), 1, model="m"))[0].entry_id == "e0"
-        assert await index.newest(WORLD, Chain.LORE, 1) == ("e499",)
+        assert await index.newest_ids(WORLD, Chain.LORE, 1) == ("e499",)
 
     anyio.run(run)
 

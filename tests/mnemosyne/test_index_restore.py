@@ -75,7 +75,7 @@ async def test_what_is_lost_or_damaged_is_built_again(tmp_path: Path, harm: str)
     assert done.rebuilt is (harm not in ("folder", "table"))
     assert index.faults() == ()
     assert await found(index) == before
-    assert await index.unseen(SESSION, "letters", 9) == ()
+    assert await index.unembedded_ids(SESSION, "letters", 9) == ()
     await one.close()
     reopened = TieredIndex(folder)
     assert await found(reopened) == before
@@ -111,13 +111,13 @@ async def test_an_index_of_another_store_is_found_out(tmp_path: Path) -> None:
 async def test_an_entry_that_should_be_gone_is_found_out() -> None:
     source, index = EntryList(TALK[:5]), MemoryIndex()
     feeder = Indexer(source, index, None)
-    await feeder.feed(SESSION)
+    await feeder.index_new(SESSION)
     source.remove(TALK[1:2])
     source.append(TALK[5:6])
     await index.add(SESSION, await source.entries_after(SESSION, TALK[0].chain, 6, 9), None)
     done = await feeder.rebuild(SESSION)
     assert done.rebuilt
-    assert await index.newest(SESSION, TALK[0].chain, 99) == ("m1", "m3", "m4", "m5", "m6")
+    assert await index.newest_ids(SESSION, TALK[0].chain, 99) == ("m1", "m3", "m4", "m5", "m6")
 
 
 async def test_a_recall_brings_in_a_bounded_number_and_says_that_it_is_behind(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne import Candidate, Chain, Recall, RetrievalQuery, Signals
-from mnemosyne.retrieval.recall.multi_query import joined, separate
+from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 
 
 def asked(text: str, *keywords: str) -> tuple[str, ...]:
     query = RetrievalQuery(text=text, world_id="w", keywords=keywords, recent=("They walked on.",))
-    parts = separate(query)
+    parts = split_query(query)
     assert all(part.recent == query.recent for part in parts)
     assert all(set(part.keywords) <= set(keywords) for part in parts)
     return tuple(part.text for part in parts)
@@ -77,7 +77,7 @@ recalls = st.builds(
 
 @given(st.lists(recalls, min_size=2, max_size=3), st.integers(3, 8))
 def test_the_best_of_each_question_is_kept(found: list[Recall], limit: int) -> None:
-    made = joined(found, limit)
+    made = merge_recalls(found, limit)
     ids = [each.entry_id for each in made.candidates]
     assert len(ids) == len(set(ids)) <= limit
     assert all(0.0 <= each.score <= 1.0 for each in made.candidates)

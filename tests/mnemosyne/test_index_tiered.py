@@ -28,7 +28,7 @@ async def test_what_was_closed_is_there_again(tmp_path: Path) -> None:
     assert await second.search_text("house3 钥匙", where(), 9) == before
     assert await second.search_vector(VECTORS[5], where(), 9, model="m") == nearest
     assert await second.watermark(WORLD, Chain.LORE) == 40
-    assert await second.unseen(WORLD, "m", 9) == ()
+    assert await second.unembedded_ids(WORLD, "m", 9) == ()
     await second.add(WORLD, [SequencedEntry(sequence=41, entry=MANY[3], deleted=True)], None)
     await second.close()
     third = TieredIndex(tmp_path)
@@ -52,7 +52,7 @@ async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path, word_r
     index = TieredIndex(tmp_path, memory_rows=25, word_rows=word_rows)
     await index.add(WORLD, written(MANY), VECTORS, model="m")
     in_memory = await index.search_text("house3", where(), 9)
-    await index.settle()
+    await index.maintain()
     on_disk = await index.search_text("house3", where(), 9)
     assert [hit.entry_id for hit in on_disk] == [hit.entry_id for hit in in_memory]
     await index.add(WORLD, written([entry("new", "house3 again")], 41), VECTORS[:1], model="m")
@@ -66,7 +66,7 @@ async def test_old_scopes_leave_memory_and_come_back(tmp_path: Path) -> None:
     index = TieredIndex(tmp_path, open_scopes=2)
     for number in range(5):
         await index.add(f"world:{number}", written([entry(f"e{number}", "a key", scope=f"world:{number}")]), None)
-    await index.settle()
+    await index.maintain()
     for number in range(5):
         assert [hit.entry_id for hit in await index.search_text("key", where(f"world:{number}"), 3)] == [f"e{number}"]
     await index.close()
@@ -86,7 +86,7 @@ async def test_a_damaged_folder_is_named_and_recall_goes_on(tmp_path: Path, harm
     await index.add(WORLD, written(MANY), VECTORS, model="m")
     assert len(await index.search_text("house3", where(), 9)) == 6
     assert (await index.search_vector(VECTORS[5], where(), 1, model="m"))[0].entry_id == "e5"
-    await index.settle()
+    await index.maintain()
     await index.close()
     shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
     again = TieredIndex(folder)
@@ -142,7 +142,7 @@ async def test_many_small_writes_are_tidied(tmp_path: Path) -> None:
     for number, each in enumerate(MANY[:20], 1):
         await index.add(WORLD, written([each], number), None)
     before = data_files(tmp_path)
-    await index.settle()
+    await index.maintain()
     assert before >= 20
     assert await index.count(WORLD) == 20
     assert len(await index.search_text("house3", where(), 9)) == 3
@@ -162,7 +162,7 @@ async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:
 async def test_a_fault_of_new_rows_is_the_scopes_and_gone_with_it(tmp_path: Path) -> None:
     index = TieredIndex(tmp_path, memory_rows=5, held_rows=2)
     await index.add(WORLD, written(MANY), None)
-    await index.settle()
+    await index.maintain()
     store = index._durable
     assert store is not None
 
@@ -194,10 +194,10 @@ async def test_while_one_settles_others_do_not_wait(tmp_path: Path, monkeypatch:
     await index.add(WORLD, written(MANY), None)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
-            group.start_soon(index.settle)
+            group.start_soon(index.maintain)
             await begun.wait()
             await index.add(SESSION, written([entry("e1", "a key", Chain.HISTORY)]), None)
-            await index.settle()
+            await index.maintain()
             assert await TieredIndex(tmp_path).count(SESSION) == 1
             may_end.set()
     assert calls == [WORLD]

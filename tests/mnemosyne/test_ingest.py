@@ -23,7 +23,7 @@ from mnemosyne import (
     RegexRedactor,
     SessionNotFoundError,
     SessionStart,
-    Shown,
+    ShownText,
     SourceKind,
     Trust,
 )
@@ -274,7 +274,7 @@ async def test_a_given_confidence_counts_and_must_be_one(desk):
 
 @pytest.mark.parametrize("told", [TOLD, TOLD_ZH])
 async def test_an_echo_of_the_prompt_is_no_evidence(desk, told):
-    shown = (Shown(source_id="lore_bell", text=told),)
+    shown = (ShownText(source_id="lore_bell", text=told),)
     escaped = told.replace("'", "&apos;").replace(",", " &#44;") if "," in told else f"  {told}\n"
     for echo in (told, f"\n{told}\n", f"<memory>{told}</memory>", escaped):
         done = await desk.ingest(echo, shown=shown)
@@ -285,26 +285,29 @@ async def test_an_echo_of_the_prompt_is_no_evidence(desk, told):
 
 async def test_of_a_mixed_text_the_news_stay(desk):
     news = "The innkeeper adds that the bell rang twice last night, and nobody had touched it."
-    done = await desk.ingest(f"{news} {TOLD}", shown=(Shown(source_id="lore_bell", text=TOLD),))
+    done = await desk.ingest(f"{news} {TOLD}", shown=(ShownText(source_id="lore_bell", text=TOLD),))
     assert done.evidence.content == f"{news} [recalled:lore_bell]"
     assert done.evidence.metadata["recalled"] == ["lore_bell"]
 
 
 async def test_json_stays_json():
     content = '{"found": ["' + TOLD + '"], "new": "A fresh trail of ash leads from the pass to the old mill."}'
-    fresh = without_shown(content, (Shown(source_id="lore_bell", text=TOLD),))
+    fresh = without_shown(content, (ShownText(source_id="lore_bell", text=TOLD),))
     assert fresh.text.startswith('{"found": ["[recalled:lore_bell]"], "new": "A fresh trail')
 
 
 def test_common_words_are_no_echo():
-    shown = (Shown(source_id="h1", text="The hero walks to the old mill and waits."), Shown(source_id="h2", text="yes"))
+    shown = (
+        ShownText(source_id="h1", text="The hero walks to the old mill and waits."),
+        ShownText(source_id="h2", text="yes"),
+    )
     for text in ("yes", "The hero walks to the village.", "老周", '{"health": 85}'):
         assert without_shown(text, shown).text == text
 
 
 @given(st.text(max_size=300), st.lists(st.text(max_size=120), max_size=4))
 def test_what_is_left_is_whole_where_nothing_was_shown(content, told):
-    shown = tuple(Shown(source_id=f"s{place}", text=text) for place, text in enumerate(told))
+    shown = tuple(ShownText(source_id=f"s{place}", text=text) for place, text in enumerate(told))
     fresh = without_shown(content, shown)
     if not fresh.sources:
         assert fresh.text == content

@@ -20,7 +20,7 @@ from mnemosyne import (
     SessionStart,
     SourceKind,
     derive_evidence_blocks,
-    settle_conflicts,
+    resolve_conflicts,
     world_scope,
 )
 from mnemosyne.evidence.derive import refs_of
@@ -158,7 +158,7 @@ async def test_priority_follows_confidence_and_place(desk):
 async def test_what_was_overruled_has_no_block(desk):
     tool = await desk.take(ORDER)
     page = await desk.take('{"id": "A1", "status": "pending"}', SourceKind.RAG)
-    settled = settle_conflicts([page, tool], ConflictPolicy.PREFER_TOOL_OVER_RAG)
+    settled = resolve_conflicts([page, tool], ConflictPolicy.PREFER_TOOL_OVER_RAG)
     assert [block.refs[0].evidence_id for block in desk.blocks([page, tool], settled)] == [tool.evidence_id]
 
 

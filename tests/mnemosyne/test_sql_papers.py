@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mnemosyne import Erasure, SqliteStore
 from mnemosyne.core.codec import encode
 from mnemosyne.stores.sql.blobs import change_blob, pack_blob, unpack_blob
-from mnemosyne.testing.stores.samples import AT, SESSION, prepared, start
+from mnemosyne.testing.stores.samples import AT, SESSION, prepared_turn, start
 
 SECRET = "十七号地窖的暗门"
 TREES = st.dictionaries(
@@ -41,7 +41,9 @@ async def test_packed_papers_are_searched_erased_and_old_ones_read(tmp_path: Pat
     await store.create_session(start())
     head = await store.head(SESSION)
     prompt = {"text": f"{'a b ' * 300}{SECRET}"}
-    await store.save_prepared(prepared(head, "t1", prompt=prompt, receipt={"why": "x"}), expected_version=head.version)
+    await store.save_prepared(
+        prepared_turn(head, "t1", prompt=prompt, receipt={"why": "x"}), expected_version=head.version
+    )
     assert (await store.turn(SESSION, "t1")).prompt == prompt
     assert await store.find_text([SECRET]) == (f"papers/{SESSION}/t1",)
     await store.close()

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from mnemosyne import Author, AuthorKind, Erasure, SqliteStore
-from mnemosyne.stores.sqlite.file import Opening, clean, open_database
+from mnemosyne.stores.sqlite.file import SqliteOptions, open_database, rewrite_file
 from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,
-    earned,
     evidence,
-    imported,
+    gold_commit,
+    imported_turn,
     memory,
-    prepared,
-    says,
+    prepared_turn,
     start,
+    user_message,
 )
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def fill(store: SqliteStore, session_id: str, count: int, chance: random.R
     for at in range(0, count, 20):
         some = names[at : at + 20]
         await store.append_turns(
-            session_id, [imported(name, f"{name} " * chance.choice((1, 2, 5, 40, 300))) for name in some]
+            session_id, [imported_turn(name, f"{name} " * chance.choice((1, 2, 5, 40, 300))) for name in some]
         )
         for name in some[::4]:
             await store.put_evidence(session_id, evidence(f"ev-{name}", name * chance.choice((1, 3, 30, 400))))
@@ -65,16 +65,16 @@ async def test_of_a_session_that_was_erased_no_byte_is_left(tmp_path, seed):
 
 async def test_of_a_users_words_no_byte_is_left(tmp_path):
     store = SqliteStore(tmp_path / "store.db")
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     secret = "The quicksilver ledger lies behind the brewery, 酒厂后面的账本。"
     head = await store.head(SESSION)
-    spoken = says(secret, author=Author(kind=AuthorKind.USER, id="Ottoline"))
-    record = prepared(
+    spoken = user_message(secret, author=Author(kind=AuthorKind.USER, id="Ottoline"))
+    record = prepared_turn(
         head, "t1", messages=(spoken,), prompt={"text": f"<user>{secret}</user>"}, receipt={"said": secret}
     )
     saved = await store.save_prepared(record, expected_version=head.version)
     await store.commit_turn(
-        SESSION, earned("t1", 1, entries=(memory("e1", text=secret),)), expected_version=saved.version
+        SESSION, gold_commit("t1", 1, entries=(memory("e1", text=secret),)), expected_version=saved.version
     )
     assert left_in(tmp_path, [secret, "Ottoline"]) == [secret, "Ottoline"]
     await store.erase(Erasure(user_id="Ottoline", at=AT, reason="asked"))
@@ -117,7 +117,7 @@ async def test_or_when_the_store_is_closed(tmp_path):
 def test_copies_that_divided_pages_keep_are_gone(tmp_path, seed):
     """What `secure_delete` alone misses: of rows of many lengths, written and rewritten, copies stay where a page was."""
     chance = random.Random(seed)
-    connection = open_database(Opening(path=tmp_path / "store.db", synchronous="NORMAL"))
+    connection = open_database(SqliteOptions(path=tmp_path / "store.db", synchronous="NORMAL"))
     put = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, origin, body)
         VALUES (?, ?, ?, 't', 's', ?, ?)"""
     names: list[tuple[int, str]] = []
@@ -138,6 +138,6 @@ def test_copies_that_divided_pages_keep_are_gone(tmp_path, seed):
     connection.execute("BEGIN")
     connection.executemany("DELETE FROM evidences WHERE session = ? AND evidence_id = ?", gone)
     connection.execute("COMMIT")
-    assert clean(connection)
+    assert rewrite_file(connection)
     assert left_in(tmp_path, [name for _, name in gone]) == []
     connection.close()

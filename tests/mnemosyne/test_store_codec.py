@@ -28,9 +28,9 @@ from mnemosyne.core.codec import (
     decode_tree,
     encode,
     encode_tree,
+    format_time,
     from_plain,
-    text_time,
-    time_text,
+    parse_time,
     to_plain,
 )
 
@@ -114,11 +114,11 @@ def test_faults_are_errors_of_mnemosyne():
 
 def test_times_are_iso_text_outside_and_aware_inside():
     at = datetime(2026, 1, 31, 20, 0, tzinfo=timezone(timedelta(hours=8)))
-    assert time_text(at) == "2026-01-31T20:00:00+08:00"
-    assert text_time("2026-01-31T12:00:00Z") == at
+    assert format_time(at) == "2026-01-31T20:00:00+08:00"
+    assert parse_time("2026-01-31T12:00:00Z") == at
     assert b"2026-01-31T20:00:00+08:00" in encode(Message(role=Role.USER, content="", at=at))
     for text in ("2026-01-31T12:00:00", "yesterday"):
         with pytest.raises(CodecError):
-            text_time(text)
+            parse_time(text)
     with pytest.raises(CodecError):
-        time_text(at.replace(tzinfo=None))
+        format_time(at.replace(tzinfo=None))

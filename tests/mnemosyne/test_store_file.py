@@ -18,7 +18,18 @@ from filelock import FileLock
 from mnemosyne import Erasure, FileStore, StoreBusyError, StoreUnavailableError
 from mnemosyne.stores.file import folder as file_folder
 from mnemosyne.stores.file import journal
-from mnemosyne.testing.stores.samples import AT, SESSION, block, everything, imported, play, replies, says, start, told
+from mnemosyne.testing.stores.samples import (
+    AT,
+    SESSION,
+    block,
+    document_of,
+    imported_turn,
+    play,
+    read_everything,
+    reply_message,
+    start,
+    user_message,
+)
 
 pytestmark = pytest.mark.anyio
 APPENDS = 40
@@ -36,13 +47,13 @@ def files_of(folder: Path, name: str = "*") -> list[Path]:
 
 async def begun(folder: Path, **settings: Any) -> FileStore:
     store = FileStore(folder, **settings)
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     return store
 
 
 async def test_a_line_can_be_read_by_eye(tmp_path: Path) -> None:
     store = await begun(tmp_path)
-    await store.append_messages(SESSION, (says("钥匙在哪里？"),))
+    await store.append_messages(SESSION, (user_message("钥匙在哪里？"),))
     header, first, second = map(json.loads, journal_of(tmp_path).read_text(encoding="utf-8").splitlines())
     assert (header["format"], header["scope"]) == (1, "session:s1")
     assert (first["n"], first["did"], second["n"], second["did"]) == (1, "create_session", 2, "append_messages")
@@ -65,7 +76,7 @@ async def test_a_torn_last_line_was_never_written(tmp_path: Path, fresh: bool) -
         journal_of(tmp_path).write_bytes(data[:cut])
         window = await reader.window(SESSION, message_limit=9)
         assert (window.head.depth, window.pending is not None) == (1, True)
-        done = await reader.append_messages(SESSION, (says("next"),))
+        done = await reader.append_messages(SESSION, (user_message("next"),))
         assert done.version == window.head.version + 1
         assert (await FileStore(tmp_path).get_session(SESSION)) == await reader.get_session(SESSION)
         assert journal_of(tmp_path).read_bytes().endswith(b"\n")
@@ -74,7 +85,7 @@ async def test_a_torn_last_line_was_never_written(tmp_path: Path, fresh: bool) -
 async def test_damage_is_named_by_file_and_line(tmp_path: Path) -> None:
     store = await begun(tmp_path)
     for number in range(3):
-        await store.append_messages(SESSION, (says(f"m{number}"),))
+        await store.append_messages(SESSION, (user_message(f"m{number}"),))
     path = journal_of(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
     for number, broken in (
@@ -89,7 +100,7 @@ async def test_damage_is_named_by_file_and_line(tmp_path: Path) -> None:
             await FileStore(tmp_path).head(SESSION)
         assert str(path) in str(caught.value)
         with pytest.raises(StoreUnavailableError):
-            await FileStore(tmp_path).append_messages(SESSION, (says("x"),))
+            await FileStore(tmp_path).append_messages(SESSION, (user_message("x"),))
         assert path.read_bytes() == b"".join(broken), "a damaged file is left as it is"
     path.write_bytes(b"".join(lines[:3]))
     assert (await FileStore(tmp_path).head(SESSION)).depth == 2, "the lines before the damage can be gone back to"
@@ -116,12 +127,12 @@ async def test_a_journal_that_has_doubled_is_written_anew(tmp_path: Path) -> Non
         sizes.append(journal_of(tmp_path).stat().st_size)
     assert len(generations) > 2
     assert max(sizes) < 60 * 400
-    assert await everything(FileStore(tmp_path)) == await everything(store)
+    assert await read_everything(FileStore(tmp_path)) == await read_everything(store)
     assert not files_of(tmp_path, "*.new")
 
 
 def _told(number: int) -> Any:
-    document = told(says("ask p001"), replies("tell p001"))
+    document = document_of(user_message("ask p001"), reply_message("tell p001"))
     return replace(document, context_blocks=(block("k", content=f"{number} " * 40),))
 
 
@@ -142,17 +153,17 @@ async def test_what_is_acknowledged_is_on_the_disk(tmp_path: Path, monkeypatch: 
     assert path.parent.stat().st_ino in {inode for inode, _ in synced}
     for number in range(3):
         synced.clear()
-        await store.append_messages(SESSION, (says(f"m{number}"),))
+        await store.append_messages(SESSION, (user_message(f"m{number}"),))
         assert synced == [(path.stat().st_ino, path.stat().st_size)]
     synced.clear()
     quick = FileStore(tmp_path, synchronous="NORMAL")
-    await quick.append_messages(SESSION, (says("quick"),))
+    await quick.append_messages(SESSION, (user_message("quick"),))
     assert synced == []
 
 
 async def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = await begun(tmp_path)
-    before, shown = journal_of(tmp_path).read_bytes(), await everything(store)
+    before, shown = journal_of(tmp_path).read_bytes(), await read_everything(store)
 
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -160,10 +171,10 @@ async def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
     with monkeypatch.context() as broken:
         broken.setattr(journal.os, "fsync", full)
         with pytest.raises(StoreUnavailableError, match="No space left"):
-            await store.append_messages(SESSION, (says("lost"),))
+            await store.append_messages(SESSION, (user_message("lost"),))
     assert journal_of(tmp_path).read_bytes() == before
-    assert await everything(store) == shown
-    await store.append_messages(SESSION, (says("kept"),))
+    assert await read_everything(store) == shown
+    await store.append_messages(SESSION, (user_message("kept"),))
     assert (await store.head(SESSION)).depth == 2
 
 
@@ -172,9 +183,9 @@ async def test_a_lock_that_stays_is_said_to_be_busy_and_reading_goes_on(tmp_path
     (lock,) = files_of(tmp_path, "lock")
     with FileLock(lock):
         with pytest.raises(StoreBusyError, match=r"0\.05 s"):
-            await store.append_messages(SESSION, (says("x"),))
+            await store.append_messages(SESSION, (user_message("x"),))
         assert (await store.head(SESSION)).depth == 1
-    assert (await store.append_messages(SESSION, (says("x"),))).version == 2
+    assert (await store.append_messages(SESSION, (user_message("x"),))).version == 2
 
 
 _WRITER = """
@@ -221,9 +232,9 @@ async def test_an_erasure_that_is_cut_off_is_whole_or_not_at_all(
 ) -> None:
     """It ends before, between and after the files take their places; whoever comes next finds one or the other."""
     store = await begun(tmp_path)
-    await store.append_messages(SESSION, (says("the word is sesame, friend of friends"),))
-    await store.create_session(start(imported("p001"), session_id="s2"))
-    before = await everything(store, "s2")
+    await store.append_messages(SESSION, (user_message("the word is sesame, friend of friends"),))
+    await store.create_session(start(imported_turn("p001"), session_id="s2"))
+    before = await read_everything(store, "s2")
     calls, real = 0, journal.place_file
 
     def place(new: Path, *, durable: bool) -> None:
@@ -243,8 +254,8 @@ async def test_an_erasure_that_is_cut_off_is_whole_or_not_at_all(
     gone = await other.get_session(SESSION) is None
     assert gone is (len(await other.audits()) == 1)
     assert gone is (await other.find_text(("the word is sesame",)) == ())
-    assert (await everything(other, "s2"))[:-2] == before[:-2]
-    await other.append_messages("s2", (says("go on"),))
+    assert (await read_everything(other, "s2"))[:-2] == before[:-2]
+    await other.append_messages("s2", (user_message("go on"),))
     await other.erase(Erasure(at=AT, session_id=SESSION))
     assert await other.sessions() == ("s2",)
     left = b"".join(path.read_bytes() for path in files_of(tmp_path))
@@ -256,5 +267,5 @@ async def test_stores_that_begin_one_folder_at_the_same_moment_all_write(tmp_pat
         stores = [FileStore(tmp_path / str(attempt)) for _ in range(8)]
         async with anyio.create_task_group() as group:
             for number, store in enumerate(stores):
-                group.start_soon(store.create_session, replace(start(imported("p001")), session_id=f"s{number}"))
+                group.start_soon(store.create_session, replace(start(imported_turn("p001")), session_id=f"s{number}"))
         assert await stores[0].sessions() == tuple(f"s{number}" for number in range(8))

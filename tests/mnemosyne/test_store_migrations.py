@@ -18,8 +18,8 @@ import pytest
 from mnemosyne import Author, AuthorKind, Chain, Ref, SqliteStore, StoreUnavailableError, TurnStatus
 from mnemosyne.stores.migrations.migrate import migrate_sqlite
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
-from mnemosyne.stores.sqlite.file import APPLICATION_ID, Opening, open_database
-from mnemosyne.testing.stores.samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold, play
+from mnemosyne.stores.sqlite.file import APPLICATION_ID, SqliteOptions, open_database
+from mnemosyne.testing.stores.samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold_state, play
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def test_a_file_of_version_1_keeps_all_it_holds(old_file):
     assert first.content == "那把<钥匙>在哪里？"
     assert (first.author, first.at) == (Author(kind=AuthorKind.USER, id="Lin"), AT)
     assert first.refs == (Ref(evidence_id="ev1"),)
-    assert main.state == gold(55)
+    assert main.state == gold_state(55)
     side = await store.window(SESSION, message_limit=4)
     assert [placed.message.content for placed in side.messages] == ["hello", "reply t3", "on the side", "reply b1"]
     assert side.prefetch is not None
@@ -65,7 +65,7 @@ async def test_a_file_of_version_1_keeps_all_it_holds(old_file):
     assert (side.pending.prompt, side.pending.anchors) == ({"text": "…"}, {"hero": "/hero"})
     assert (await store.turn(SESSION, "old")).status is TurnStatus.ABANDONED
     for turn_id, amount in (("t1", 1), ("t49", 49), ("t50", 50), ("t55", 55), ("b1", 100)):
-        assert await store.state_at(SESSION, turn_id) == gold(amount)
+        assert await store.state_at(SESSION, turn_id) == gold_state(amount)
     assert await store.state_at(SESSION, None) == STATE
     assert [entry.entry_id for entry in await store.gated_entries((SCOPE,))] == ["e1"]
     (summary,) = await store.entries_after(SCOPE, Chain.NARRATIVE, 0, 9)
@@ -84,7 +84,7 @@ async def test_play_goes_on_where_it_stood(old_file):
     assert head.version > 57
     after = await play(store, "t56", 56)
     assert (after.depth, after.turn_id) == (58, "t56")
-    assert await store.state_at(SESSION, "t56") == gold(56)
+    assert await store.state_at(SESSION, "t56") == gold_state(56)
     later = await store.entries_after(SCOPE, Chain.HISTORY, seen, 9)
     assert [found.entry.entry_id for found in later] == ["t56.u", "t56.a"]
     document = await store.get_session(SESSION)
@@ -103,8 +103,8 @@ async def test_what_was_there_before_belongs_to_the_default_tenant(old_file):
 
 def test_a_migrated_file_is_like_a_new_one(old_file, tmp_path):
     new = tmp_path / "new.db"
-    open_database(Opening(path=new)).close()
-    connection = open_database(Opening(path=old_file))
+    open_database(SqliteOptions(path=new)).close()
+    connection = open_database(SqliteOptions(path=old_file))
     assert connection.execute("PRAGMA user_version").fetchone() == (REVISION,)
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
     assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(f"{REVISION:04}",)]
@@ -118,7 +118,7 @@ def test_numbers_that_were_given_once_are_not_given_again(old_file):
     connection.execute("DELETE FROM entries WHERE seq >= 7")
     connection.commit()
     connection.close()
-    connection = open_database(Opening(path=old_file))
+    connection = open_database(SqliteOptions(path=old_file))
     assert connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() == (8,)
     connection.close()
 
@@ -131,7 +131,7 @@ def test_a_migration_that_fails_changes_nothing(old_file):
     rows = list(connection.iterdump())
     connection.close()
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
-        open_database(Opening(path=old_file))
+        open_database(SqliteOptions(path=old_file))
     assert tables_of(old_file) == before
     connection = sqlite3.connect(old_file)
     assert list(connection.iterdump()) == rows
@@ -188,7 +188,7 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("alembic", "s
 
 def test_the_search_knows_every_column(tmp_path):
     """A column that can hold text and is not searched would let an erased text stand unseen."""
-    connection = open_database(Opening(path=tmp_path / "s.db"))
+    connection = open_database(SqliteOptions(path=tmp_path / "s.db"))
     known = {kept.table: {*kept.words, *kept.bodies} for kept in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN, OF_A_WORLD)}
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'alembic_version'"
@@ -209,7 +209,7 @@ def test_old_indexes_stay_known_to_readers(old_file):
     connection = sqlite3.connect(old_file)
     before = connection.execute("SELECT seq, message_id, body FROM messages ORDER BY seq").fetchall()
     connection.close()
-    connection = open_database(Opening(path=old_file))
+    connection = open_database(SqliteOptions(path=old_file))
     assert connection.execute("SELECT seq, message_id, body FROM messages ORDER BY seq").fetchall() == before
     connection.close()
 

@@ -26,8 +26,8 @@ from mnemosyne import (
     VersionConflictError,
     postgres_address,
 )
-from mnemosyne.stores.postgres.connection import PostgresConnection, escape_text, unescape_text
-from mnemosyne.stores.postgres.database import PostgresOpening, open_driver
+from mnemosyne.stores.postgres.connection import PostgresConnection, escape_nul, unescape_nul
+from mnemosyne.stores.postgres.database import PostgresOptions, open_driver
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
@@ -35,13 +35,13 @@ from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
     SESSION,
-    earned,
-    everything,
     evidence,
-    imported,
+    gold_commit,
+    imported_turn,
     memory,
     play,
-    prepared,
+    prepared_turn,
+    read_everything,
     start,
 )
 
@@ -53,7 +53,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 async def store(postgres_url):
     store = PostgresStore(postgres_url, busy_seconds=0.2)
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     yield store
     await store.close()
 
@@ -68,14 +68,14 @@ def admin(postgres_url):
 
 
 async def test_a_session_that_another_holds_is_said_to_be_locked_and_can_still_be_read(store, admin):
-    before = await everything(store)
+    before = await read_everything(store)
     await store.create_session(start(session_id="s2"))
     admin.execute("BEGIN")
     admin.execute("SELECT 1 FROM sessions WHERE session_id = 's1' FOR UPDATE")
     with pytest.raises(StoreBusyError, match=r"stayed locked by another process for 0\.2 s"):
         await play(store, "t1")
-    assert (await store.append_turns("s2", (imported("p001"),))).depth == 1
-    assert (await everything(store))[:4] == before[:4]
+    assert (await store.append_turns("s2", (imported_turn("p001"),))).depth == 1
+    assert (await read_everything(store))[:4] == before[:4]
     admin.execute("ROLLBACK")
     assert (await play(store, "t1")).turn_id == "t1"
 
@@ -93,13 +93,13 @@ async def test_a_connection_that_dies_in_the_middle_leaves_nothing(store, admin)
             $$BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END$$"""
     )
     admin.execute("CREATE TRIGGER die AFTER INSERT ON messages FOR EACH ROW EXECUTE FUNCTION die()")
-    before = await everything(store)
+    before = await read_everything(store)
     with pytest.raises(StoreUnavailableError, match="the server cannot be reached"):
         await play(store, "t1")
     admin.execute("DROP TRIGGER die ON messages")
-    assert (await everything(store))[0][0].depth == before[0][0].depth
+    assert (await read_everything(store))[0][0].depth == before[0][0].depth
     head = await store.head(SESSION)
-    assert (await store.commit_turn(SESSION, earned("t1", 1), expected_version=head.version)).turn_id == "t1"
+    assert (await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=head.version)).turn_id == "t1"
 
 
 async def test_a_connection_that_dies_in_a_commit_leaves_the_question_open(store, admin):
@@ -112,10 +112,10 @@ async def test_a_connection_that_dies_in_a_commit_leaves_the_question_open(store
             FOR EACH ROW EXECUTE FUNCTION die()"""
     )
     with pytest.raises(CommitUnknownError, match="there as a whole or not at all"):
-        await store.append_turns(SESSION, (imported("p002"),))
+        await store.append_turns(SESSION, (imported_turn("p002"),))
     admin.execute("DROP TRIGGER die ON messages")
-    assert (await store.append_turns(SESSION, (imported("p002"),))).depth == 2
-    assert (await store.append_turns(SESSION, (imported("p002"),))).depth == 2
+    assert (await store.append_turns(SESSION, (imported_turn("p002"),))).depth == 2
+    assert (await store.append_turns(SESSION, (imported_turn("p002"),))).depth == 2
 
 
 async def test_a_user_who_may_not_write_is_told_so(store, admin, postgres_url):
@@ -126,13 +126,13 @@ async def test_a_user_who_may_not_write_is_told_so(store, admin, postgres_url):
     admin.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader")
     reading = PostgresStore(postgres_url.replace("postgres@", "reader:s3cret@", 1))
     assert (await reading.head(SESSION)).depth == 1
-    before = await everything(store)
+    before = await read_everything(store)
     with pytest.raises(StoreUnavailableError, match="this user may not do that") as caught:
-        await reading.append_turns(SESSION, (imported("p002"),))
+        await reading.append_turns(SESSION, (imported_turn("p002"),))
     assert "reader:***@" in str(caught.value)
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
     await reading.close()
-    assert await everything(store) == before
+    assert await read_everything(store) == before
     elsewhere = PostgresStore(postgres_url.replace("postgres@", "reader:s3cret@", 1).replace("schema=", "schema=x"))
     with pytest.raises(StoreUnavailableError, match="this user may not do that"):
         await elsewhere.sessions()
@@ -173,10 +173,10 @@ async def test_an_id_that_cannot_be_kept_is_refused(store):
     with pytest.raises(StoreError, match="cannot be an id"):
         await store.head("\ud800")
     with pytest.raises(StoreError, match="cannot be an id"):
-        await store.append_turns(SESSION, (imported("\udcff"),))
+        await store.append_turns(SESSION, (imported_turn("\udcff"),))
     noise = "".join(chr(33 + (place * place) % 8999) for place in range(9000))
     with pytest.raises(StoreError, match="too long"):
-        await store.append_turns(SESSION, (imported(noise),))
+        await store.append_turns(SESSION, (imported_turn(noise),))
     assert (await store.head(SESSION)).depth == 1
 
 
@@ -184,7 +184,7 @@ async def test_nul_comes_back_wherever_it_was_said(store):
     """PostgreSQL's text holds no NUL; ids and names that have one are kept all the same, and found, and in order."""
     ids = ["a\0b", "a\1b", "a\0\1b", "a\1\1b", "a\2b", "ab", "\0", "\1", "\1\0"]
     for session_id in ids:
-        await store.create_session(start(imported("p\0", f"{session_id} said"), session_id=session_id))
+        await store.create_session(start(imported_turn("p\0", f"{session_id} said"), session_id=session_id))
     assert await store.sessions() == tuple(sorted([*ids, SESSION]))
     for session_id in ids:
         window = await store.window(session_id, message_limit=9)
@@ -192,7 +192,7 @@ async def test_nul_comes_back_wherever_it_was_said(store):
         assert window.head.turn_id == "p\0"
         assert window.messages[0].message.content == f"ask {session_id} said"
         assert window.messages[0].message.message_id == "p\0.u"
-    await store.append_turns(SESSION, (imported("p002"),), (memory("e\0", text="t\0xt"),))
+    await store.append_turns(SESSION, (imported_turn("p002"),), (memory("e\0", text="t\0xt"),))
     assert [entry.text for entry in await store.entries(SCOPE, ("e\0",))] == ["t\0xt"]
     await store.put_evidence(SESSION, evidence("ev\0", "c\0ntent"))
     assert (await store.get_evidence(SESSION, "ev\0")).content == "c\0ntent"
@@ -209,36 +209,36 @@ async def test_nul_comes_back_wherever_it_was_said(store):
 
 @given(st.text("\0\1\2ab", max_size=8), st.text("\0\1\2ab", max_size=8))
 def test_escaping_keeps_texts_apart_and_in_order(one, other):
-    assert unescape_text(escape_text(one)) == one
-    assert "\0" not in escape_text(one)
-    assert (escape_text(one) < escape_text(other)) == (one < other)
+    assert unescape_nul(escape_nul(one)) == one
+    assert "\0" not in escape_nul(one)
+    assert (escape_nul(one) < escape_nul(other)) == (one < other)
 
 
 async def test_a_record_that_does_not_follow_the_head_is_refused(store):
     head = await store.head(SESSION)
     with pytest.raises(ValueError, match="Make the record from the head"):
-        await store.save_prepared(replace(prepared(head, "t1"), depth=7), expected_version=head.version)
+        await store.save_prepared(replace(prepared_turn(head, "t1"), depth=7), expected_version=head.version)
     assert await store.head(SESSION) == head
 
 
 async def test_no_call_blocks_the_event_loop(postgres_url):
     with blockbuster_ctx():
         store = PostgresStore(postgres_url)
-        await store.create_session(start(imported("p001")))
+        await store.create_session(start(imported_turn("p001")))
         await play(store, "t1", 4)
         await store.fork(SESSION, "p001", "b")
         await store.window(SESSION, message_limit=9)
-        await everything(store)
+        await read_everything(store)
         await store.close()
 
 
 async def test_a_cancelled_caller_leaves_nothing_or_a_whole_turn(store):
     for number in range(60):
         head = await store.head(SESSION)
-        record = prepared(head, f"t{number}", "x" * 20_000)
+        record = prepared_turn(head, f"t{number}", "x" * 20_000)
         with anyio.move_on_after(number * 0.0002):
             saved = await store.save_prepared(record, expected_version=head.version)
-            await store.commit_turn(SESSION, earned(record.turn_id, number), expected_version=saved.version)
+            await store.commit_turn(SESSION, gold_commit(record.turn_id, number), expected_version=saved.version)
         turns = await store.turns(SESSION, limit=1000)
         window = await store.window(SESSION, message_limit=1000)
         assert len(window.messages) == 2 * len(turns)
@@ -257,7 +257,7 @@ async def test_many_stores_on_one_database_each_write_once(postgres_url):
         while written < 10:
             head = await store.head(SESSION)
             try:
-                record = prepared(head, f"{name}.{written}")
+                record = prepared_turn(head, f"{name}.{written}")
                 await store.commit_numerical(record, {"hero": {"gold": head.depth}}, expected_version=head.version)
             except VersionConflictError:
                 conflicts += 1
@@ -283,10 +283,10 @@ async def test_writes_to_different_sessions_do_not_wait_for_each_other(postgres_
     admin.execute("SELECT 1 FROM sessions WHERE session_id = 's1' FOR UPDATE")
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(store.append_turns, "s1", (imported("p001"),))
+            tasks.start_soon(store.append_turns, "s1", (imported_turn("p001"),))
             await anyio.sleep(0.05)
             for number in range(5):
-                await store.append_turns("s2", (imported(f"p{number}"),))
+                await store.append_turns("s2", (imported_turn(f"p{number}"),))
             assert (await store.head("s1")).depth == 0
             admin.execute("ROLLBACK")
     assert (await store.head("s1")).depth == 1
@@ -316,7 +316,7 @@ async def test_every_read_of_a_turn_uses_an_index(store, postgres_url):
 
 def check_plans(url: str) -> int:
     """Check that no read of a turn scans or sorts a table; returns how many statements there were."""
-    driver = open_driver(PostgresOpening(address=postgres_address(url)))
+    driver = open_driver(PostgresOptions(address=postgres_address(url)))
     db = Watching(driver, "default", "")
     sql_window.read_window(db, SESSION, 40, "main")
     sql_turns.read_turns(db, SESSION, 3, None, None)
@@ -326,7 +326,7 @@ def check_plans(url: str) -> int:
     sql_recall.read_gated_entries(db, (SCOPE, "world:w1"))
     sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5)
     sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5)
-    sql_recall.read_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0})
+    sql_recall.read_chains_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0})
     for sql, parameters in db.seen:
         plan = [row[0] for row in db.execute(f"EXPLAIN {sql}", parameters)]
         assert not any("Seq Scan" in step for step in plan), (sql, plan)

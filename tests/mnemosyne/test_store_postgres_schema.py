@@ -16,9 +16,9 @@ from sqlalchemy.pool import NullPool
 
 from mnemosyne import PostgresStore, SqliteStore, StoreUnavailableError, postgres_address
 from mnemosyne.stores.migrations.migrate import upgrade
-from mnemosyne.stores.postgres.database import PostgresOpening, marks, open_driver
+from mnemosyne.stores.postgres.database import PostgresOptions, mark_statement, open_driver
 from mnemosyne.stores.sql.schema import REVISION
-from mnemosyne.testing.stores.samples import SCOPE, SESSION, everything, gold, imported, play, start
+from mnemosyne.testing.stores.samples import SCOPE, SESSION, gold_state, imported_turn, play, read_everything, start
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +69,7 @@ def make_first(url: str, source: Path | None) -> None:
     engine = create_engine("postgresql+psycopg://", creator=driver, poolclass=NullPool)
     with engine.begin() as connection:
         upgrade(connection, 0, "0001")
-        for mark in marks():
+        for mark in mark_statement():
             connection.exec_driver_sql(mark)
     engine.dispose()
     if source is None:
@@ -119,9 +119,9 @@ def shape(url: str) -> dict[str, list[tuple]]:
 
 def test_migrated_tables_are_like_new_ones(postgres_server, tmp_path):
     new, old = postgres_server.url(tmp_path / "new"), postgres_server.url(tmp_path / "old")
-    open_driver(PostgresOpening(address=postgres_address(new))).close()
+    open_driver(PostgresOptions(address=postgres_address(new))).close()
     make_first(old, None)
-    open_driver(PostgresOpening(address=postgres_address(old))).close()
+    open_driver(PostgresOptions(address=postgres_address(old))).close()
     before, after = shape(new), shape(old)
     for kind, rows in before.items():
         assert after[kind] == rows, kind
@@ -133,15 +133,15 @@ async def test_what_the_first_release_held_is_all_there(postgres_url, old_file):
     await to_thread.run_sync(make_first, postgres_url, old_file)
     old, new = SqliteStore(old_file), PostgresStore(postgres_url)
     for session_id in ("s0", SESSION):
-        assert await everything(new, session_id) == await everything(old, session_id)
+        assert await read_everything(new, session_id) == await read_everything(old, session_id)
     for turn_id in (None, "t1", "t49", "t50", "t55", "b1"):
         assert await new.state_at(SESSION, turn_id) == await old.state_at(SESSION, turn_id)
     assert await new.gated_entries((SCOPE,)) == await old.gated_entries((SCOPE,))
     for store in (old, new):
         await store.switch(SESSION, "main")
         await play(store, "t56", 56)
-        assert await store.state_at(SESSION, "t56") == gold(56)
-    assert await everything(new) == await everything(old)
+        assert await store.state_at(SESSION, "t56") == gold_state(56)
+    assert await read_everything(new) == await read_everything(old)
     with connect(postgres_url) as admin:
         assert admin.execute("SELECT count(*) FROM turns WHERE number > 58").fetchone()[0] > 0
     await old.close()
@@ -211,7 +211,7 @@ async def test_a_migration_that_fails_changes_nothing(postgres_url, old_file):
 
 async def test_a_newer_schema_is_refused_and_left_alone(postgres_url):
     store = PostgresStore(postgres_url)
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     await store.close()
     with connect(postgres_url) as admin:
         admin.execute("UPDATE alembic_version SET version_num = '0099'")
@@ -219,7 +219,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(postgres_url):
     with pytest.raises(
         StoreUnavailableError, match=rf"newer release .store version 99, this one reads up to {REVISION}"
     ):
-        await later.append_turns(SESSION, (imported("p002"),))
+        await later.append_turns(SESSION, (imported_turn("p002"),))
     await later.close()
     with connect(postgres_url) as admin:
         assert admin.execute("SELECT count(*) FROM turns").fetchone() == (1,)
@@ -273,6 +273,6 @@ async def test_a_database_of_other_text_is_refused(postgres_server):
 
 async def test_any_name_of_a_schema_is_a_name(postgres_server):
     store = PostgresStore(f"{postgres_server.uri}&schema=my%20%22games%22%3B%20%E6%B8%B8%E6%88%8F")
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     assert await store.sessions() == (SESSION,)
     await store.close()

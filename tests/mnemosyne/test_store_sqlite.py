@@ -20,8 +20,17 @@ from mnemosyne import Chain, SqliteStore, StoreBusyError, StoreError, StoreUnava
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
-from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, open_database
-from mnemosyne.testing.stores.samples import SCOPE, SESSION, earned, everything, imported, play, prepared, start
+from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
+from mnemosyne.testing.stores.samples import (
+    SCOPE,
+    SESSION,
+    gold_commit,
+    imported_turn,
+    play,
+    prepared_turn,
+    read_everything,
+    start,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,20 +40,20 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 async def store(tmp_path):
     store = SqliteStore(tmp_path / "deep" / "store.db", busy_seconds=0.2)
-    await store.create_session(start(imported("p001")))
+    await store.create_session(start(imported_turn("p001")))
     yield store
     await store.close()
 
 
 async def test_a_locked_file_is_said_to_be_locked_and_can_still_be_read(store):
-    before = await everything(store)
+    before = await read_everything(store)
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     began = time.monotonic()
     with pytest.raises(StoreBusyError, match=r"store\.db stayed locked by another process for 0\.2 s"):
         await play(store, "t1")
     assert 0.1 < time.monotonic() - began < 2
-    assert await everything(store) == before
+    assert await read_everything(store) == before
     other.execute("ROLLBACK")
     other.close()
     assert (await play(store, "t1")).turn_id == "t1"
@@ -55,7 +64,7 @@ async def test_a_read_does_not_wait_for_a_write_that_waits(store):
     other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(patient.append_turns, SESSION, (imported("p002"),))
+        tasks.start_soon(patient.append_turns, SESSION, (imported_turn("p002"),))
         await anyio.sleep(0.05)
         with anyio.fail_after(1):
             assert (await patient.head(SESSION)).depth == 1
@@ -68,12 +77,12 @@ async def test_a_read_does_not_wait_for_a_write_that_waits(store):
 async def test_a_full_disk_refuses_the_turn_and_keeps_the_rest(tmp_path):
     path = tmp_path / "store.db"
     store = SqliteStore(path, page_limit=80)
-    await store.create_session(start(imported("p001")))
-    before = await everything(store)
-    big = imported("p002", "x" * 400_000)
+    await store.create_session(start(imported_turn("p001")))
+    before = await read_everything(store)
+    big = imported_turn("p002", "x" * 400_000)
     with pytest.raises(StoreUnavailableError, match=r"store\.db cannot be used: the disk or the size limit is full"):
         await store.append_turns(SESSION, (big,))
-    assert await everything(store) == before
+    assert await read_everything(store) == before
     assert (await play(store, "t1")).depth == 2
     await store.close()
 
@@ -144,7 +153,7 @@ async def test_a_file_that_may_not_be_written_is_reported():
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         store = SqliteStore(path)
-        await store.create_session(start(imported("p001")))
+        await store.create_session(start(imported_turn("p001")))
         await store.close()
         path.chmod(0o444)
         path.parent.chmod(0o555)
@@ -210,7 +219,7 @@ async def test_a_newer_store_is_refused_with_its_version(store):
 
 @pytest.mark.parametrize(("level", "number"), [("FULL", 2), ("NORMAL", 1)])
 def test_a_file_is_written_ahead_and_synchronised_as_asked(tmp_path, level, number):
-    connection = open_database(Opening(path=tmp_path / "store.db", synchronous=level))
+    connection = open_database(SqliteOptions(path=tmp_path / "store.db", synchronous=level))
     assert connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
     assert connection.execute("PRAGMA synchronous").fetchone()[0] == number
     connection.close()
@@ -235,36 +244,36 @@ async def test_an_id_that_is_no_text_is_refused(store):
     with pytest.raises(StoreError, match="cannot be an id"):
         await store.head("\ud800")
     with pytest.raises(StoreError, match="cannot be an id"):
-        await store.append_turns(SESSION, (imported("\udcff"),))
+        await store.append_turns(SESSION, (imported_turn("\udcff"),))
     assert (await store.head(SESSION)).depth == 1
 
 
 async def test_a_record_that_does_not_follow_the_head_is_refused(store):
     head = await store.head(SESSION)
     with pytest.raises(ValueError, match="Make the record from the head"):
-        await store.save_prepared(replace(prepared(head, "t1"), depth=7), expected_version=head.version)
+        await store.save_prepared(replace(prepared_turn(head, "t1"), depth=7), expected_version=head.version)
     assert await store.head(SESSION) == head
 
 
 async def test_no_call_blocks_the_event_loop(tmp_path):
     with blockbuster_ctx():
         store = SqliteStore(tmp_path / "store.db")
-        await store.create_session(start(imported("p001")))
+        await store.create_session(start(imported_turn("p001")))
         await play(store, "t1", 4)
         await store.fork(SESSION, "p001", "b")
         await store.window(SESSION, message_limit=9)
         await store.state_at(SESSION, "t1")
-        await everything(store)
+        await read_everything(store)
         await store.close()
 
 
 async def test_a_cancelled_caller_leaves_nothing_or_a_whole_turn(store):
     for number in range(60):
         head = await store.head(SESSION)
-        record = prepared(head, f"t{number}", "x" * 20_000)
+        record = prepared_turn(head, f"t{number}", "x" * 20_000)
         with anyio.move_on_after(number * 0.00005):
             saved = await store.save_prepared(record, expected_version=head.version)
-            await store.commit_turn(SESSION, earned(record.turn_id, number), expected_version=saved.version)
+            await store.commit_turn(SESSION, gold_commit(record.turn_id, number), expected_version=saved.version)
         turns = await store.turns(SESSION, limit=1000)
         window = await store.window(SESSION, message_limit=1000)
         assert len(window.messages) == 2 * len(turns)
@@ -277,7 +286,7 @@ async def test_a_cancelled_task_leaves_nothing_or_a_whole_turn(store):
     for number in range(60):
         await store.save_prefetch(SESSION, None)
         head = await store.head(SESSION)
-        turn = imported(f"t{number}", "x" * 20_000)
+        turn = imported_turn(f"t{number}", "x" * 20_000)
         task = asyncio.create_task(store.append_turns(SESSION, (turn,)))
         await asyncio.sleep(number * 0.00005)
         task.cancel()
@@ -301,7 +310,7 @@ async def test_many_stores_on_one_file_each_write_once(tmp_path):
         while written < 10:
             head = await store.head(SESSION)
             try:
-                record = prepared(head, f"{name}.{written}")
+                record = prepared_turn(head, f"{name}.{written}")
                 await store.commit_numerical(record, {"hero": {"gold": head.depth}}, expected_version=head.version)
             except VersionConflictError:
                 conflicts += 1
@@ -350,7 +359,7 @@ anyio.run(main)
 
 
 def statements_of(path: Path, work) -> list[str]:
-    connection = open_database(Opening(path=path))
+    connection = open_database(SqliteOptions(path=path))
     seen: list[str] = []
     connection.set_trace_callback(seen.append)
     work(SqliteConnection(connection, "default"))
@@ -374,7 +383,7 @@ async def test_every_read_of_a_turn_uses_an_index(store):
         lambda db: sql_recall.read_gated_entries(db, (SCOPE, "world:w1")),
         lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.HISTORY, 0, 5),
         lambda db: sql_recall.read_entries_after(db, SCOPE, Chain.EVENT, 0, 5),
-        lambda db: sql_recall.read_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0}),
+        lambda db: sql_recall.read_chains_written_after(db, {(SCOPE, Chain.HISTORY): 0, ("world:w1", Chain.LORE): 0}),
     )
     assert await anyio.to_thread.run_sync(check_plans, store.path, reads) > 12
 

@@ -157,9 +157,9 @@ def rows_of(folder: Path) -> tuple[dict[str, list[object]], np.ndarray]:
 async def finds(index, scope: str) -> list[object]:
     """What an index finds of a scope by words and by vectors, and in which order it holds it."""
     model = LetterEmbedder()
-    found: list[object] = [await index.count(scope), await index.unseen(scope, model.name, 9)]
+    found: list[object] = [await index.count(scope), await index.unembedded_ids(scope, model.name, 9)]
     for chain in (Chain.LORE, Chain.HISTORY):
-        found += [await index.watermark(scope, chain), set(await index.newest(scope, chain, 9_999))]
+        found += [await index.watermark(scope, chain), set(await index.newest_ids(scope, chain, 9_999))]
     for text in ("goat", "house7 bread", "valley9 mill oak", "Bea rain lamp"):
         hits = await index.search_text(text, where(scope), 20)
         found.append({hit.entry_id: pytest.approx(hit.score, rel=1e-3) for hit in hits if hit.score > hits[-1].score})

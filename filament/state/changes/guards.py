@@ -1,6 +1,6 @@
 """What the rules of a mapping allow: types, limits, updatable, extensible, necessary.
 
-Pure checks that say no by raising RefusedError, with a code and a reason that a model or an author can act on.
+Pure checks that raise RefusedError, with a code and a reason that a model or an author can act on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CALLED = {
 
 
 def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
-    """Say whether a value, taken without its description, is of a type (a word, or the values to choose from)."""
+    """Return whether a value, taken without its description, is of a type (a word, or the values to choose from)."""
     if isinstance(word, tuple):
         return is_scalar(value) and any(same_scalar(choice, value) for choice in word)
     if word == "number":
@@ -36,7 +36,7 @@ def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
 
 
 def type_text(word: str | tuple[Any, ...]) -> str:
-    """Return what a person calls a type."""
+    """Return a type in words."""
     return f"one of {', '.join(str(choice) for choice in word)}" if isinstance(word, tuple) else _CALLED[word]
 
 
@@ -47,7 +47,7 @@ def limits_text(limits: tuple[float | None, float | None]) -> str:
 
 
 def check_value(rules: Rules, field: str, value: Any) -> None:
-    """Refuse a value that is not of the type of its field or outside its limits."""
+    """Raise RefusedError for a value that is not of the type of its field or outside its limits."""
     plain = value[0] if rules.is_described(field, value) else value
     word = rules.type_of(field)
     if word is not None and not has_type(word, plain):
@@ -62,8 +62,8 @@ def check_value(rules: Rules, field: str, value: Any) -> None:
         raise RefusedError(Refusal.OUTSIDE_LIMITS, f"{plain} is outside the limits of {field!r}, {limits_text(limits)}")
 
 
-def clamped(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
-    """Return the number, moved to the nearer limit of the field if it lies outside; that is remarked."""
+def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
+    """Return the number, moved to the nearer limit of the field if it is outside; a remark says so."""
     limits = rules.limits_of(field)
     low, high = limits or (None, None)
     kept = number
@@ -72,37 +72,38 @@ def clamped(rules: Rules, field: str, number: int | float, notes: list[Note]) ->
     if high is not None and kept > high:
         kept = high
     if limits is not None and kept != number:
-        said = f"{number} was brought to {kept}: {field!r} goes from {limits_text(limits)}."
-        notes.append(Note(code=Remark.CLAMPED, field=field, text=said))
+        field_name = f"{number} was set to {kept}: {field!r} takes {limits_text(limits)}."
+        notes.append(Note(code=Remark.CLAMPED, field=field, text=field_name))
     return kept
 
 
 def check_changeable(spot: Spot) -> None:
-    """Refuse any change at a frozen spot, and of an identity."""
+    """Raise RefusedError for a change at a frozen spot, and for a change of an `id` or `_anchor`."""
     if spot.frozen:
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{spot.key!r} may not be updated ($meta.updatable)")
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
-        raise RefusedError(Refusal.PROTECTED, f"the {spot.key!r} of a thing does not change")
+        raise RefusedError(Refusal.PROTECTED, f"the {spot.key!r} of a thing cannot be changed")
 
 
 def check_new_field(rules: Rules, field: str) -> None:
-    """Refuse a field that is new to a mapping which may not be extended and does not foresee it."""
-    if not rules.extensible and not rules.knows(field):
+    """Raise RefusedError for a new field in a mapping that may not be extended and does not declare it."""
+    if not rules.extensible and not rules.expects_field(field):
         raise RefusedError(Refusal.NOT_EXTENSIBLE, f"no new field {field!r} may be added here ($meta.extensible)")
     if not rules.may_update(field):
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{field!r} may not be updated ($meta.updatable)")
 
 
 def check_growth(rules: Rules, field: str) -> None:
-    """Refuse growth of a list whose mapping may not be extended."""
+    """Raise RefusedError where a list may not grow because its mapping may not be extended."""
     if not rules.extensible:
         raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{field!r} may not grow ($meta.extensible)")
 
 
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
-    """Refuse to take away a necessary field or thing, and what holds a part that may not be changed or must stay.
+    """Raise RefusedError for removing a necessary field or thing, or one that holds a part that may not be changed or
+    must stay.
 
-    `rules` are those of the mapping that holds `field`; with `entry`, an entry of the list there goes.
+    `rules` are those of the mapping that holds `field`; with `entry`, an entry of the list there is removed.
     """
     if not rules.may_update(field):
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{field!r} may not be updated ($meta.updatable)")
@@ -111,27 +112,27 @@ def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) 
     _check_parts(rules, field, value, field, entry=entry)
 
 
-def _check_parts(rules: Rules, field: str, value: Any, said: str, *, entry: bool) -> None:
+def _check_parts(rules: Rules, field: str, value: Any, field_name: str, *, entry: bool) -> None:
     if isinstance(value, Mapping):
-        inner = rules.below(field, value, entry=entry)
-        if inner.stays:
+        inner = rules.rules_below(field, value, entry=entry)
+        if inner.must_stay:
             name = value.get("id", field)
             raise RefusedError(Refusal.NECESSARY, f"{name!r} is necessary and stays ($meta.necessary)")
         if not inner.updatable:
-            reason = f"{said!r} holds a part that may not be updated ($meta.updatable)"
+            reason = f"{field_name!r} holds a part that may not be updated ($meta.updatable)"
             raise RefusedError(Refusal.NOT_UPDATABLE, reason)
         for key, part in value.items():
             if key != META:
-                _check_parts(inner, key, part, said, entry=False)
+                _check_parts(inner, key, part, field_name, entry=False)
     elif isinstance(value, list | tuple):
         for item in value:
-            _check_parts(rules, field, item, said, entry=True)
+            _check_parts(rules, field, item, field_name, entry=True)
 
 
 def has_ruled_entries(rules: Rules, field: str, entries: Sequence[Any]) -> bool:
-    """Say whether a list holds things with rules of their own or of a template."""
+    """Return whether a list holds things with rules of their own or of a template."""
     return any(
-        bool(rules.below(field, item, entry=True).meta) or _holds_meta(item)
+        bool(rules.rules_below(field, item, entry=True).meta) or _holds_meta(item)
         for item in entries
         if isinstance(item, Mapping)
     )

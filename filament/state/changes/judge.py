@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from filament.errors import OpError
-from filament.state.anchors import departures, walk_anchors, with_anchors
+from filament.state.anchors import patch_removed_ids, walk_anchors, with_anchors
 from filament.state.changes.moves import OpPlanner, propose
-from filament.state.changes.ops import CREATING, Op, checked_value, parse_op, raw_text
+from filament.state.changes.ops import CREATING, Op, copy_json_value, parse_op, raw_text
 from filament.state.changes.patch import ChangingTree
 from filament.state.changes.sizes import (
     NO_LIMITS,
@@ -27,7 +27,7 @@ from filament.state.changes.sizes import (
 from filament.state.conventions import label_of
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up, split_pointer
-from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, refused
+from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, build_refusal
 
 PatchOp = Mapping[str, Any]
 APPLIED = "applied"
@@ -35,10 +35,10 @@ APPLIED = "applied"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedOps:
-    """What became of the ops of a turn.
+    """The outcome of a turn's ops.
 
-    `verdicts` has one for each, in order. `tree` is the state after them and `patch` the JSON Patch that leads there; if
-    any op was refused, `tree` is the state as it was and `patch` is empty.
+    `verdicts` has one for each op, in order. `tree` is the state after them and `patch` the JSON Patch that leads
+    there; if any op was refused, `tree` is the unchanged state and `patch` is empty.
     """
 
     tree: Any
@@ -48,7 +48,7 @@ class JudgedOps:
     @property
     def refused(self) -> OpVerdict | None:
         """The first op that was refused for a reason of its own, or None."""
-        return first_refused(self.verdicts)
+        return find_refused(self.verdicts)
 
 
 def judge_ops(
@@ -59,32 +59,34 @@ def judge_ops(
     lost: Sequence[OpVerdict] = (),
     limits: OpLimits = NO_LIMITS,
 ) -> JudgedOps:
-    """Return what becomes of ops, typed or in either spelling; the given tree stays as it was.
+    """Return the verdicts on ops, and the tree and patch that follow from them; the given tree is not changed. Never
+    raises for an op.
 
-    Each op sees the work of the good ones before it. When one is refused, the others are judged all the same, and none
-    takes effect: those without a fault of their own get the code `turn_refused`. `anchors` are those that the prompt
-    showed. `lost` are verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts
-    are then numbered by the places in the reply (`Op.number`). Things in containers that have no id yet are given theirs
-    (as `with_anchors` shows them) by the same patch. `limits` bound the ops, their values and the state after each; of more
-    than `limits.reply_ops` ops the first so many are judged, and one verdict more (`too_many_ops`) tells of the rest.
+    Ops are typed or in either spelling. Each op sees the effect of the valid ones before it. When one is refused, the
+    others are still judged, but none takes effect: those without a fault of their own get the code `turn_refused`.
+    `anchors` are those that the prompt showed. `lost` are verdicts on ops of the same reply that could not be read;
+    they count as refused, and all verdicts are then numbered by their place in the reply (`Op.number`). The same patch
+    assigns ids to things in containers that have none yet (as `with_anchors` shows them). `limits` bound the ops, their
+    values and the state after each; of more than `limits.reply_ops` ops only that many are judged, and one further
+    verdict (`too_many_ops`) reports the rest.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
     numbered, lost, beyond = _limit_ops(numbered, lost, limits)
     run = _Run(tree, anchors, limits)
     judged = [run.take(number, op) for number, op in numbered]
     verdicts = sorted([*lost, *judged, *beyond], key=lambda verdict: verdict.number)
-    first = first_refused(verdicts)
+    first = find_refused(verdicts)
     if first is None:
         return JudgedOps(tree=run.tree if run.patch else tree, patch=tuple(run.patch), verdicts=tuple(verdicts))
     reason = f"nothing is wrong with it, but op {first.number} was refused, and a turn's ops are applied all or none"
-    bound = (refused(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
+    bound = (build_refusal(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
     return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
 
 
 def _limit_ops(
     numbered: list[tuple[int, Any]], lost: Sequence[OpVerdict], limits: OpLimits
 ) -> tuple[list[tuple[int, Any]], Sequence[OpVerdict], list[OpVerdict]]:
-    """Return the ops and lost ops that are within the limit of a reply, and the verdict on those beyond it, if there are."""
+    """Return the ops and lost ops within the limit of a reply, and the verdict on those beyond it, if there are any."""
     total = len(numbered) + len(lost)
     if limits.reply_ops is None or total <= limits.reply_ops:
         return numbered, lost, []
@@ -95,7 +97,7 @@ def _limit_ops(
         f"the reply has {total:,} ops, and at most {limits.reply_ops:,} of one reply are judged (limits.reply_ops); "
         "this one and those after it were not"
     )
-    beyond = refused(first, text, Refusal.TOO_MANY_OPS, reason)
+    beyond = build_refusal(first, text, Refusal.TOO_MANY_OPS, reason)
     return (
         [(number, op) for number, op in numbered if number < first],
         [verdict for verdict in lost if verdict.number < first],
@@ -103,8 +105,8 @@ def _limit_ops(
     )
 
 
-def first_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
-    """Return the first op that was refused, one with a reason of its own before all others; None if none was."""
+def find_refused(verdicts: Sequence[OpVerdict]) -> OpVerdict | None:
+    """Return the first refused op, preferring one with a fault of its own; None if none was refused."""
     bad = [verdict for verdict in verdicts if not verdict.is_applied]
     return next((verdict for verdict in bad if verdict.code != Refusal.TURN_REFUSED), bad[0] if bad else None)
 
@@ -118,10 +120,11 @@ class AppliedOps:
 
 
 def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
-    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that is not there yet.
+    """Return the JSON Pointer that an op's target names in a tree; the last step may be a field that does not exist
+    yet.
 
-    `anchors` are those that the prompt showed (anchor -> JSON Pointer); anchors that the tree bears go first, so a thing
-    that moved is still found. OpError if the target leads nowhere.
+    `anchors` are those that the prompt showed (anchor -> JSON Pointer); the tree's own anchors take precedence, so a
+    thing that moved is still found. OpError if the target does not exist.
     """
     try:
         return join_pointer(locate(op.target, AnchorIndex(tree, anchors), tree, may_create=op.verb in CREATING))
@@ -130,11 +133,11 @@ def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
 
 
 def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
-    """Return the tree after all ops, in order, and the patch; the given tree stays as it was.
+    """Return the tree after all ops, in order, and the patch; the given tree is not changed.
 
-    All or nothing: OpError at the first op that is refused, with its place in `ops`, its reason and its code, and then
-    nothing was done. `judge_ops` tells of every op. Each op sees the work of those before it, ids of things that were just
-    added included. What `$meta` allows is told in docs/filament.md.
+    All or nothing: OpError for the first op that is refused, with its place in `ops`, its reason and its code.
+    (`judge_ops` gives a verdict on every op.) Each op sees the effect of those before it, including the ids of things
+    that were just added. docs/filament.md explains what `$meta` allows.
     """
     judged = judge_ops(tree, ops, anchors)
     if (bad := judged.refused) is not None:
@@ -143,7 +146,7 @@ def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = 
 
 
 class _Run:
-    """A tree on which ops are tried one after the other."""
+    """A tree to which ops are applied one after the other."""
 
     def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits) -> None:
         self.patch: list[PatchOp] = []
@@ -154,17 +157,17 @@ class _Run:
         self._chars = 0 if limits.state_chars is None else json_chars(self.tree)
 
     def take(self, number: int, raw: Any) -> OpVerdict:
-        """Carry out one op and tell of it; one that is refused changes nothing."""
+        """Apply one op and return the verdict on it; a refused op changes nothing."""
         try:
             op = raw if isinstance(raw, Op) else parse_op(raw, number)
         except OpError as error:
-            return refused(number, error.op, Refusal.MALFORMED, error.reason)
+            return build_refusal(number, error.op, Refusal.MALFORMED, error.reason)
         try:
             changes, notes = self._carry_out(op)
         except RefusedError as error:
-            return refused(number, str(op), error.code, error.reason)
+            return build_refusal(number, str(op), error.code, error.reason)
         except ValueError as error:
-            return refused(number, str(op), Refusal.MALFORMED, str(error))
+            return build_refusal(number, str(op), Refusal.MALFORMED, str(error))
         return OpVerdict(
             number=number,
             op=str(op),
@@ -176,7 +179,7 @@ class _Run:
 
     def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
         check_value_size(op, self._limits)
-        sound = replace(op, value=checked_value(op.value))
+        sound = replace(op, value=copy_json_value(op.value))
         index = self._index
         tokens = locate(op.target, index, self.tree, may_create=op.verb in CREATING)
         check_depth(sound, tokens, self.tree)
@@ -190,8 +193,8 @@ class _Run:
             left |= _reindex(index, self.tree, change)
             self._apply_patch(change)
         left = {name: label for name, label in left.items() if name not in index.places and name not in index.ambiguous}
-        back = index.come_back()
-        for change in departures(self.tree, left, back):
+        back = index.pop_returned_ids()
+        for change in patch_removed_ids(self.tree, left, back):
             self._apply_patch(change)
         index.gone.update(left)
         for name in back:
@@ -200,7 +203,7 @@ class _Run:
 
     @property
     def tree(self) -> Any:
-        """The state as it is by now."""
+        """The state after the ops so far."""
         return self._changing.tree
 
     def _apply_patch(self, change: PatchOp) -> None:
@@ -211,7 +214,7 @@ class _Run:
 
 
 def _patch_ids(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
-    """Yield the patch that gives things their ids: `named` is `bare` with ids."""
+    """Yield the patch that adds ids: `named` is `bare` with ids."""
     if bare is named:
         return
     if isinstance(bare, Mapping) and len(bare) < len(named):
@@ -223,7 +226,7 @@ def _patch_ids(bare: Any, named: Any, at: tuple[str, ...]) -> Iterator[PatchOp]:
 
 
 def _reindex(index: AnchorIndex, tree: Any, change: PatchOp) -> dict[str, str]:
-    """Keep the anchors right through one change, of which `tree` is the state before; return those that go, with their labels."""
+    """Update the anchors for one change of `tree` (the state before it); return the removed anchors with their labels."""
     left: dict[str, str] = {}
     tokens = split_pointer(change["path"])
     above, key = tokens[:-1], tokens[-1]

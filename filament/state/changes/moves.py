@@ -1,6 +1,7 @@
-"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `settling`.
+"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `new_values`.
 
-Nothing is changed here. `judge` applies the patch that this module proposes, so the recorded patch is always the one that ran.
+This module changes nothing: `judge` applies the patch that it proposes, so the recorded patch is always the one that
+ran.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
 from filament.state.anchors import next_item_id, walk_anchors
-from filament.state.changes.guards import check_changeable, check_growth, check_new_field, check_removal, clamped
-from filament.state.changes.ops import ARITHMETIC, Op, Verb, checked_number
-from filament.state.changes.settling import make, name_new, settle
+from filament.state.changes.guards import check_changeable, check_growth, check_new_field, check_removal, clamp_number
+from filament.state.changes.new_values import assign_new_ids, build_value, replace_value
+from filament.state.changes.ops import ARITHMETIC, Op, Verb, check_json_number
 from filament.state.conventions import (
     ANCHOR,
     ID,
@@ -25,7 +26,7 @@ from filament.state.conventions import (
     label_of,
     meta_of,
 )
-from filament.state.descriptions import described_anew
+from filament.state.descriptions import describe_new_value
 from filament.state.places import AnchorIndex, Spot, open_place, spot_at
 from filament.state.pointer import Tokens, join_pointer, look_up
 from filament.state.verdicts import Note, Refusal, RefusedError
@@ -37,33 +38,33 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpPlanner:
-    """What an op works on: the tree as it is by now, its anchors, and the remarks made so far."""
+    """What an op works on: the tree after the ops before it, its anchors, and the remarks so far."""
 
     tree: Any
     index: AnchorIndex
     notes: list[Note] = field(default_factory=list)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
-        """Return ids that name nothing in the tree, never did, and are not in `value`."""
-        return next_item_id((self.index.last_made, *(anchor for anchor, _ in walk_anchors(value))))
+        """Yield ids that neither name nor ever named anything in the tree, and do not occur in `value`."""
+        return next_item_id((self.index.last_item_id, *(anchor for anchor, _ in walk_anchors(value))))
 
 
-def propose(op: Op, tokens: Tokens, bench: OpPlanner) -> Patch:
+def propose(op: Op, tokens: Tokens, planner: OpPlanner) -> Patch:
     """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
-    spot = spot_at(bench.tree, tokens)
+    spot = spot_at(planner.tree, tokens)
     if op.verb is Verb.DELETE:
         return _propose_delete(spot)
     check_changeable(spot)
     if op.verb in ARITHMETIC:
-        return _propose_calculation(op, spot, bench)
+        return _propose_calculation(op, spot, planner)
     if op.verb is Verb.SET:
-        return _propose_set(op, spot, bench, may_create=not op.target.startswith("/"))
+        return _propose_set(op, spot, planner, may_create=not op.target.startswith("/"))
     if op.verb is Verb.INSERT:
-        return _propose_insert(op, spot, bench)
-    listed = _list_spot(spot, bench.tree)
+        return _propose_insert(op, spot, planner)
+    listed = _list_spot(spot, planner.tree)
     if op.verb is Verb.PUSH:
-        return _propose_entry(listed, len(listed.old), op.value, bench)
-    return _propose_pop(listed, op.value, bench)
+        return _propose_entry(listed, len(listed.old), op.value, planner)
+    return _propose_pop(listed, op.value, planner)
 
 
 def _propose_one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]:
@@ -71,34 +72,34 @@ def _propose_one(verb: str, tokens: Tokens, value: Any = None) -> dict[str, Any]
     return op if verb == "remove" else {**op, "value": value}
 
 
-def _propose_set(op: Op, spot: Spot, bench: OpPlanner, *, may_create: bool) -> Patch:
+def _propose_set(op: Op, spot: Spot, planner: OpPlanner, *, may_create: bool) -> Patch:
     value = op.value
     if spot.part == "1":
         return _set_description(spot, value)
     if not spot.found:
-        return [_propose_one("add", spot.tokens, _new_field(spot, value, bench, may_create=may_create))]
+        return [_propose_one("add", spot.tokens, _new_field(spot, value, planner, may_create=may_create))]
     if spot.part == "0" and not is_scalar(value):
         raise RefusedError(Refusal.WRONG_TYPE, f"{spot.key!r} takes a value here")
-    settled = settle(spot.rules, spot.field, spot.old, value, bench.notes, entry=spot.in_list)
+    result = replace_value(spot.rules, spot.field, spot.old, value, planner.notes, entry=spot.in_list)
     if spot.described:
-        return [_propose_description(spot, settled)]
-    settled = name_new(settled, bench.fresh_ids(settled), in_container=spot.rules.container and not spot.in_list)
-    _check_anchors(settled, bench.index, bench.index.under(spot.tokens, spot.old))
-    declared = _declare_list(spot, settled) if isinstance(spot.old, list | tuple) else []
-    return [_propose_one("replace", spot.tokens, settled), *declared]
+        return [_propose_description(spot, result)]
+    result = assign_new_ids(result, planner.fresh_ids(result), in_container=spot.rules.container and not spot.in_list)
+    _check_anchors(result, planner.index, planner.index.list_under(spot.tokens, spot.old))
+    declared = _declare_list(spot, result) if isinstance(spot.old, list | tuple) else []
+    return [_propose_one("replace", spot.tokens, result), *declared]
 
 
-def _new_field(spot: Spot, value: Any, bench: OpPlanner, *, may_create: bool) -> Any:
+def _new_field(spot: Spot, value: Any, planner: OpPlanner, *, may_create: bool) -> Any:
     if not isinstance(spot.owner, Mapping):
         reason = f"there is no {spot.key!r} to set; only mappings take new fields"
         raise RefusedError(Refusal.UNKNOWN_PATH, reason)
     if not may_create:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to replace; use `add` for a new field")
     check_new_field(spot.rules, spot.key)
-    made = make(spot.rules, spot.key, value, bench.notes)
+    made = build_value(spot.rules, spot.key, value, planner.notes)
     listed = spot.rules.container and spot.rules.is_list(spot.key, made)
-    made = name_new(made, bench.fresh_ids(made), in_container=listed)
-    _check_anchors(made, bench.index)
+    made = assign_new_ids(made, planner.fresh_ids(made), in_container=listed)
+    _check_anchors(made, planner.index)
     return made
 
 
@@ -111,14 +112,14 @@ def _set_description(spot: Spot, text: Any) -> Patch:
     return [_propose_one("replace", (*spot.tokens, "1"), text)]
 
 
-def _propose_description(spot: Spot, settled: Any) -> dict[str, Any]:
-    """Propose the new state of a VWD: its value alone where the description stays as it is."""
-    if is_pair(settled) and settled[1] == spot.old[1]:
-        return _propose_one("replace", (*spot.tokens, "0"), settled[0])
-    return _propose_one("replace", spot.tokens, settled)
+def _propose_description(spot: Spot, result: Any) -> dict[str, Any]:
+    """Propose the new state of a VWD: its value alone where the description does not change."""
+    if is_pair(result) and result[1] == spot.old[1]:
+        return _propose_one("replace", (*spot.tokens, "0"), result[0])
+    return _propose_one("replace", spot.tokens, result)
 
 
-def _propose_calculation(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
+def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to calculate with; SET makes a new field")
     old = spot.old[0] if spot.described else spot.old
@@ -126,22 +127,22 @@ def _propose_calculation(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
         raise RefusedError(Refusal.NOT_A_NUMBER, f"{spot.key!r} is not a number to calculate with")
     if not is_number(op.value):
         raise RefusedError(Refusal.NOT_A_NUMBER, f"{op.verb} needs a number, not {type(op.value).__name__}")
-    number = calculate(op.verb, old, op.value)
+    number = calculate_number(op.verb, old, op.value)
     if spot.in_list:
         return [_propose_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
-    number = clamped(spot.rules, spot.field, number, bench.notes)
+    number = clamp_number(spot.rules, spot.field, number, planner.notes)
     if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
-        reason = f"{spot.key!r} takes a whole number, and {number} is none ($meta.types)"
+        reason = f"{spot.key!r} takes a whole number, and {number} is not one ($meta.types)"
         raise RefusedError(Refusal.WRONG_TYPE, reason)
-    settled = described_anew(spot.rules, spot.field, spot.old, number, bench.notes)
-    return [_propose_description(spot, settled) if spot.described else _propose_one("replace", spot.tokens, settled)]
+    result = describe_new_value(spot.rules, spot.field, spot.old, number, planner.notes)
+    return [_propose_description(spot, result) if spot.described else _propose_one("replace", spot.tokens, result)]
 
 
-def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
+def calculate_number(verb: Verb, left: int | float, right: int | float) -> int | float:
     """Return the result of an arithmetic verb; RefusedError for a division by zero or a number beyond range.
 
-    Whole numbers stay whole, a division too if it comes out even; others are calculated in decimal, so that 0.1 plus 0.2
-    is 0.3 in the prompt.
+    Whole numbers stay whole, as does a division without remainder; other numbers are calculated in decimal, so that 0.1
+    plus 0.2 is 0.3 in the prompt.
     """
     if right == 0 and verb is Verb.DIV:
         raise RefusedError(Refusal.DIVISION_BY_ZERO, "nothing can be divided by zero")
@@ -149,9 +150,9 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
         if isinstance(left, int) and isinstance(right, int):
             if verb is not Verb.DIV:
                 whole = left + right if verb is Verb.ADD else left - right if verb is Verb.SUB else left * right
-                return checked_number(whole)
+                return check_json_number(whole)
             if left % right == 0:
-                return checked_number(left // right)
+                return check_json_number(left // right)
         a, b = (Decimal(float.__repr__(n) if isinstance(n, float) else int(n)) for n in (left, right))
         work: dict[Verb, Callable[[Decimal, Decimal], Decimal]] = {
             Verb.ADD: _EXACT.add,
@@ -159,26 +160,28 @@ def calculate(verb: Verb, left: int | float, right: int | float) -> int | float:
             Verb.MUL: _EXACT.multiply,
             Verb.DIV: _EXACT.divide,
         }
-        return checked_number(float(work[verb](a, b)))
+        return check_json_number(float(work[verb](a, b)))
     except (ArithmeticError, ValueError) as error:
         raise RefusedError(Refusal.OUT_OF_RANGE, "the result is beyond the range of numbers") from error
 
 
-def _propose_insert(op: Op, spot: Spot, bench: OpPlanner) -> Patch:
+def _propose_insert(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if spot.part is not None:
         raise RefusedError(Refusal.PROTECTED, "nothing can be inserted into a value with a description")
     if op.target.startswith("/"):
         place = open_place(spot.key, spot.owner)
         if place is not None:
-            return _propose_entry(spot_at(bench.tree, spot.tokens[:-1]), place, op.value, bench)
+            return _propose_entry(spot_at(planner.tree, spot.tokens[:-1]), place, op.value, planner)
     elif spot.found and (spot.rules.is_list(spot.field, spot.old) or is_container(spot.old)):
-        listed = _list_spot(spot, bench.tree)
-        return _propose_entry(listed, len(listed.old), op.value, bench)
-    return _propose_set(op, spot, bench, may_create=True)
+        listed = _list_spot(spot, planner.tree)
+        return _propose_entry(listed, len(listed.old), op.value, planner)
+    return _propose_set(op, spot, planner, may_create=True)
 
 
 def _list_spot(spot: Spot, tree: Any) -> Spot:
-    """Return the spot of the list that PUSH and POP mean: the target, or of a mapping its `items` or its only list."""
+    """Return the spot of the list that PUSH and POP mean: the target itself, or for a mapping its `items` or its only
+    list.
+    """
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to PUSH to or POP from")
     if spot.part is not None or spot.described:
@@ -199,8 +202,8 @@ def _list_spot(spot: Spot, tree: Any) -> Spot:
     return listed
 
 
-def _propose_entry(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patch:
-    """Propose a new entry at a place of a list; a mapping without `id` is given one."""
+def _propose_entry(spot: Spot, place: int, value: Any, planner: OpPlanner) -> Patch:
+    """Propose a new entry at an index of a list; a mapping without an `id` gets one."""
     if spot.described or not isinstance(spot.old, list | tuple):
         raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
     check_changeable(spot)
@@ -209,21 +212,21 @@ def _propose_entry(spot: Spot, place: int, value: Any, bench: OpPlanner) -> Patc
         name = value.get(ID, "made")
         if not isinstance(name, str) or not name:
             raise RefusedError(Refusal.WRONG_TYPE, "an id is text, and not empty")
-        made = make(spot.rules, spot.field, value, bench.notes, entry=True)
-        value = name_new(made, bench.fresh_ids(made), in_container=True)
+        made = build_value(spot.rules, spot.field, value, planner.notes, entry=True)
+        value = assign_new_ids(made, planner.fresh_ids(made), in_container=True)
     elif isinstance(value, list):
-        value = make(spot.rules, spot.field, value, bench.notes, entry=True)
-    _check_anchors(value, bench.index)
+        value = build_value(spot.rules, spot.field, value, planner.notes, entry=True)
+    _check_anchors(value, planner.index)
     last = place == len(spot.old)
     # Of another length it cannot have the shape of a VWD.
     grown = [*spot.old[:place], value, *spot.old[place:]] if len(spot.old) == 1 else []
     return [_propose_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare_list(spot, grown)]
 
 
-def _propose_pop(spot: Spot, wanted: Any, bench: OpPlanner) -> Patch:
+def _propose_pop(spot: Spot, wanted: Any, planner: OpPlanner) -> Patch:
     if not spot.old:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
-    place = len(spot.old) - 1 if wanted is None else _find_entry(spot, wanted, bench.index)
+    place = len(spot.old) - 1 if wanted is None else _find_entry(spot, wanted, planner.index)
     if place is None:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
     check_removal(spot.rules, spot.field, spot.old[place], entry=True)
@@ -231,12 +234,12 @@ def _propose_pop(spot: Spot, wanted: Any, bench: OpPlanner) -> Patch:
 
 
 def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:
-    """Return what a list may be once an entry is gone, as far as that could have the shape of a VWD."""
+    """Return a list as it may be once an entry is removed, where it could then have the shape of a VWD."""
     return [*entries[:place], *entries[place + 1 :]] if len(entries) == 3 else []
 
 
 def _find_entry(spot: Spot, wanted: Any, index: AnchorIndex) -> int | None:
-    """Return the place of the entry with this id (or anchor), else of the first that equals `wanted`."""
+    """Return the index of the entry with this id (or anchor), otherwise of the first that equals `wanted`."""
     entries = spot.old
     name = wanted.get(ID) if isinstance(wanted, Mapping) else wanted
     if isinstance(name, str) and (name in index.places or name in index.ambiguous):
@@ -276,9 +279,9 @@ def _declare_list(spot: Spot, grown: Any) -> Patch:
 
 
 def _check_anchors(value: Any, index: AnchorIndex, free: Collection[str] = ()) -> None:
-    """Refuse a value whose anchors are taken elsewhere, repeat, or named something else before.
+    """Raise RefusedError for a value whose anchors are in use elsewhere, repeat, or named something else before.
 
-    `free` are the anchors of what is removed in its favour.
+    `free` are the anchors of the value that it replaces.
     """
     if is_scalar(value):
         return

@@ -1,4 +1,4 @@
-"""The typed op and its two spellings; nothing here looks at a state tree."""
+"""The typed op and its two spellings. This module reads no state tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_CHARS = 160
 
 
 class Verb(StrEnum):
-    """What an op does; INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
+    """What an op does. INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
 
     SET = "SET"
     ADD = "ADD"
@@ -97,18 +97,18 @@ def _parse_op(raw: Any, number: int) -> Op:
     target = clean_surrogates(target.strip())
     if verb is Verb.INSERT and target.startswith("/") and target.endswith("/-"):
         verb, target = Verb.PUSH, target[:-2]
-    return Op(verb=verb, target=target, value=checked_value(value), number=number)
+    return Op(verb=verb, target=target, value=copy_json_value(value), number=number)
 
 
 def _read_verb(word: Any) -> Verb:
     name = word.strip().upper() if isinstance(word, str) else ""
     if name not in Verb.__members__:
         known = ", ".join(Verb.__members__)
-        raise ValueError(f"{word!r} is no verb. Use one of {known}, or JSON Patch add, replace, remove")
+        raise ValueError(f"{word!r} is not a verb. Use one of {known}, or JSON Patch add, replace, remove")
     return Verb[name]
 
 
-def checked_value(value: Any, depth: int = 0) -> Any:
+def copy_json_value(value: Any, depth: int = 0) -> Any:
     """Return a copy of a value made of dict, list, str, int, float, bool and None only; ValueError if it is not JSON."""
     if depth > MAX_VALUE_DEPTH:
         raise ValueError(f"the value is nested deeper than {MAX_VALUE_DEPTH} levels")
@@ -117,19 +117,19 @@ def checked_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return clean_surrogates(str.__str__(value))
     if isinstance(value, int | float):
-        return checked_number(value)
+        return check_json_number(value)
     if isinstance(value, list | tuple):
-        return [checked_value(item, depth + 1) for item in value]
+        return [copy_json_value(item, depth + 1) for item in value]
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise ValueError("the value has a key that is not text")
         if "$meta" in value:
             raise ValueError("the value writes $meta, which belongs to the author of the world")
-        return {clean_surrogates(key): checked_value(item, depth + 1) for key, item in value.items()}
+        return {clean_surrogates(key): copy_json_value(item, depth + 1) for key, item in value.items()}
     raise ValueError(f"the value holds a {type(value).__name__}, which is not JSON")
 
 
-def checked_number(value: int | float) -> int | float:
+def check_json_number(value: int | float) -> int | float:
     """Return a number as it is; ValueError if it is not finite or is a whole number beyond 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("the number is not finite")

@@ -1,7 +1,7 @@
 """JSON Patch objects (RFC 6902: add, replace, remove) applied to a tree, unguarded.
 
-A stored op log is replayed this way: an op that was allowed when it was written is not checked again. Pure: only the mappings
-and lists on the path to a change are copied, each once however many changes follow.
+A stored op log is replayed in this way: an op that was allowed when it was written is not checked again. Pure: only the
+mappings and lists on the path to a change are copied, each once however many changes follow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _VERBS = ("add", "replace", "remove")
 
 
 def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
-    """Return the tree after the patch; the given tree and the values in the patch stay as they were.
+    """Return the tree after the patch; the given tree and the values in the patch are not changed.
 
-    OpError, with the place of the op in the patch, if an op is no add, replace or remove or its path leads nowhere.
+    OpError, with the place of the op in the patch, if an op is not add, replace or remove, or if its path does not
+    exist.
     """
     changing = ChangingTree(tree)
     for index, op in enumerate(patch):
@@ -31,11 +32,11 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
 
 
 class ChangingTree:
-    """A tree to which ops are applied one after the other; `tree` is what it is by now.
+    """A tree to which ops are applied one after the other; `tree` is the result so far.
 
-    Neither the first tree nor a value that came with an op is ever changed: what they share with `tree` is copied before
-    its first change, and only copies made here are changed in place. So an op costs the way to its place, and not the
-    breadth of what lies beside it.
+    Neither the original tree nor a value that came with an op is ever changed: what they share with `tree` is copied
+    before its first change, and only copies made here are changed in place. So the cost of an op depends on the depth
+    of its path, not on how much lies beside it.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -43,14 +44,14 @@ class ChangingTree:
         self._copies: dict[int, Any] = {}
 
     def play(self, op: PatchOp) -> None:
-        """Apply one op; ValueError says what is wrong with it, and then nothing was changed."""
+        """Apply one op; ValueError says what is wrong with it, and then nothing has changed."""
         verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
         if verb not in _VERBS:
             raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")
         if verb != "remove" and "value" not in op:
             raise ValueError("there is no value. Give one")
         value = op.get("value")
-        self._let_go(value)
+        self._mark_shared(value)
         if tokens:
             self.tree = self._change_along(self.tree, tokens, verb, value)
         elif verb == "remove":
@@ -59,7 +60,7 @@ class ChangingTree:
             self.tree = value
 
     def _change_along(self, node: Any, tokens: Tokens, verb: str, value: Any) -> Any:
-        """Return the node in which the end of the path is changed; all the rest is shared."""
+        """Return the node with the end of the path changed; everything else is shared."""
         token = tokens[0]
         if isinstance(node, Mapping):
             if len(tokens) == 1 and verb == "add":
@@ -101,12 +102,12 @@ class ChangingTree:
         if id(node) in self._copies:
             return node
         copy = dict(node) if isinstance(node, Mapping) else list(node)
-        # Kept, so that no other node is ever taken for it by its identity.
+        # Kept alive, so that its `id()` is never reused for another node.
         self._copies[id(copy)] = copy
         return copy
 
-    def _let_go(self, value: Any) -> None:
-        """Take note that somebody else holds (parts of) a value now, so that they are not changed in place any more."""
+    def _mark_shared(self, value: Any) -> None:
+        """Record that a caller now shares (parts of) a value, so that they are no longer changed in place."""
         parts = [value] if self._copies else []
         while parts:
             part = parts.pop()

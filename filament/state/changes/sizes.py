@@ -1,7 +1,7 @@
 """Limits on the size of a reply's ops, of their values and of the state. Pure.
 
-The state is measured once, by writing it as JSON, and its size is then updated with every change: an op costs what it adds and
-removes, never the whole state again.
+The state is measured once, by writing it as JSON; its size is then updated with every change. So an op costs only what
+it adds and removes, never the whole state again.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def change_chars(tree: Any, change: Mapping[str, Any]) -> int:
 
 
 def check_value_size(op: Op, limits: OpLimits) -> None:
-    """Refuse an op whose value is larger than one may be."""
+    """Raise RefusedError for an op whose value is larger than the limit."""
     if limits.op_value_chars is None:
         return
     size = json_chars(op.value)
@@ -78,7 +78,9 @@ def check_value_size(op: Op, limits: OpLimits) -> None:
 
 
 def check_state_size(op: Op, changes: Sequence[Mapping[str, Any]], tree: Any, chars: int, limits: OpLimits) -> None:
-    """Refuse changes after which the state is too large; `chars` is the size of `tree`, the state before them."""
+    """Raise RefusedError for changes after which the state is too large; `chars` is the size of `tree`, the state
+    before them.
+    """
     if limits.state_chars is None:
         return
     grown = sum(change_chars(tree, change) for change in changes)
@@ -104,7 +106,9 @@ def _is_small_change(change: Mapping[str, Any], tree: Any) -> bool:
 
 
 def check_depth(op: Op, tokens: Tokens, tree: Any) -> None:
-    """Refuse a value at `tokens` that would be nested deeper than a prompt can show, and deeper than what stood there."""
+    """Raise RefusedError for a value at `tokens` that would be nested deeper than a prompt can show, and deeper than
+    the old one.
+    """
     if op.verb not in _STORING:
         return
     within = 2 if op.verb is Verb.PUSH else 0  # the list of a container, and the place in it

@@ -25,7 +25,7 @@ import anyio.to_thread
 
 from jacquard.core.errors import ModelError
 from jacquard.core.protocols import LlmRequest, LlmResponse
-from mnemosyne.core.addresses import call_address, hide_secrets, shown_address
+from mnemosyne.core.addresses import hide_secrets, mask_address, split_credentials
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
@@ -132,7 +132,7 @@ class LiteLlmModel:
     def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
         self.model = model
         self._address = api_base
-        self._api_base, self._headers = call_address(api_base)
+        self._api_base, self._headers = split_credentials(api_base)
         self._api_key = api_key if api_key or not api_base else "no-key-needed"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[Future[Any]] = set()
@@ -248,7 +248,7 @@ class LiteLlmModel:
     def _detail(self, error: BaseException) -> str:
         text = " ".join(str(error).split()) or type(error).__name__
         text = hide_secrets(text, self._address, self._api_key)
-        where = f"{self.model} at {shown_address(self._address)}" if self._address else self.model
+        where = f"{self.model} at {mask_address(self._address)}" if self._address else self.model
         return f"{where}: {text[:DETAIL_CHARS]}"
 
 

@@ -30,7 +30,7 @@ from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
 from mnemosyne.core.json_text import json_text, parse_json
-from mnemosyne.documents.archive import beyond_the_line, export_session, import_session, read_tree, tree_faults
+from mnemosyne.documents.archive import describe_tree, export_session, import_session, read_tree, tree_faults
 from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
 from mnemosyne.documents.migrate import migrate as migrate_document
@@ -131,7 +131,7 @@ def export(
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
             document = await export_session(runtime.store, session, branch_id=branch, linear=linear)
-            missing = beyond_the_line(await read_tree(runtime.store, session, branch)) if linear else ()
+            missing = describe_tree(await read_tree(runtime.store, session, branch)) if linear else ()
         _write(document_to_json(document), out)
         if missing:
             say(f"left out: {'; '.join(missing)}. Without --linear they are written too.", "yellow")

@@ -12,7 +12,7 @@ from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, Store
 from jacquard.core.errors import ConfigError
 from jacquard.wiring.runtime import Runtime, SystemClock, open_runtime
 from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
-from mnemosyne.privacy.forget import ErasurePlan, Forgotten
+from mnemosyne.privacy.forget import ErasurePlan, ErasureReport
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope
 
@@ -167,7 +167,7 @@ def _plan_json(plan: ErasurePlan) -> dict[str, Any]:
     }
 
 
-def _print_results(done: Sequence[Forgotten], *, as_json: bool) -> None:
+def _print_results(done: Sequence[ErasureReport], *, as_json: bool) -> None:
     if as_json:
         print_json({"dry_run": False, "erasures": [_json(each) for each in done], "proved": all(e.done for e in done)})
     else:
@@ -183,7 +183,7 @@ def _print_results(done: Sequence[Forgotten], *, as_json: bool) -> None:
         raise fail("\n".join(left))
 
 
-def _lines(done: Forgotten) -> list[str]:
+def _lines(done: ErasureReport) -> list[str]:
     counts = ", ".join(f"{number} {kind}" for kind, number in sorted(done.outcome.counts.items()))
     lines = [f"Forgot ({done.plan.kind}): {counts or 'nothing was there'}"]
     if done.outcome.sessions:
@@ -206,7 +206,7 @@ def _lines(done: Forgotten) -> list[str]:
     return lines
 
 
-def _describe_remains(done: Forgotten) -> list[str]:
+def _describe_remains(done: ErasureReport) -> list[str]:
     lines = list(done.faults)
     lines += [f"left in the store: {place}" for place in done.proof.places]
     lines += [f"left in a file: {file}" for file in done.proof.found_files]
@@ -215,7 +215,7 @@ def _describe_remains(done: Forgotten) -> list[str]:
     return lines
 
 
-def _json(done: Forgotten) -> dict[str, Any]:
+def _json(done: ErasureReport) -> dict[str, Any]:
     proof = done.proof
     return {
         "audit_id": done.outcome.audit_id,

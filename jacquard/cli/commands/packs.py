@@ -183,7 +183,7 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
             made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await runtime.sync(session, progress)
-        _print_index_lacks(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
+        _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
@@ -199,7 +199,7 @@ async def _import_conversations(
         made[session_id] = (await runtime.import_session(each.start)).depth
         with indexing(f"indexing {session_id}") as progress:
             await runtime.sync(session_id, progress)
-        _print_index_lacks(runtime, [session_scope(session_id)])
+        _print_index_degradations(runtime, [session_scope(session_id)])
         if session_id in known:
             told.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
         told += each.notes
@@ -214,6 +214,6 @@ def _open_importer(name: str) -> Importer:
     return importer
 
 
-def _print_index_lacks(runtime: Runtime, scopes: Sequence[str]) -> None:
-    for code in runtime.retriever.lacks(scopes):
+def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
+    for code in runtime.retriever.degradations_for(scopes):
         say(describe_degradation(code).detail)

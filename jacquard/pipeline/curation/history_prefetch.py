@@ -40,7 +40,7 @@ class HistoryPrefetcher:
         try:
             branch_id = (await self._store.turn(session_id, turn_id)).branch_id
             window = await self._store.window(session_id, message_limit=RECENT_MESSAGES, branch_id=branch_id)
-            await self._embedder.expect_talk(recent_texts(window.messages))
+            await self._embedder.prefetch_recent(recent_texts(window.messages))
         except Exception:
             _log.exception("the talk of session %s could not be read ahead", session_id)
         finally:

@@ -57,7 +57,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             world_scope(world.world_id): turn.hidden | placed,
             session_scope(turn.session_id): turn.hidden | in_prompt,
         },
-        knows=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
+        may_know=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
         entities=plan.entities,

@@ -24,7 +24,7 @@ from mnemosyne.schema.evidence import (
     EvidenceType,
     SourceKind,
 )
-from mnemosyne.schema.ingest import Ingested, IngestOptions, Shown
+from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import TurnRecord
 
@@ -51,18 +51,18 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
     return ids
 
 
-def find_shown_texts(record: TurnRecord | None) -> tuple[Shown, ...]:
+def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
     """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
     if record is None or record.prompt is None:
         return ()
     turn = turn_from_record(record, 0)
     sources = {block.block_id: block.refs[0].evidence_id for block in turn.context_blocks if block.refs}
-    shown = [Shown(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
+    shown = [ShownText(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
     for span in turn.report.spans:
         said = turn.messages[span.message].content[span.start : span.end]
         # What is said is escaped, so every tag that stands here is our own.
         pieces = [unescape(piece) for piece in _TAG.split(said)]
-        shown += [Shown(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
+        shown += [ShownText(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
     return tuple(each for each in shown if each.text.strip())
 
 
@@ -98,9 +98,9 @@ async def ingest_result(
     call: ToolCall,
     result: str,
     *,
-    shown: Iterable[Shown] = (),
+    shown: Iterable[ShownText] = (),
     options: IngestOptions | None = None,
-) -> Ingested:
+) -> IngestResult:
     """Take in what a recorded call gave, linked with it and known by its arguments; what the prompt showed is no news."""
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()

@@ -140,7 +140,7 @@ def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
     if issubclass(kind, Enum):
         return attrgetter("_value_")
     if issubclass(kind, datetime):
-        return codec.time_text
+        return codec.format_time
     if issubclass(kind, Mapping):
         return lambda held: {key: _drop_defaults(inner) for key, inner in held.items()}
     if issubclass(kind, set | frozenset):

@@ -20,7 +20,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
-from mnemosyne.evidence.conflicts import settle_conflicts
+from mnemosyne.evidence.conflicts import resolve_conflicts
 from mnemosyne.evidence.derive import derive_evidence_blocks
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
@@ -68,7 +68,7 @@ async def load_evidence_blocks(
     newest = await store.list_evidences(session_id, where)
     live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
     size = sum(len(each.content) for each in live)
-    settled = await calculate(settle_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
+    settled = await calculate(resolve_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
     kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []

@@ -23,7 +23,7 @@ class TiktokenEstimator:
     """A `TokenEstimator` that counts exactly; texts that look like control tokens count as plain text."""
 
     def __init__(self, encoding: str = "o200k_base") -> None:
-        """Load an encoding; LookupError when it is not to be had without a network."""
+        """Load an encoding; LookupError when it is not available offline."""
         self.name = encoding
         self._encoding = load_encoding(encoding)
 
@@ -33,9 +33,10 @@ class TiktokenEstimator:
 
 
 def load_encoding(name: str) -> tiktoken.Encoding:
-    """Return an encoding out of the cache files of litellm's wheel, or of TIKTOKEN_CACHE_DIR where that is set.
+    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR where that is set.
 
-    The environment variable is set only while the encoding is read. LookupError says what can be had.
+    The environment variable is set only while the encoding is read. LookupError when it is in neither; it says which
+    encodings are available.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)

@@ -65,7 +65,7 @@ def is_export(folder: Path) -> bool:
     return (folder / MODEL_FILE).is_file() and (folder / TOKENIZER_FILE).is_file()
 
 
-def kept_export(name: str) -> Path:
+def cached_export_folder(name: str) -> Path:
     """Return the folder in which the export of a model is kept if no other is named; it need not be there.
 
     It lies below `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`.

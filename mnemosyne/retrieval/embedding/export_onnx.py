@@ -17,7 +17,13 @@ import torch
 from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote, fingerprint, kept_export
+from mnemosyne.retrieval.embedding.export_note import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    ExportNote,
+    cached_export_folder,
+    fingerprint,
+)
 from mnemosyne.retrieval.embedding.local import model_folder
 from mnemosyne.retrieval.embedding.onnx import OnnxModel
 from mnemosyne.retrieval.embedding.sentence_transformer import TorchModel
@@ -34,7 +40,7 @@ _PROBES = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Exported:
+class ExportResult:
     """An export that was made and held against its model: the least cosine of the probe texts, the size in bytes."""
 
     folder: Path
@@ -42,7 +48,7 @@ class Exported:
     size_bytes: int
 
 
-class _Whole(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
+class _FullModel(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
     """A sentence-transformers model as one function of token ids and mask."""
 
     def __init__(self, model: Any, names: list[str]) -> None:
@@ -55,13 +61,13 @@ class _Whole(torch.nn.Module):  # type: ignore[misc]  # torch is not looked into
         return found
 
 
-def export_model(name: str, folder: Path | None = None) -> Exported:
+def export_model(name: str, folder: Path | None = None) -> ExportResult:
     """Export the model that a Python package or a folder holds, hold it against its source, and put it in place.
 
     `folder`: where to; by default the cache in which `auto` looks. What is there is replaced at the end, and only by an
     export whose vectors are those of the model (cosine 0.9999). EmbedderUnavailableError otherwise.
     """
-    source, target = model_folder(name), folder or kept_export(name)
+    source, target = model_folder(name), folder or cached_export_folder(name)
     if target.exists() and not (target / MODEL_FILE).is_file() and any(target.iterdir()):
         raise EmbedderUnavailableError(f"{target} holds something else than an export. Name another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +91,7 @@ def export_model(name: str, folder: Path | None = None) -> Exported:
             shutil.rmtree(target)
         place.rename(target)
     size = sum(file.stat().st_size for file in target.iterdir())
-    return Exported(folder=target, least_cosine=cosine, size_bytes=size)
+    return ExportResult(folder=target, least_cosine=cosine, size_bytes=size)
 
 
 def _write(name: str, model: Any, source: Path, place: Path) -> None:
@@ -97,7 +103,7 @@ def _write(name: str, model: Any, source: Path, place: Path) -> None:
         # The exporter remarks upon itself and upon shapes that are traced; the cosines tell whether it went well.
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            _Whole(model, names),
+            _FullModel(model, names),
             tuple(given[each] for each in names),
             str(place / MODEL_FILE),
             input_names=names,

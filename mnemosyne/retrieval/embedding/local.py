@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.embedding.export_note import is_export, kept_export
+from mnemosyne.retrieval.embedding.export_note import cached_export_folder, is_export
 from mnemosyne.retrieval.text.words import has_cjk
 
 _FITNESS_CHARS = 4_000
@@ -81,7 +81,7 @@ class LocalEmbedder:
             return np.zeros((0, 0), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
         parts = []
-        for stretch in passes([len(texts[place]) for place in order], self._batch_size):
+        for stretch in plan_batches([len(texts[place]) for place in order], self._batch_size):
             part = [texts[place] for place in order[stretch]]
             parts.append(await self._run(partial(self._encode, part, purpose)))
         rows = np.concatenate(parts)
@@ -130,7 +130,7 @@ class LocalEmbedder:
             ) from error
 
 
-def passes(lengths: Sequence[int], most: int) -> Iterator[slice]:
+def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
     """Yield the stretches of texts that share a forward pass, `most` at most; `lengths` in characters, the longest first.
 
     All texts of a pass are padded to its longest, so texts of like length share one; those that are less than half as long
@@ -165,7 +165,7 @@ def export_folder(name: str) -> Path:
 
     EmbedderUnavailableError when there is none.
     """
-    kept = kept_export(name)
+    kept = cached_export_folder(name)
     if is_export(kept) and not Path(name).expanduser().is_dir():
         return kept
     folder = _find_named_folder(name)

@@ -21,8 +21,8 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, Vectors
 from mnemosyne.retrieval.recall.indexer import FIT
-from mnemosyne.retrieval.recall.multi_query import separate
-from mnemosyne.retrieval.recall.query_features import talk_of, vector_texts
+from mnemosyne.retrieval.recall.multi_query import split_query
+from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
 from mnemosyne.schema.query import RetrievalQuery
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ KEPT = 512
 
 
 @dataclass(slots=True)
-class _Ahead:
+class _PrefetchedVector:
     """A text's vector, under way or (`done`) made, or None where it could not be. `stays`: it is not gone once fetched."""
 
     stays: bool
@@ -40,12 +40,12 @@ class _Ahead:
 
 
 class PrefetchingEmbedder:
-    """Passes everything on to an embedder; an input that `expect` was told of is embedded once, talk as long as it is kept."""
+    """Passes everything on to an embedder; an input that `prefetch` was told of is embedded once, talk as long as it is kept."""
 
     def __init__(self, inner: Embedder) -> None:
         self.name = inner.name
         self._inner = inner
-        self._kept: OrderedDict[str, _Ahead] = OrderedDict()
+        self._kept: OrderedDict[str, _PrefetchedVector] = OrderedDict()
 
     async def warm(self) -> None:
         """Load what is slow to load."""
@@ -59,25 +59,25 @@ class PrefetchingEmbedder:
         """Keep nothing of what was made so far."""
         self._kept.clear()
 
-    async def expect(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
+    async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
         """Embed what a recall of `text` with these keywords after this talk (oldest first) will ask for; it never raises.
 
         A recall that asks for other texts has them made.
         """
         query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
         size = size_of(text)
-        for part in await calculate(separate, query, size=size):
+        for part in await calculate(split_query, query, size=size):
             texts = await calculate(vector_texts, part, size=size)
-            await self._make([*texts], judged=part.text, talk=talk_of(part.recent))
+            await self._make([*texts], judged=part.text, recent=recent_text(part.recent))
 
-    async def expect_talk(self, recent: Sequence[str]) -> None:
+    async def prefetch_recent(self, recent: Sequence[str]) -> None:
         """Embed the talk (oldest first), for an input that may lean on it; it never raises."""
-        talk = talk_of(recent)
-        await self._make((talk,) if talk else (), judged=talk, talk=talk)
+        text = recent_text(recent)
+        await self._make((text,) if text else (), judged=text, recent=text)
 
-    async def _make(self, texts: Sequence[str], *, judged: str, talk: str) -> None:
+    async def _make(self, texts: Sequence[str], *, judged: str, recent: str) -> None:
         """Embed those of `texts` that are not kept, if the model knows enough of `judged`."""
-        made = {each: _Ahead(stays=each == talk) for each in texts if _key(each) not in self._kept}
+        made = {each: _PrefetchedVector(stays=each == recent) for each in texts if _key(each) not in self._kept}
         if not made:
             return
         self._kept.update((_key(each), ahead) for each, ahead in made.items())

@@ -10,7 +10,7 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
-from mnemosyne.core.addresses import call_address, hide_secrets
+from mnemosyne.core.addresses import hide_secrets, split_credentials
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
 
@@ -45,7 +45,7 @@ class RemoteEmbedder:
     ) -> None:
         self.name = name
         self._address = api_base
-        self._api_base, self._headers = call_address(api_base)
+        self._api_base, self._headers = split_credentials(api_base)
         self._api_key = api_key or (_NO_KEY if api_base else None)
         self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
         self._workers = anyio.CapacityLimiter(4)

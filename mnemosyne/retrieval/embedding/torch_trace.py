@@ -43,7 +43,7 @@ def run_traced(model: Any, encode: Encode) -> bool:
     try:
         before = [encode(texts) for texts in _SAMPLES]
         given = _capture_arguments(transformer, lambda: encode(_SAMPLES[0]))
-        with _quiet():
+        with _silence_tracer():
             transformer.forward = _graph_of(transformer, given)
         if all(np.allclose(encode(t), b, atol=_TOLERANCE) for t, b in zip(_SAMPLES, before, strict=True)):
             return True
@@ -58,11 +58,11 @@ def _capture_arguments(transformer: Any, call: Callable[[], object]) -> Mapping[
     """Return what the transformer is called with."""
     plain, seen = transformer.forward, {}
 
-    def noting(**given: Any) -> Any:
+    def record_call(**given: Any) -> Any:
         seen.update(given)
         return plain(**given)
 
-    transformer.forward = noting
+    transformer.forward = record_call
     try:
         call()
     finally:
@@ -104,7 +104,7 @@ class _Positional(torch.nn.Module):  # type: ignore[misc]
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_tracer() -> Iterator[None]:
     """Keep to ourselves what tracing says of branches in the model's code: that they are harmless is seen by the vectors."""
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]

@@ -25,32 +25,32 @@ from mnemosyne.retrieval.engines.lance_files import SharedFolder, has_files, rem
 from mnemosyne.retrieval.engines.lance_rows import (
     SCHEMA,
     SHOWN,
-    arrow,
-    condition,
-    hits,
-    in_order,
+    build_hits,
+    filter_condition,
+    ids_in_order,
     literal,
     literals,
-    stored_scope,
-    summed,
+    rows_to_arrow,
+    scope_from_table,
+    sum_scores,
     weight_classes,
 )
 from mnemosyne.retrieval.engines.lance_table import (
-    between_others,
     copy_batch,
     declare_key,
     fit_width,
     index_columns,
     index_vectors,
+    is_conflict,
     is_keyed,
-    matching_classes,
-    met_another,
-    nearest_to,
-    news_for,
+    nearest_query,
+    retry_conflicts,
+    search_weight_classes,
+    select_newer_rows,
     upsert,
     width_of,
 )
-from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, highest, row_batch
+from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, merge_watermarks, row_batch
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -62,7 +62,7 @@ _COPIED_ROWS = 20_000
 class LanceIndex:
     """The `Index` of scopes too big for memory, and the place where smaller ones survive the process.
 
-    Every failure of LanceDB leaves as IndexUnavailableError. `tidy_writes`: `settle` compacts a table after that many
+    Every failure of LanceDB leaves as IndexUnavailableError. `tidy_writes`: `maintain` compacts a table after that many
     writes. `exact_rows`: up to so many every term's own weight counts. Scores are LanceDB's BM25 (k1 1.2, b 0.75), whose
     document counts follow deletions at the next tidying.
 
@@ -99,8 +99,8 @@ class LanceIndex:
         """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
         try:
             await self._open(scope)
-            async with self._shared.alone(scope):
-                await between_others(lambda: self._write(scope, batch))
+            async with self._shared.hold_lock(scope):
+                await retry_conflicts(lambda: self._write(scope, batch))
         except Exception as error:
             raise await self._failure(scope, error) from error
         deepest = self._deepest.get(scope, {})
@@ -125,7 +125,7 @@ class LanceIndex:
                 wanted = wanted.where(f"chain IN ({literals(chain.value for chain in chains)})")
             stored = await wanted.to_arrow()
             self._versions[scope] = version
-            return await to_thread.run_sync(stored_scope, stored)
+            return await to_thread.run_sync(scope_from_table, stored)
         except Exception as error:
             raise await self._failure(scope, error) from error
 
@@ -145,15 +145,15 @@ class LanceIndex:
         except Exception as error:
             raise await self._failure(scope, error) from error
 
-    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
         rows = await self._select(scope, f"chain = {literal(chain.value)}", ["entry_id", "sequence"])
-        return () if rows is None else in_order(rows)[-limit:]
+        return () if rows is None else ids_in_order(rows)[-limit:]
 
-    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that this model has not looked at, in the order of writing."""
         rows = await self._select(scope, f"embedder <> {literal(model)}", ["entry_id", "sequence"])
-        return () if rows is None else in_order(rows)[:limit]
+        return () if rows is None else ids_in_order(rows)[:limit]
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; ties at the cut are broken by LanceDB, above it by entry id.
@@ -171,15 +171,15 @@ class LanceIndex:
             if not rows or not classes:
                 return ()
             await self._index_words(where.scope, table)
-            found = await matching_classes(table, classes, admitted, limit, exact=rows <= self._exact_rows)
+            found = await search_weight_classes(table, classes, admitted, limit, exact=rows <= self._exact_rows)
         except Exception as error:
             raise await self._failure(where.scope, error) from error
-        return summed([hits(each, each["_score"].to_numpy(), where) for each in found], limit)
+        return sum_scores([build_hits(each, each["_score"].to_numpy(), where) for each in found], limit)
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
-        """Return the best by cosine; approximate (HNSW) once `settle` has indexed 100,000 rows or more."""
+        """Return the best by cosine; approximate (HNSW) once `maintain` has indexed 100,000 rows or more."""
         if not await self._ever_held(where):
             return ()
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
@@ -187,10 +187,10 @@ class LanceIndex:
             table = await self._open(where.scope)
             if table is None or await width_of(table) != len(vector):
                 return ()
-            rows = await nearest_to(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
+            rows = await nearest_query(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
         except Exception as error:
             raise await self._failure(where.scope, error) from error
-        return hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
+        return build_hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
         """Return ids and cosines of the nearest rows, best first, whatever chain, branch or model they are of.
@@ -201,7 +201,7 @@ class LanceIndex:
             table = await self._open(scope)
             if table is None or await width_of(table) != len(vector):
                 return ()
-            found = await nearest_to(table, vector, limit).select(["entry_id", "_distance"]).to_arrow()
+            found = await nearest_query(table, vector, limit).select(["entry_id", "_distance"]).to_arrow()
         except Exception as error:
             raise await self._failure(scope, error) from error
         cosines = 1.0 - found["_distance"].to_numpy(zero_copy_only=False)
@@ -214,7 +214,7 @@ class LanceIndex:
     async def drop(self, scope: str) -> None:
         """Remove the table of a scope, whatever state its files are in; other processes write to it only after reading anew."""
         try:
-            async with self._shared.alone():
+            async with self._shared.hold_lock():
                 await self._shared.leave_mark(scope)
                 await self._drop(scope)
         except Exception as error:
@@ -272,8 +272,8 @@ class LanceIndex:
                 return
             width = await width_of(late)
             async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
-                async with self._shared.alone(scope, other):
-                    await between_others(partial(copy_batch, table, batch, width))
+                async with self._shared.hold_lock(scope, other):
+                    await retry_conflicts(partial(copy_batch, table, batch, width))
         except Exception as error:
             raise await self._failure(scope, error) from error
         try:
@@ -281,10 +281,10 @@ class LanceIndex:
                 await index_vectors(table, anew=True)
                 await table.optimize(cleanup_older_than=timedelta(hours=1))
         except Exception as error:
-            if not met_another(error):
+            if not is_conflict(error):
                 raise await self._failure(scope, error) from error
 
-    async def settle(self) -> None:
+    async def maintain(self) -> None:
         """Compact tables that have had many writes, and bring the indexes of searched ones up to date.
 
         Writes and searches go on meanwhile. Where a write and the tidying meet, the tidying is left for another time.
@@ -293,7 +293,7 @@ class LanceIndex:
             # What cannot be done now is done with the next write, which says why it cannot be.
             with suppress(Exception):
                 if not await is_keyed(table):
-                    async with self._shared.alone(scope):
+                    async with self._shared.hold_lock(scope):
                         await declare_key(table)
         async with self._tidying:
             for scope, writes in list(self._writes.items()):
@@ -302,7 +302,7 @@ class LanceIndex:
                 try:
                     await self._tidy(scope)
                 except Exception as error:
-                    if met_another(error):
+                    if is_conflict(error):
                         continue
                     raise await self._failure(scope, error) from error
                 self._writes[scope] -= writes
@@ -325,7 +325,7 @@ class LanceIndex:
             self._tables[scope] = table
         elif self._versions.get(scope) != await table.version():
             read = {chain: self._watermarks.get((scope, chain), 0) for chain in Chain}
-            batch = await news_for(table, replace(batch, watermarks=highest(read, batch.watermarks)))
+            batch = await select_newer_rows(table, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
         if scope not in self._keyed:
             await declare_key(table)
             self._keyed.add(scope)
@@ -334,7 +334,7 @@ class LanceIndex:
         if batch.rows:
             given = next((len(row.vector) for row in batch.rows if row.vector is not None), None)
             width = await fit_width(table, given)
-            await upsert(table, await to_thread.run_sync(arrow, batch.rows, width))
+            await upsert(table, await to_thread.run_sync(rows_to_arrow, batch.rows, width))
         self._versions[scope] = await table.version()
         self._writes[scope] += 1
 
@@ -342,7 +342,7 @@ class LanceIndex:
         """Return the table of a scope, or None; `is_alone`: this process holds the folder's lock."""
         if scope in self._tables:
             return self._tables[scope]
-        await self._shared.know(scope)
+        await self._shared.remember_scope(scope)
         await self._connect()
         try:
             self._tables[scope] = await self._connection.open_table(table_name(scope))
@@ -354,7 +354,7 @@ class LanceIndex:
             if is_alone:
                 raise
             # Another process is creating the table: its files are complete once that process releases the lock.
-            async with self._shared.alone():
+            async with self._shared.hold_lock():
                 return await self._open(scope, is_alone=True)
         return self._tables[scope]
 
@@ -363,10 +363,10 @@ class LanceIndex:
             # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
             self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
 
-    async def _select(self, scope: str, condition: str, columns: list[str]) -> Any:
+    async def _select(self, scope: str, filter_condition: str, columns: list[str]) -> Any:
         try:
             table = await self._open(scope)
-            return None if table is None else await table.query().where(condition).select(columns).to_arrow()
+            return None if table is None else await table.query().where(filter_condition).select(columns).to_arrow()
         except Exception as error:
             raise await self._failure(scope, error) from error
 
@@ -381,7 +381,7 @@ class LanceIndex:
             if span.branch_id not in known:
                 rows = await self._select(where.scope, f"branch_id = {literal(span.branch_id)}", ["depth"])
                 known[span.branch_id] = (pc.max(rows["depth"]).as_py() or 0) if rows is not None else 0
-        return condition(where, known)
+        return filter_condition(where, known)
 
     async def _index_words(self, scope: str, table: Any) -> None:
         if scope in self._searched:

@@ -35,7 +35,7 @@ class SharedFolder:
         self._marks: dict[str, str] = {}
         self._lock: FileLock | None = None
 
-    async def know(self, scope: str) -> None:
+    async def remember_scope(self, scope: str) -> None:
         """Note which life of a scope is read from here on; the first call counts until `forget`."""
         if scope not in self._marks:
             self._marks[scope] = await to_thread.run_sync(self._mark, scope)
@@ -49,7 +49,7 @@ class SharedFolder:
         return scope in self._marks and self._marks[scope] != await to_thread.run_sync(self._mark, scope)
 
     @asynccontextmanager
-    async def alone(self, *scopes: str) -> AsyncIterator[None]:
+    async def hold_lock(self, *scopes: str) -> AsyncIterator[None]:
         """Let nobody else write as long as the block lasts; the operating system frees the lock of a process that is killed.
 
         ScopeDroppedError where one of the scopes was dropped; OSError (filelock.Timeout) when another does not let go.

@@ -52,11 +52,11 @@ def literals(texts: Iterable[str]) -> str:
     return ", ".join(map(literal, sorted(texts)))
 
 
-def condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
+def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
     """Return the filter that no admitted row fails; `deepest` is the greatest depth known of each branch of the path.
 
     Comparing depths reads a column of the whole table, so it is left out where it would rule out nothing. Rows that were written
-    elsewhere meanwhile are ruled out by `hits`.
+    elsewhere meanwhile are ruled out by `build_hits`.
     """
     chains = sorted(chain.value for chain in where.chains)
     parts = [f"chain IN ({literals(chains)})" if chains else "false"]
@@ -73,7 +73,7 @@ def condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
     return " AND ".join(parts)
 
 
-def hits(rows: Any, scores: Any, where: IndexFilter) -> tuple[Hit, ...]:
+def build_hits(rows: Any, scores: Any, where: IndexFilter) -> tuple[Hit, ...]:
     """Return the rows that the filter admits and that have a score, best first."""
     columns = (*(rows[name].to_pylist() for name in SHOWN), scores.tolist())
     found = [
@@ -105,7 +105,7 @@ def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, li
     return {sum(terms[term] for term in each) / len(each): each for each in classes.values()}
 
 
-def summed(parts: Sequence[Sequence[Hit]], limit: int) -> tuple[Hit, ...]:
+def sum_scores(parts: Sequence[Sequence[Hit]], limit: int) -> tuple[Hit, ...]:
     """Return the best of several lists, scores of one entry added up."""
     if len(parts) == 1:
         return tuple(parts[0])
@@ -122,7 +122,7 @@ def _on_path(where: IndexFilter, branch: str | None, depth: int | None) -> bool:
     return any(span.branch_id == branch and (depth or 0) <= span.upto_depth for span in where.lineage)
 
 
-def in_order(rows: Any) -> tuple[str, ...]:
+def ids_in_order(rows: Any) -> tuple[str, ...]:
     """Return the ids of rows in the order of writing."""
     return tuple(dict.fromkeys(rows.sort_by("sequence")["entry_id"].to_pylist()))
 
@@ -145,7 +145,7 @@ def surplus_rows(rows: Any) -> list[int]:
     return [int(row_id) for row_id in np.sort(row_ids[order][~last_of_its_id])]
 
 
-def news_of(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
+def select_newer(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
     """Return what of a batch is still news to a table that another process has written to meanwhile.
 
     `known`: the table's rows of the ids that are in the batch; `newest`: its highest sequence of each chain. `batch.watermarks` say
@@ -174,14 +174,14 @@ def news_of(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatc
     return RowBatch(rows=rows, removed=tuple(removed), watermarks=batch.watermarks)
 
 
-def newest_of(rows: Any) -> dict[Chain, int]:
+def highest_sequences(rows: Any) -> dict[Chain, int]:
     """Return the highest sequence of each chain (columns chain and sequence)."""
     found = rows.group_by("chain").aggregate([("sequence", "max")])
     highest = zip(found["chain"].to_pylist(), found["sequence_max"].to_pylist(), strict=True)
     return {Chain(name): int(sequence) for name, sequence in highest}
 
 
-def arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
+def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
     """Return rows as a table with vectors of this width (None: without)."""
     columns: dict[str, Any] = {
         "entry_id": [row.entry_id for row in rows],
@@ -202,7 +202,7 @@ def arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
     return pa.table(columns, schema=schema)
 
 
-def widened(batch: Any, width: int | None) -> Any:
+def widen_batch(batch: Any, width: int | None) -> Any:
     """Return a batch of stored rows as a table with vectors of this width (None: without); others are left out."""
     table = pa.Table.from_batches([batch])
     if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
@@ -212,7 +212,7 @@ def widened(batch: Any, width: int | None) -> Any:
     return table
 
 
-def stored_scope(table: Any) -> StoredScope:
+def scope_from_table(table: Any) -> StoredScope:
     """Return a table as a scope, in the order of writing."""
     table = table.sort_by("sequence").combine_chunks()
     chain_names, chains = _encode_column(table["chain"])

@@ -26,11 +26,11 @@ from mnemosyne.retrieval.engines.lance_rows import (
     WORDS,
     graph_partitions,
     has_key,
+    highest_sequences,
     literals,
-    newest_of,
-    news_of,
+    select_newer,
     surplus_rows,
-    widened,
+    widen_batch,
 )
 from mnemosyne.retrieval.engines.rows import RowBatch
 
@@ -63,7 +63,7 @@ async def index_columns(table: Any, *, words: bool) -> None:
             if name not in known and (words or name != WORDS):
                 await table.create_index(name, config=config)
 
-    await between_others(make)
+    await retry_conflicts(make)
 
 
 async def index_vectors(table: Any, *, anew: bool = False) -> None:
@@ -74,11 +74,11 @@ async def index_vectors(table: Any, *, anew: bool = False) -> None:
     if await width_of(table) is None:
         return
     partitions = graph_partitions(int(await table.count_rows(f"{VECTOR} IS NOT NULL")))
-    if partitions and (anew or await _outgrown(table)):
+    if partitions and (anew or await _is_outgrown(table)):
         try:
             await table.create_index(VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
         except Exception as error:
-            if not met_another(error):
+            if not is_conflict(error):
                 raise
 
 
@@ -101,21 +101,21 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
     return wanted
 
 
-async def between_others(work: Callable[[], Awaitable[None]]) -> None:
+async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
     """Write; a write that another one came between is tried again."""
     for tries_left in reversed(range(_TRIES)):
         try:
             await work()
             break
         except Exception as error:
-            if not tries_left or not met_another(error):
+            if not tries_left or not is_conflict(error):
                 raise
 
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
     """Write a batch of another table's rows, whose vectors have this width, into one."""
     await fit_width(table, width)
-    await upsert(table, widened(batch, await width_of(table)))
+    await upsert(table, widen_batch(batch, await width_of(table)))
 
 
 async def is_keyed(table: Any) -> bool:
@@ -139,13 +139,13 @@ async def declare_key(table: Any) -> None:
         await declare({"path": "entry_id", "metadata": {KEY_MARK: "true"}})
 
 
-async def news_for(table: Any, batch: RowBatch) -> RowBatch:
+async def select_newer_rows(table: Any, batch: RowBatch) -> RowBatch:
     """Return what of a batch is still news to a table that another process has written to."""
-    newest = await to_thread.run_sync(newest_of, await table.query().select(["chain", "sequence"]).to_arrow())
+    newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
     known = table.query().where(f"entry_id IN ({literals(ids)})")
     rows = await known.select(["entry_id", "chain", "sequence", WORDS, "embedder"]).to_arrow()
-    return await to_thread.run_sync(news_of, batch, rows, newest)
+    return await to_thread.run_sync(select_newer, batch, rows, newest)
 
 
 async def upsert(table: Any, rows: Any) -> None:
@@ -154,47 +154,47 @@ async def upsert(table: Any, rows: Any) -> None:
     await merge.execute(rows, on_bad_vectors="null")
 
 
-def nearest_to(table: Any, vector: Vectors, limit: int) -> Any:
+def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
     """Return the query for the nearest by cosine, to be given a filter and columns."""
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).limit(limit)
 
 
-async def matching(table: Any, words: Any, admitted: str, limit: int) -> Any:
+async def search_words(table: Any, words: Any, admitted: str, limit: int) -> Any:
     """Return the best rows of a query of words, with `_score`."""
     query = table.query().nearest_to_text(words).where(admitted)
     return await query.select([*SHOWN, "_score"]).limit(limit).to_arrow()
 
 
-async def matching_classes(
+async def search_weight_classes(
     table: Any, classes: Mapping[float, Sequence[str]], admitted: str, limit: int, *, exact: bool
 ) -> list[Any]:
     """Return the best rows of terms by weight, as one answer (`exact`) or one for each weight, with `_score`."""
     if exact:
-        return [await matching(table, any_of(classes), admitted, limit)]
+        return [await search_words(table, sum_query(classes), admitted, limit)]
     # One query of several weights scores every row that holds a term; one weight skips those that cannot be among
     # the best, and is ten times as fast.
     deep = limit if len(classes) == 1 else 2 * limit
-    return [await matching(table, match(*each), admitted, deep) for each in classes.items()]
+    return [await search_words(table, term_query(*each), admitted, deep) for each in classes.items()]
 
 
-def match(weight: float, terms: Sequence[str]) -> Any:
+def term_query(weight: float, terms: Sequence[str]) -> Any:
     """Return the query for any of some terms of one weight."""
     query: Any = MatchQuery
     return query(" ".join(terms), WORDS, boost=weight)
 
 
-def any_of(classes: Mapping[float, Sequence[str]]) -> Any:
+def sum_query(classes: Mapping[float, Sequence[str]]) -> Any:
     """Return the query that adds up the scores of all terms, each times its weight."""
-    return BooleanQuery([(Occur.SHOULD, match(*each)) for each in classes.items()])
+    return BooleanQuery([(Occur.SHOULD, term_query(*each)) for each in classes.items()])
 
 
-def met_another(error: Exception) -> bool:
+def is_conflict(error: Exception) -> bool:
     """Say whether a write failed only because another one came between; tried again, it will do."""
     return any(word in str(error).lower() for word in ("commit conflict", "concurrent", "conflicting"))
 
 
-async def _outgrown(table: Any) -> bool:
+async def _is_outgrown(table: Any) -> bool:
     """Say whether there is no vector index, or one that knows less than half of the rows; searches scan the others."""
     for index in await table.list_indices():
         if VECTOR in index.columns:

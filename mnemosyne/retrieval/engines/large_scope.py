@@ -16,7 +16,15 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, StoredScope, batch_of, highest, joined, row_batch
+from mnemosyne.retrieval.engines.rows import (
+    NO_ROWS,
+    RowBatch,
+    StoredScope,
+    batch_of,
+    merge_batches,
+    merge_watermarks,
+    row_batch,
+)
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
@@ -74,7 +82,7 @@ class LargeScope:
     """An `Index` of one scope; `open` it first. `delta_rows`: so many new rows, and so many of rare chains, are in memory with
     their vectors. `held_rows`: so many new ones are held back before they are written.
 
-    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows, `settle` builds a new
+    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows, `maintain` builds a new
     graph. An id found in several places counts where it was written last.
     """
 
@@ -85,7 +93,7 @@ class LargeScope:
         self._far: frozenset[Chain] = frozenset()
         self._deltas = [_Delta(delta_names(scope)[0])]
         self._removed: list[str] | None = None
-        self._writing, self._settling = anyio.Lock(), anyio.Lock()
+        self._writing, self._maintaining = anyio.Lock(), anyio.Lock()
 
     async def open(self) -> None:
         """Read what is searched in memory."""
@@ -131,7 +139,7 @@ class LargeScope:
                 await to_thread.run_sync(self._rare.put, replace(rows, rows=rare))
             else:
                 await to_thread.run_sync(delta.rows.put, rows)
-                delta.held = joined(delta.held, rows)
+                delta.held = merge_batches(delta.held, rows)
                 if len(delta.held.rows) >= self._held_rows:
                     await self._write_held(delta)
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
@@ -144,13 +152,13 @@ class LargeScope:
         """Return how many entries there are."""
         return self._places.count()
 
-    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
-        return await to_thread.run_sync(self._places.newest, chain, limit)
+        return await to_thread.run_sync(self._places.newest_ids, chain, limit)
 
-    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that this model has not looked at, in the order of writing."""
-        return await to_thread.run_sync(self._places.unseen, model, limit)
+        return await to_thread.run_sync(self._places.unembedded_ids, model, limit)
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
@@ -184,9 +192,9 @@ class LargeScope:
         for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
-    async def settle(self) -> None:
+    async def maintain(self) -> None:
         """Write what is held back; make a new graph when it is due."""
-        async with self._settling:
+        async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
             if waiting > max(self._places.count() // _DELTA_SHARE, _LEAST_DELTA):
@@ -206,7 +214,7 @@ class LargeScope:
         if share >= _WIDE:
             wanted = int(_SPARE * limit / share) + min(len(where.exclude), limit)
             nearest = await self._store.nearest(self._scope, vector, wanted)
-            hits = await to_thread.run_sync(self._places.admitted_of, nearest, where, model)
+            hits = await to_thread.run_sync(self._places.filter_hits, nearest, where, model)
             if 2 * len(hits) > limit:
                 return hits
         return await self._store.search_vector(vector, where, limit, model=model)
@@ -256,7 +264,7 @@ class LargeScope:
             self._removed.extend(ids)
         among = self._deltas if deltas is None else deltas
         for each in among:
-            each.held = joined(each.held, gone)
+            each.held = merge_batches(each.held, gone)
             await self._write_held(each)
             await to_thread.run_sync(each.rows.put, gone)
         await to_thread.run_sync(self._rare.put, gone)
@@ -273,7 +281,7 @@ class LargeScope:
     def _with_watermarks(self, batch: RowBatch) -> RowBatch:
         """Return a batch that says how far each chain has been read by now."""
         read = {chain: self._places.watermark(chain) for chain in Chain}
-        return replace(batch, watermarks=highest(read, batch.watermarks))
+        return replace(batch, watermarks=merge_watermarks(read, batch.watermarks))
 
 
 def delta_names(scope: str) -> tuple[str, str]:

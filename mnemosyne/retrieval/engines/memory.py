@@ -72,13 +72,13 @@ class MemoryIndex:
         """Return how many entries the scope holds."""
         return self.table(scope).count()
 
-    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
-        return await to_thread.run_sync(self.table(scope).newest, chain, limit)
+        return await to_thread.run_sync(self.table(scope).newest_ids, chain, limit)
 
-    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that this model has not looked at, in the order of writing."""
-        return await to_thread.run_sync(self.table(scope).unseen, model, limit)
+        return await to_thread.run_sync(self.table(scope).unembedded_ids, model, limit)
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
@@ -109,7 +109,7 @@ class MemoryIndex:
         """Remove all that is held of a scope."""
         self.forget(scope)
 
-    async def settle(self) -> None:
+    async def maintain(self) -> None:
         """Do nothing: there are no files."""
 
     async def close(self) -> None:

@@ -77,15 +77,15 @@ class VectorRows:
         if among <= max(_SIGN_ROWS, most):
             slots = np.flatnonzero(admitted)
         else:
-            slots = self._close(vector, admitted, most)
+            slots = self._closest_by_signs(vector, admitted, most)
             likely = max(limit * _LIKELY_OVERSAMPLE, among // _LIKELY_SHARE)
             if len(slots) > likely:
                 slots = np.sort(slots[np.argpartition(-self._estimates(vector, slots), likely)[:likely]])
         return slots, _cosines(rows, slots, vector)
 
-    def _close(self, vector: Vectors, admitted: Mask, most: int) -> RowNumbers:
+    def _closest_by_signs(self, vector: Vectors, admitted: Mask, most: int) -> RowNumbers:
         """Return about `most` admitted slots: those that differ from the vector in the fewest signs."""
-        apart = self._apart(vector, len(admitted))
+        apart = self._sign_distances(vector, len(admitted))
         never = len(vector) + 1
         if not admitted.all():
             np.copyto(apart, never, where=~admitted)
@@ -116,7 +116,7 @@ class VectorRows:
             found += plane * (size * np.float32(1 << power))
         return np.asarray(found, dtype=np.float32)
 
-    def _apart(self, vector: Vectors, rows: int) -> npt.NDArray[np.uint16]:
+    def _sign_distances(self, vector: Vectors, rows: int) -> npt.NDArray[np.uint16]:
         """Return in how many signs each row differs from the vector.
 
         Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.

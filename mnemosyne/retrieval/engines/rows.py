@@ -48,7 +48,7 @@ class RowBatch:
 NO_ROWS = RowBatch(rows=(), removed=(), watermarks={})
 
 
-def joined(held: RowBatch, late: RowBatch) -> RowBatch:
+def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
     """Return both batches as one; the later word on an id counts."""
     rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
     removed = dict.fromkeys(held.removed)
@@ -60,11 +60,11 @@ def joined(held: RowBatch, late: RowBatch) -> RowBatch:
         rows.pop(entry_id, None)
         removed[entry_id] = None
     return RowBatch(
-        rows=tuple(rows.values()), removed=tuple(removed), watermarks=highest(held.watermarks, late.watermarks)
+        rows=tuple(rows.values()), removed=tuple(removed), watermarks=merge_watermarks(held.watermarks, late.watermarks)
     )
 
 
-def highest(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> dict[Chain, int]:
+def merge_watermarks(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> dict[Chain, int]:
     """Return for each chain of two maps of watermarks the higher one."""
     return {chain: max(one.get(chain, 0), other.get(chain, 0)) for chain in (*one, *other)}
 

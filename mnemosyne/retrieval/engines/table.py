@@ -122,7 +122,7 @@ class ScopeTable:
             alive = int(np.count_nonzero(self._columns.alive[slots]))
             return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
-    def admitted_of(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> tuple[Hit, ...]:
+    def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> tuple[Hit, ...]:
         """Return those of `found` (ids and scores) that the filter admits and `model` has looked at, best first."""
         with self._vector_lock:
             if model != self._model:
@@ -134,7 +134,7 @@ class ScopeTable:
             keep &= np.array([self._ids[slot] not in where.exclude for slot in slots.tolist()], dtype=np.bool_)
             return self._best(slots[keep], scores[keep], len(slots))
 
-    def newest(self, chain: Chain, limit: int) -> tuple[str, ...]:
+    def newest_ids(self, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
         with self._lock:
             view = self._columns.view(len(self._ids))
@@ -144,7 +144,7 @@ class ScopeTable:
             order = slots[np.argsort(view.sequence[slots], kind="stable")]
             return tuple(self._ids[slot] for slot in order)
 
-    def unseen(self, model: str, limit: int) -> tuple[str, ...]:
+    def unembedded_ids(self, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that `model` has not looked at, in the order of writing."""
         with self._lock:
             view = self._columns.view(len(self._ids))
@@ -236,7 +236,7 @@ class ScopeTable:
             self._kill(row.entry_id)
             self._places[row.entry_id] = len(self._ids)
             self._ids.append(row.entry_id)
-        self._look(rows)
+        self._write_row(rows)
         self._columns.write(
             first,
             [_CHAINS[row.chain] for row in rows],
@@ -248,7 +248,7 @@ class ScopeTable:
         self._postings.append([row.tokens for row in rows])
         self._keep_vectors(first, rows)
 
-    def _look(self, rows: Sequence[IndexRow]) -> None:
+    def _write_row(self, rows: Sequence[IndexRow]) -> None:
         model = next((row.model for row in reversed(rows) if row.model), self._model)
         if model != self._model:
             # Another model's vectors live in another space: they are forgotten, and made again by degrees.

@@ -24,7 +24,7 @@ from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
 from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, delta_names, owner_of
 from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, highest, joined, row_batch
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -57,11 +57,11 @@ class TieredIndex:
     """An `Index` over a folder.
 
     `memory_rows`: the biggest scope that is searched in memory. `word_rows`: the biggest whose words are, and the most that
-    all such scopes have there after a `settle`. `delta_rows`: so many new rows of such a scope, and so many of its rare chains,
-    are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`settle`
-    and `close` write all). `open_scopes`: so many scopes stay in memory after a `settle`.
+    all such scopes have there after a `maintain`. `delta_rows`: so many new rows of such a scope, and so many of its rare chains,
+    are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`maintain`
+    and `close` write all). `open_scopes`: so many scopes stay in memory after a `maintain`.
     A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`. Where LanceDB is not
-    installed all scopes are in memory alone; that is no fault, and `lacks` says where it matters.
+    installed all scopes are in memory alone; that is no fault, and `degradations_for` says where it matters.
 
     Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope that
     another drops is read anew.
@@ -91,7 +91,7 @@ class TieredIndex:
         self._is_alone = False
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
-        self._settling = anyio.Lock()
+        self._maintaining = anyio.Lock()
 
     async def add(
         self,
@@ -112,35 +112,37 @@ class TieredIndex:
         table = self._memory.table(scope)
         await to_thread.run_sync(table.put, batch)
         if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
-            self._held[scope] = joined(self._held.get(scope, NO_ROWS), batch)
+            self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
                 await self._write_held(scope)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain of the scope (0 = none)."""
-        return await self._ask(scope, lambda index: index.watermark(scope, chain), 0)
+        return await self._run_query(scope, lambda index: index.watermark(scope, chain), 0)
 
     async def count(self, scope: str) -> int:
         """Return how many entries the scope holds."""
-        return await self._ask(scope, lambda index: index.count(scope), 0)
+        return await self._run_query(scope, lambda index: index.count(scope), 0)
 
-    async def newest(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the chain's entries written last, oldest first."""
-        return await self._ask(scope, lambda index: index.newest(scope, chain, limit), ())
+        return await self._run_query(scope, lambda index: index.newest_ids(scope, chain, limit), ())
 
-    async def unseen(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return ids of entries that this model has not looked at, in the order of writing."""
-        return await self._ask(scope, lambda index: index.unseen(scope, model, limit), ())
+        return await self._run_query(scope, lambda index: index.unembedded_ids(scope, model, limit), ())
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25."""
-        return await self._ask(where.scope, lambda index: index.search_text(text, where, limit), ())
+        return await self._run_query(where.scope, lambda index: index.search_text(text, where, limit), ())
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
         """Return the best by cosine."""
-        return await self._ask(where.scope, lambda index: index.search_vector(vector, where, limit, model=model), ())
+        return await self._run_query(
+            where.scope, lambda index: index.search_vector(vector, where, limit, model=model), ()
+        )
 
     async def engine_of(self, scope: str) -> str:
         """Say where a scope is searched: `memory` or `disk`."""
@@ -150,7 +152,7 @@ class TieredIndex:
         """Return what has gone wrong with the folder so far, each sentence once, in order."""
         return tuple(self._faults)
 
-    def lacks(self, scopes: Iterable[str]) -> tuple[str, ...]:
+    def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return what the index does without when it searches these scopes, as codes of degradation.
 
         `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be made anew in each process.
@@ -175,7 +177,7 @@ class TieredIndex:
             self._cut_off.discard(scope)
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, "")}
 
-    async def settle(self) -> None:
+    async def maintain(self) -> None:
         """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory.
 
         While one call is at it, others only write what is held back.
@@ -184,12 +186,12 @@ class TieredIndex:
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
             await self._run_guarded(scope, big.flush, None)
-        if self._settling.locked():
+        if self._maintaining.locked():
             return
-        async with self._settling:
+        async with self._maintaining:
             if self._durable is not None:
                 await self._tidy(self._durable)
-            await self._let_go()
+            await self._evict_scopes()
 
     async def close(self) -> None:
         """Write what is held back and release the folder."""
@@ -207,10 +209,10 @@ class TieredIndex:
         for scope in list(self._direct):
             await self._run_guarded(scope, partial(durable.prepare, scope), None)
         for scope, big in list(self._big.items()):
-            await self._run_guarded(scope, big.settle, None)
-        await self._run_guarded("", durable.settle, None)
+            await self._run_guarded(scope, big.maintain, None)
+        await self._run_guarded("", durable.maintain, None)
 
-    async def _let_go(self) -> None:
+    async def _evict_scopes(self) -> None:
         async with self._opening:
             for scope in self._memory.scopes()[: -self._open_scopes]:
                 if self._is_safe(scope):
@@ -247,7 +249,7 @@ class TieredIndex:
         """Say whether the folder holds all that memory does of a scope."""
         return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
 
-    async def _ask(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
+    async def _run_query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
         for _ in range(_TRIES):
             direct = await self._open(scope)
             if direct is None:
@@ -255,10 +257,10 @@ class TieredIndex:
             try:
                 return await question(direct)
             except ScopeDroppedError:
-                self._read_anew(scope)
+                self._reread(scope)
             except IndexUnavailableError as error:
                 self._note(error, scope)
-                self._cut(scope)
+                self._detach(scope)
                 break
         return nothing
 
@@ -266,11 +268,11 @@ class TieredIndex:
         try:
             return await work()
         except ScopeDroppedError as error:
-            self._read_anew(scope or owner_of(error.scope))
+            self._reread(scope or owner_of(error.scope))
             return nothing
         except IndexUnavailableError as error:
             self._note(error, scope)
-            self._cut(scope or error.scope)
+            self._detach(scope or error.scope)
             return nothing
 
     async def _open(self, scope: str) -> LargeScope | DurableIndex | None:
@@ -290,10 +292,10 @@ class TieredIndex:
                 try:
                     return await self._read(scope)
                 except ScopeDroppedError:
-                    self._read_anew(scope)
+                    self._reread(scope)
                 except IndexUnavailableError as error:
                     self._note(error, scope)
-                    self._cut(scope)
+                    self._detach(scope)
                     return None
             self._memory.table(scope)
         return None
@@ -322,7 +324,7 @@ class TieredIndex:
         self._memory.keep(scope, table)
         return None
 
-    def _read_anew(self, scope: str) -> None:
+    def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, with what was read before."""
         self._memory.forget(scope)
         self._big.pop(scope, None)
@@ -338,7 +340,7 @@ class TieredIndex:
             return
         shared = SharedFolder(self.folder)
         try:
-            async with shared.alone():
+            async with shared.hold_lock():
                 for name in names:
                     await shared.leave_mark(name)
                     await to_thread.run_sync(remove_files, self.folder, name)
@@ -370,9 +372,9 @@ class TieredIndex:
                 durable = await self._engine(scope)
                 if durable is not None and self._memory.holds(scope):
                     read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
-                    await durable.write(scope, replace(batch, watermarks=highest(read, batch.watermarks)))
+                    await durable.write(scope, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
             except ScopeDroppedError:
-                self._read_anew(scope)
+                self._reread(scope)
             except IndexUnavailableError as error:
                 # Memory goes on; the store still has what was not written here.
                 self._note(error, scope)
@@ -380,7 +382,7 @@ class TieredIndex:
             finally:
                 self._in_flight.discard(scope)
 
-    def _cut(self, scope: str) -> None:
+    def _detach(self, scope: str) -> None:
         self._cut_off.add(scope)
         self._direct.discard(scope)
         self._big.pop(scope, None)

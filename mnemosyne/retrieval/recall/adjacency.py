@@ -14,14 +14,14 @@ _SAME_TALK = timedelta(hours=6)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Linked:
+class LinkedEntry:
     """An entry to index, with the messages around it; None where neighbours mean nothing."""
 
     item: SequencedEntry
     neighbours: tuple[MemoryEntry, ...] | None = None
 
 
-class Talk:
+class ConversationTail:
     """The end of the talk on every branch.
 
     Neighbours are of one branch, so that no branch lends words to another, and of one sitting: messages more than six
@@ -31,7 +31,7 @@ class Talk:
     def __init__(self) -> None:
         self._ends: dict[str | None, list[SequencedEntry]] = {}
 
-    def follow(self, page: Sequence[SequencedEntry]) -> list[Linked]:
+    def follow(self, page: Sequence[SequencedEntry]) -> list[LinkedEntry]:
         """Take in what was written next; returns it with its neighbours, and before it the messages it adds one to.
 
         Of several words on one id the last counts; what is removed lends no word to what follows.
@@ -44,28 +44,31 @@ class Talk:
         for item in page:
             if item is last[item.entry.entry_id] and not item.deleted:
                 written.setdefault(item.entry.branch_id, []).append(item)
-        found = [Linked(item=item) for item in removed]
+        found = [LinkedEntry(item=item) for item in removed]
         for branch_id, items in written.items():
             before = self._ends.get(branch_id, [])
             line = [*before, *items]
             first = len(before)
-            while first > max(len(before) - REACH, 0) and _together(line[first - 1], line[first]):
+            while first > max(len(before) - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
                 first -= 1
-            found.extend(Linked(item=line[place], neighbours=_beside(line, place)) for place in range(first, len(line)))
+            found.extend(
+                LinkedEntry(item=line[place], neighbours=_neighbours_of(line, place))
+                for place in range(first, len(line))
+            )
             self._ends[branch_id] = line[-2 * REACH :]
         return found
 
 
-def _beside(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
+def _neighbours_of(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
     """Return the messages up to `REACH` before and after a place, in order; a gap in the talk ends the reach."""
     first = last = place
-    while first > max(place - REACH, 0) and _together(line[first - 1], line[first]):
+    while first > max(place - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
         first -= 1
-    while last < min(place + REACH, len(line) - 1) and _together(line[last], line[last + 1]):
+    while last < min(place + REACH, len(line) - 1) and _is_one_sitting(line[last], line[last + 1]):
         last += 1
     return tuple(item.entry for item in (*line[first:place], *line[place + 1 : last + 1]))
 
 
-def _together(one: SequencedEntry, other: SequencedEntry) -> bool:
+def _is_one_sitting(one: SequencedEntry, other: SequencedEntry) -> bool:
     at, later = one.entry.at, other.entry.at
     return at is None or later is None or abs(later - at) <= _SAME_TALK

@@ -41,7 +41,7 @@ class EntryList:
         first = bisect_right(written, sequence, key=lambda item: item.sequence)
         return tuple(written[first : first + limit])
 
-    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) in which something was written after the sequence given with each."""
         return frozenset(
             place

@@ -89,7 +89,7 @@ def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights
         power += weights.vector_history
     if features.question:
         power += weights.vector_question
-    elif features.talk_share > 0.0:
+    elif features.recent_share > 0.0:
         power += weights.vector_talk
     return fitness * math.exp(power)
 

@@ -25,11 +25,20 @@ from mnemosyne.retrieval.recall.fusion import (
     vector_weight,
 )
 from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
-from mnemosyne.retrieval.recall.multi_query import joined, separate
+from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rebuild import RebuildResult
-from mnemosyne.retrieval.recall.recall_state import BM25, VECTOR, Pool, Ranked, Recalling, Scored, seated, unique
-from mnemosyne.retrieval.recall.rerank_features import read_texts
+from mnemosyne.retrieval.recall.recall_state import (
+    BM25,
+    VECTOR,
+    Pool,
+    RankedEntry,
+    RecallState,
+    ScoredEntry,
+    allot_places,
+    drop_repeats,
+)
+from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery
@@ -45,7 +54,7 @@ class HybridRetriever:
     everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
 
-    `index_lacks`: asked what the index does without for some scopes, as codes that a recall of these scopes reports.
+    `index_degradations`: asked what the index does without for some scopes, as codes that a recall of these scopes reports.
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (not all is), `index_behind` (not all is
@@ -64,7 +73,7 @@ class HybridRetriever:
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
         weights: FusionWeights = WEIGHTS,
-        index_lacks: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
+        index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
     ) -> None:
         if not arms or not arms <= BOTH_ARMS:
             raise ValueError(f"arms are {sorted(BOTH_ARMS)}, at least one of them; got {sorted(arms)}")
@@ -73,7 +82,7 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._weights, self._index_lacks = weights, index_lacks
+        self._weights, self._index_degradations = weights, index_degradations
         # An arm that is asked for alone gives what it has, however little it knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
@@ -92,10 +101,10 @@ class HybridRetriever:
 
         `progress` is called with (done, known so far). Belongs outside a turn: embedding takes its time.
         """
-        result = await self._feeder.feed(scope, progress=progress)
+        result = await self._feeder.index_new(scope, progress=progress)
         if not result.fault:
             await self._feeder.fill_vectors(scope, progress)
-        await self._index.settle()
+        await self._index.maintain()
         return result.entries
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
@@ -106,11 +115,11 @@ class HybridRetriever:
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals.
 
-        Questions that have nothing to do with one another are recalled each by itself (`separate`).
+        Questions that have nothing to do with one another are recalled each by itself (`split_query`).
         """
         size = size_of(query.text)
-        asked = await calculate(separate, query, size=size) if self._arms == BOTH_ARMS else (query,)
-        if len(asked) == 1:
+        parts = await calculate(split_query, query, size=size) if self._arms == BOTH_ARMS else (query,)
+        if len(parts) == 1:
             return await self._recall(query)
         found: dict[int, Recall] = {}
 
@@ -118,9 +127,9 @@ class HybridRetriever:
             found[place] = await self._recall(part)
 
         async with anyio.create_task_group() as group:
-            for place, part in enumerate(asked):
+            for place, part in enumerate(parts):
                 group.start_soon(one, place, part)
-        return joined([found[place] for place in range(len(asked))], query.limit)
+        return merge_recalls([found[place] for place in range(len(parts))], query.limit)
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
         size = size_of(query.text, query.recent)
@@ -131,11 +140,11 @@ class HybridRetriever:
             group.start_soon(self._search_vectors, state, ready)
         started = perf_counter()
         candidates = await self._candidates(state)
-        state.took("rank", started)
+        state.record_ms("rank", started)
         if self._index.faults():
-            state.lacks("index_damaged")
-        for code in self.lacks({pool.scope for pool in state.pools}):
-            state.lacks(code)
+            state.add_degradation("index_damaged")
+        for code in self.degradations_for({pool.scope for pool in state.pools}):
+            state.add_degradation(code)
         return Recall(
             candidates=candidates,
             queries=(query.text, *query.keywords),
@@ -143,50 +152,50 @@ class HybridRetriever:
             timings_ms=state.timings_ms,
         )
 
-    def lacks(self, scopes: Iterable[str]) -> tuple[str, ...]:
+    def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return what the index does without for these scopes, as codes of degradation."""
-        return tuple(self._index_lacks(scopes))
+        return tuple(self._index_degradations(scopes))
 
     async def close(self) -> None:
         """Write out what the index holds back and release it."""
         await self._index.close()
 
-    async def _embed_query(self, state: Recalling) -> None:
+    async def _embed_query(self, state: RecallState) -> None:
         texts = await calculate(vector_texts, state.query, size=size_of(state.query.text))
         if VECTOR not in self._arms or not texts:
             return
         if self._embedder is None:
-            state.lacks("no_embedder")
+            state.add_degradation("no_embedder")
             return
         started = perf_counter()
         with anyio.move_on_after(self._patience_seconds) as waiting:
             try:
                 state.fitness = await self._embedder.fitness(state.query.text)
                 if state.fitness < FIT:
-                    state.lacks("vectors_unfit")
+                    state.add_degradation("vectors_unfit")
                 if state.fitness >= self._least_fitness:
                     total = np.array([*texts.values()]) @ await self._embedder.embed([*texts], "query")
                     state.vector = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
             except EmbedderUnavailableError:
-                state.lacks("embedder_unavailable")
+                state.add_degradation("embedder_unavailable")
         if waiting.cancelled_caught:
-            state.lacks("vectors_late")
-        state.took("embed", started)
+            state.add_degradation("vectors_late")
+        state.record_ms("embed", started)
 
-    async def _search_words(self, state: Recalling, ready: anyio.Event) -> None:
+    async def _search_words(self, state: RecallState, ready: anyio.Event) -> None:
         started = perf_counter()
-        behind = await self._feeder.behind(dict.fromkeys(pool.scope for pool in state.pools))
+        behind = await self._feeder.find_unindexed(dict.fromkeys(pool.scope for pool in state.pools))
         for scope, chains in behind.items():
-            result = await self._feeder.feed(
+            result = await self._feeder.index_new(
                 scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries
             )
             if result.fault:
-                state.lacks("embedder_unavailable")
+                state.add_degradation("embedder_unavailable")
             if result.behind:
-                state.lacks("index_behind")
+                state.add_degradation("index_behind")
         # A search costs a task even where there is nothing to find.
         state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
-        state.took("feed", started)
+        state.record_ms("feed", started)
         ready.set()
         started = perf_counter()
         searches = []
@@ -194,59 +203,59 @@ class HybridRetriever:
             searches += [partial(self._words_of, state, pool) for pool in state.pools]
         if state.whole and state.facets:
             searches += [partial(self._facets_of, state, pool) for pool in state.pools]
-        await _all_of(searches)
-        state.took("words", started)
+        await _run_together(searches)
+        state.record_ms("words", started)
         if state.whole and self._embedder is not None:
             await self._read_ahead(state)
 
-    async def _read_ahead(self, state: Recalling) -> None:
+    async def _read_ahead(self, state: RecallState) -> None:
         """Fetch and read the best finds by words while vectors are still made and searched: most of them will stay."""
-        for scope, ids in state.likely():
+        for scope, ids in state.likely_ids():
             found = await self._fetch(state, scope, ids)
-            await to_thread.run_sync(read_texts, [entry.text for entry in found])
+            await to_thread.run_sync(warm_text_features, [entry.text for entry in found])
 
-    async def _words_of(self, state: Recalling, pool: Pool) -> None:
+    async def _words_of(self, state: RecallState, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
         pool.arms[BM25] = Arm(hits=hits)
 
-    async def _facets_of(self, state: Recalling, pool: Pool) -> None:
+    async def _facets_of(self, state: RecallState, pool: Pool) -> None:
         pool.near = await self._index.search_text(state.facets, pool.where, _FACET_LIMIT)
 
-    async def _search_vectors(self, state: Recalling, ready: anyio.Event) -> None:
+    async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         await self._embed_query(state)
         # What is new must be in the index before it is searched.
         await ready.wait()
         if state.vector is None or self._embedder is None:
             return
         started = perf_counter()
-        await _all_of([partial(self._vectors_of, state, pool, self._embedder.name) for pool in state.pools])
+        await _run_together([partial(self._vectors_of, state, pool, self._embedder.name) for pool in state.pools])
         if not any(VECTOR in pool.arms for pool in state.pools):
-            state.lacks("no_vectors")
+            state.add_degradation("no_vectors")
         elif [scope for scope in {pool.scope for pool in state.pools} if await self._feeder.lacks_vectors(scope)]:
-            state.lacks("vectors_behind")
-        state.took("vectors", started)
+            state.add_degradation("vectors_behind")
+        state.record_ms("vectors", started)
 
-    async def _vectors_of(self, state: Recalling, pool: Pool, model: str) -> None:
+    async def _vectors_of(self, state: RecallState, pool: Pool, model: str) -> None:
         if state.vector is not None:
             hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
             if hits:
                 worth = vector_weight(state.features, pool.chain, state.fitness, self._weights) if state.whole else 1.0
                 pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
 
-    async def _candidates(self, state: Recalling) -> tuple[Candidate, ...]:
-        scored = await to_thread.run_sync(state.prelim, self._weights)
+    async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
+        scored = await to_thread.run_sync(state.rank_finds, self._weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        return await to_thread.run_sync(self._chosen, state, scored)
+        return await to_thread.run_sync(self._choose, state, scored)
 
-    async def _fetch(self, state: Recalling, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+    async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Bring entries from the source that this recall has not brought yet; return those that are new to it."""
         missing = [entry_id for entry_id in ids if (scope, entry_id) not in state.fetched]
         found = await self._source.entries(scope, missing) if missing else ()
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _chosen(self, state: Recalling, scored: Sequence[Scored]) -> tuple[Candidate, ...]:
+    def _choose(self, state: RecallState, scored: Sequence[ScoredEntry]) -> tuple[Candidate, ...]:
         """Look again at what was fetched, weigh it, and return what the places are for; takes some ms, so not on the loop."""
         known = state.fetched
         seen = [
@@ -254,13 +263,13 @@ class HybridRetriever:
             for each in scored
             if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
         ]
-        looks = state.looks([entry for _, entry in seen], self._weights)
-        ranked = [state.ranked(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
+        looks = state.rerank_scores([entry for _, entry in seen], self._weights)
+        ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
-            ranked.extend(state.ranked_extra())
-        return tuple(map(self._candidate, seated(unique(ranked), state.query.limit, state.weights)))
+            ranked.extend(state.rank_extra())
+        return tuple(map(self._candidate, allot_places(drop_repeats(ranked), state.query.limit, state.weights)))
 
-    def _candidate(self, each: Ranked) -> Candidate:
+    def _candidate(self, each: RankedEntry) -> Candidate:
         entry = each.entry
         return Candidate(
             entry_id=entry.entry_id,
@@ -279,11 +288,11 @@ class HybridRetriever:
         )
 
 
-def _begin_recall(query: RetrievalQuery, *, whole: bool) -> Recalling:
-    return Recalling(query=query, terms=lexical_terms(query), whole=whole)
+def _begin_recall(query: RetrievalQuery, *, whole: bool) -> RecallState:
+    return RecallState(query=query, terms=lexical_terms(query), whole=whole)
 
 
-async def _all_of(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+async def _run_together(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     """Run searches at once; a single one needs no task of its own."""
     if len(searches) == 1:
         await searches[0]()

@@ -16,7 +16,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
-from mnemosyne.retrieval.recall.adjacency import Linked, Talk
+from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.retrieval.recall.rebuild import RebuildResult, compare_index
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -33,10 +33,10 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FeedResult:
+class IndexResult:
     """What one feeding did: entries that were new, and why vectors were not made (empty when they were).
 
-    `behind`: there is more to feed, which was left for another time.
+    `behind`: there are more entries to index, which were left for another time.
     """
 
     entries: int
@@ -56,11 +56,11 @@ class Indexer:
         self._source, self._index, self._embedder = source, index, embedder
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._talks: dict[str, tuple[int, Talk]] = {}
+        self._talks: dict[str, tuple[int, ConversationTail]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._lacking: dict[str, bool] = {}
 
-    async def behind(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
+    async def find_unindexed(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
         """Return the chains of these scopes that hold what is not indexed yet; scopes without any are left out.
 
         It asks the source once, so a recall that has nothing to feed pays one round for all chains.
@@ -69,13 +69,13 @@ class Indexer:
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
         }
         found: dict[str, tuple[Chain, ...]] = {}
-        written = await self._source.written_after(seen)
+        written = await self._source.chains_written_after(seen)
         for scope, chain in seen:
             if (scope, chain) in written:
                 found[scope] = (*found.get(scope, ()), chain)
         return found
 
-    async def feed(
+    async def index_new(
         self,
         scope: str,
         *,
@@ -83,7 +83,7 @@ class Indexer:
         vector_limit: int | None = None,
         entry_limit: int | None = None,
         progress: Progress | None = None,
-    ) -> FeedResult:
+    ) -> IndexResult:
         """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries (None: all).
 
         `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
@@ -97,7 +97,7 @@ class Indexer:
                 size = _PAGE if vector_limit is not None else _VECTOR_PAGE
                 while page := await self._source.entries_after(scope, chain, after, size):
                     if entry_limit is not None and done >= entry_limit:
-                        return FeedResult(entries=done, fault=fault, behind=True)
+                        return IndexResult(entries=done, fault=fault, behind=True)
                     wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
                     fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
                     done, last = done + len(page), page[-1].sequence
@@ -107,40 +107,40 @@ class Indexer:
                     after = min(last, await self._index.watermark(scope, chain))
                     falls += after < last
                     if falls > _FALLS:
-                        return FeedResult(entries=done, fault=fault, behind=True)
+                        return IndexResult(entries=done, fault=fault, behind=True)
                     if after == last and len(page) < size:
                         break
-            return FeedResult(entries=done, fault=fault)
+            return IndexResult(entries=done, fault=fault)
 
-    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> FeedResult:
+    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> IndexResult:
         """Make the vectors that entries lack because no model, or another one, looked at them; resumable."""
         if self._embedder is None:
-            return FeedResult(entries=0)
+            return IndexResult(entries=0)
         async with self._lock(scope):
-            unseen = set(await self._index.unseen(scope, self._embedder.name, 2**31 - 1))
+            unseen = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
             total = len(unseen)
             for chain in _chains(scope):
-                talk, after, mark = Talk(), 0, await self._index.watermark(scope, chain)
+                talk, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
                     linked = _link_page(chain, page, talk)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
                     if fault or await self._index.watermark(scope, chain) < mark:
                         # Another process has dropped the scope meanwhile: what is there must be fed first.
-                        return FeedResult(entries=total - len(unseen), fault=fault, behind=not fault)
+                        return IndexResult(entries=total - len(unseen), fault=fault, behind=not fault)
                     unseen.difference_update(each.item.entry.entry_id for each in lacking)
                     after = page[-1].sequence
                     if progress and lacking:
                         progress(total - len(unseen), total)
             self._lacking.pop(scope, None)
-            return FeedResult(entries=total - len(unseen))
+            return IndexResult(entries=total - len(unseen))
 
     async def lacks_vectors(self, scope: str) -> bool:
         """Say whether there are entries in the index that the embedder has not looked at; asked once, then known."""
         if self._embedder is None:
             return False
         if scope not in self._lacking:
-            self._lacking[scope] = bool(await self._index.unseen(scope, self._embedder.name, 1))
+            self._lacking[scope] = bool(await self._index.unembedded_ids(scope, self._embedder.name, 1))
         return self._lacking[scope]
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
@@ -155,9 +155,9 @@ class Indexer:
             if rebuilt:
                 await self._index.drop(scope)
                 self.forget(scope)
-        result = await self.feed(scope, progress=progress)
+        result = await self.index_new(scope, progress=progress)
         filled = result if result.fault else await self.fill_vectors(scope, progress)
-        await self._index.settle()
+        await self._index.maintain()
         return RebuildResult(
             scope=scope,
             kept=0 if rebuilt or known is None else known,
@@ -185,19 +185,19 @@ class Indexer:
 
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
         if chain is not Chain.HISTORY:
-            return await self._write(scope, _link_page(chain, page, Talk()), with_vectors=with_vectors)
+            return await self._write(scope, _link_page(chain, page, ConversationTail()), with_vectors=with_vectors)
         # A talk belongs to the index that it was followed in; one that was read anew from its folder holds another part of it.
-        mark, talk = self._talks.get(scope, (-1, Talk()))
+        mark, talk = self._talks.get(scope, (-1, ConversationTail()))
         if mark != await self._index.watermark(scope, chain):
             talk = await self._resume(scope)
         fault = await self._write(scope, _link_page(chain, page, talk), with_vectors=with_vectors)
         self._talks[scope] = (await self._index.watermark(scope, chain), talk)
         return fault
 
-    async def _resume(self, scope: str) -> Talk:
+    async def _resume(self, scope: str) -> ConversationTail:
         """Return the talk as the index left it, so that the next message finds its neighbours after a restart."""
-        ids = await self._index.newest(scope, Chain.HISTORY, 16)
-        talk = Talk()
+        ids = await self._index.newest_ids(scope, Chain.HISTORY, 16)
+        talk = ConversationTail()
         entries = await self._source.entries(scope, ids)
         before = await self._index.watermark(scope, Chain.HISTORY)
         # Places among the old ones only need their order; they are written again under the watermark.
@@ -205,7 +205,7 @@ class Indexer:
         talk.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
         return talk
 
-    async def _write(self, scope: str, linked: Sequence[Linked], *, with_vectors: bool) -> str:
+    async def _write(self, scope: str, linked: Sequence[LinkedEntry], *, with_vectors: bool) -> str:
         """Index entries under their keys; returns what kept vectors from being made."""
         if not linked:
             return ""
@@ -224,7 +224,7 @@ class Indexer:
         await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
         return fault
 
-    async def _vectors(self, scope: str, linked: Sequence[Linked]) -> Vectors | None:
+    async def _vectors(self, scope: str, linked: Sequence[LinkedEntry]) -> Vectors | None:
         """Return one row an entry, NaN where the model does not know the text; None when it knows none.
 
         A message's row is two parts its own vector and one part each neighbour's (on LoCoMo dev this takes the vector
@@ -274,7 +274,7 @@ def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
 
 
-def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: Talk) -> Sequence[Linked]:
+def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: ConversationTail) -> Sequence[LinkedEntry]:
     if chain is Chain.HISTORY:
         return talk.follow(page)
-    return [Linked(item=item) for item in page]
+    return [LinkedEntry(item=item) for item in page]

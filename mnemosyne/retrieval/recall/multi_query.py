@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from mnemosyne.retrieval.recall.query_features import stands_alone
+from mnemosyne.retrieval.recall.query_features import is_self_contained
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
@@ -19,7 +19,7 @@ _MOST = 3
 _ENOUGH_TERMS = 2
 
 
-def separate(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
+def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     """Return the questions that a query is made of, or the query alone.
 
     Only where it is nothing but two or three questions that each stand alone (name what they ask about before they lean on
@@ -30,14 +30,14 @@ def separate(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     if not 2 <= len(ends) <= _MOST or ends[-1] < len(text):
         return (query,)
     parts = [text[first:last].strip() for first, last in pairwise([0, *ends])]
-    asked = tuple(
+    questions = tuple(
         replace(query, text=part, keywords=tuple(word for word in query.keywords if word in part)) for part in parts
     )
-    whole = all(stands_alone(each) and len(set(word_tokens(each.text))) >= _ENOUGH_TERMS for each in asked)
-    return asked if whole else (query,)
+    whole = all(is_self_contained(each) and len(set(word_tokens(each.text))) >= _ENOUGH_TERMS for each in questions)
+    return questions if whole else (query,)
 
 
-def joined(recalls: Sequence[Recall], limit: int) -> Recall:
+def merge_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
     """Return the recalls of several questions as one: scores as shares of each question's best, the greater one counting."""
     best: dict[EntryPlace, Candidate] = {}
     for recall in recalls:

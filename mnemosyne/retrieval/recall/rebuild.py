@@ -36,7 +36,7 @@ async def compare_index(source: EntrySource, index: Index, scope: str, chains: S
     kept = 0
     for chain in chains:
         mark = await index.watermark(scope, chain)
-        held = set(await index.newest(scope, chain, _ALL))
+        held = set(await index.newest_ids(scope, chain, _ALL))
         wanted, gone, known, after = set[str](), set[str](), set[str](), 0
         while page := await source.entries_after(scope, chain, after, _PAGE):
             for item in page:

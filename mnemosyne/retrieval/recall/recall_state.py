@@ -47,7 +47,7 @@ class Pool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pooled:
+class FusedPool:
     """What one pool found, after fusion: scores by id, each arm's own scores, the ids of all finds."""
 
     pool: Pool
@@ -58,7 +58,7 @@ class Pooled:
     found: Collection[str]
 
     @classmethod
-    def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> Pooled:
+    def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
         """Join a pool's arms; neighbours lend `beside` of their scores."""
         fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
         best = max(fused.values(), default=0.0)
@@ -77,10 +77,10 @@ class Pooled:
             found={hit.entry_id for hit in pool.near}.union(*by_arm.values()),
         )
 
-    def scored(self, entry_id: str) -> Scored:
+    def score_of(self, entry_id: str) -> ScoredEntry:
         """Return one find with what each arm made of it."""
         fused = self.fused.get(entry_id)
-        return Scored(
+        return ScoredEntry(
             self.pool.scope,
             entry_id,
             fused,
@@ -91,7 +91,7 @@ class Pooled:
         )
 
 
-class Scored(NamedTuple):
+class ScoredEntry(NamedTuple):
     """An entry after fusion, before it is fetched; `fused`, `words` and `cosine` are None where no arm saw it."""
 
     scope: str
@@ -103,12 +103,12 @@ class Scored(NamedTuple):
     cosine: float | None
 
 
-class Ranked(NamedTuple):
+class RankedEntry(NamedTuple):
     """An entry with its final score and what went into it."""
 
     entry: MemoryEntry
     score: float
-    found: Scored
+    found: ScoredEntry
     recency: float | None
     near: float = 0.0
 
@@ -120,7 +120,7 @@ class Ranked(NamedTuple):
         return Signals(vector=found.cosine, fts=found.words, fused=found.fused, recency=self.recency, graph=near)
 
 
-class Recalling:
+class RecallState:
     """One recall under way. `whole`: both arms are heard and everything counts; else one arm alone ranks."""
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
@@ -136,15 +136,15 @@ class Recalling:
         self.degradations: dict[str, None] = {}
         self.timings_ms: dict[str, float] = {}
 
-    def lacks(self, code: str) -> None:
+    def add_degradation(self, code: str) -> None:
         """Note a degradation, once."""
         self.degradations[code] = None
 
-    def took(self, step: str, started: float) -> None:
+    def record_ms(self, step: str, started: float) -> None:
         """Note how long a step took that began at `started` (`perf_counter`)."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
-    def likely(self) -> list[tuple[str, list[str]]]:
+    def likely_ids(self) -> list[tuple[str, list[str]]]:
         """Return for each scope the ids of its best finds by words, as many as there are places, whatever the chain."""
         hits: dict[str, list[Hit]] = {}
         for pool in self.pools:
@@ -157,51 +157,51 @@ class Recalling:
             if found
         ]
 
-    def prelim(self, weights: FusionWeights) -> list[Scored]:
+    def rank_finds(self, weights: FusionWeights) -> list[ScoredEntry]:
         """Return the best of all pools by fused score, and all that is near on the graph; best first."""
-        scored: list[tuple[float, str, Pooled]] = []
+        scored: list[tuple[float, str, FusedPool]] = []
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
             beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
-            pooled = Pooled.of(pool, tops, beside)
+            pooled = FusedPool.of(pool, tops, beside)
             fused, weight = pooled.fused, pool.weight
             scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
             near.update((pool.scope, hit.entry_id) for hit in pool.near)
         scored.sort(key=itemgetter(0, 1))
         cut = 2 * self.query.limit
         kept = scored[:cut] + [each for each in scored[cut:] if (each[2].pool.scope, each[1]) in near]
-        return [pooled.scored(entry_id) for _, entry_id, pooled in kept]
+        return [pooled.score_of(entry_id) for _, entry_id, pooled in kept]
 
-    def looks(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
+    def rerank_scores(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
         """Return what a second look at fetched entries adds to each."""
         return add_rerank_features(self.query, self.features, entries, weights) if self.whole else [0.0] * len(entries)
 
-    def ranked(self, entry: MemoryEntry, each: Scored, look: float) -> Ranked:
+    def rank(self, entry: MemoryEntry, each: ScoredEntry, look: float) -> RankedEntry:
         """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
         fused = each.fused or 0.0
         if not self.whole:
-            return Ranked(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
+            return RankedEntry(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
         return self._weigh(entry, each, fused + look * each.unit, each.weight)
 
-    def ranked_extra(self) -> list[Ranked]:
+    def rank_extra(self) -> list[RankedEntry]:
         """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
-        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_in(entry.scope)]
+        admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_ids(entry.scope)]
         best = max((arm.hits[0].score for pool in self.pools if (arm := pool.arms.get(BM25)) and arm.hits), default=0.0)
         found = []
         for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
             fused, weight = words / max(best, words) if words > 0.0 else 0.0, self.weights.get(entry.chain, 0.0)
-            scored = Scored(entry.scope, entry.entry_id, fused or None, weight, 0.0, words or None, None)
+            scored = ScoredEntry(entry.scope, entry.entry_id, fused or None, weight, 0.0, words or None, None)
             each = self._weigh(entry, scored, fused, weight)
             if each.score > 0.0:
                 found.append(each)
         return found
 
-    def _weigh(self, entry: MemoryEntry, each: Scored, fused: float, weight: float) -> Ranked:
+    def _weigh(self, entry: MemoryEntry, each: ScoredEntry, fused: float, weight: float) -> RankedEntry:
         query = self.query
         near = nearness(entry, query.quest_distances, query.entities)
         recent = recency(entry.depth, query.depth)
         factor, bonus = context_factor(entry.chain, near, recent, query.temporal)
-        return Ranked(entry, (fused * factor + bonus) * weight, each, recent, near)
+        return RankedEntry(entry, (fused * factor + bonus) * weight, each, recent, near)
 
 
 def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
@@ -216,7 +216,7 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
             chain=chain,
             weight=weights[chain],
             where=IndexFilter(
-                scope=scope, chains=frozenset({chain}), lineage=lineage, exclude=query.excluded_in(scope)
+                scope=scope, chains=frozenset({chain}), lineage=lineage, exclude=query.excluded_ids(scope)
             ),
         )
         for scope, chains, lineage in scopes
@@ -225,21 +225,21 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
     ]
 
 
-def unique(ranked: Sequence[Ranked]) -> list[Ranked]:
+def drop_repeats(ranked: Sequence[RankedEntry]) -> list[RankedEntry]:
     """Return the entries best first, each once."""
-    best: dict[EntryPlace, Ranked] = {}
+    best: dict[EntryPlace, RankedEntry] = {}
     for each in sorted(ranked, key=lambda each: (-each.score, each.entry.entry_id)):
         best.setdefault(place_of(each.entry), each)
     return list(best.values())
 
 
-def seated(ranked: Sequence[Ranked], limit: int, weights: Mapping[Chain, float]) -> list[Ranked]:
+def allot_places(ranked: Sequence[RankedEntry], limit: int, weights: Mapping[Chain, float]) -> list[RankedEntry]:
     """Return the best `limit`, but a tenth of the places (if it has so many) for every chain that the plan weighs.
 
     A selector can only choose what it sees, and chains score on scales that are alike, not equal.
     """
     seats = limit // _SEAT_SHARE
-    kept: list[Ranked] = []
+    kept: list[RankedEntry] = []
     for chain in weights:
         kept.extend([each for each in ranked if each.entry.chain is chain][:seats])
     sure = {place_of(each.entry) for each in kept}

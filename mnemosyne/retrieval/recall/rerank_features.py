@@ -21,7 +21,7 @@ import numpy.typing as npt
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.recall.fusion import FusionWeights
-from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_talk
+from mnemosyne.retrieval.recall.query_features import QueryFeatures, add_recent_terms
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 from mnemosyne.retrieval.text.words import CJK_RUN, STOP_WORDS, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -54,7 +54,7 @@ def add_rerank_features(
     """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
     if not entries:
         return []
-    readings = [reading_of(entry.text[:_LOOK_CHARS]) for entry in entries]
+    readings = [text_features(entry.text[:_LOOK_CHARS]) for entry in entries]
     names = frozenset(word_tokens(query.text))
     pairs = _pairs(query.text)
     signs = []
@@ -69,17 +69,17 @@ def add_rerank_features(
             sign += weights.pair * min(sum([pair in read.plain for pair in pairs]), _ENOUGH) / _ENOUGH
         signs.append(sign)
     found = np.array(signs)
-    asked = _weigh_runs(query, 1)
-    if asked:
+    query_runs = _weigh_runs(query, 1)
+    if query_runs:
         written = [read.han for read in readings]
-        single = max(weights.character + weights.character_talk * features.talk_share, 0.0)
-        found += single * _scores(asked, written, 1)
-        longer = max(weights.longer_talk * features.talk_share, 0.0)
+        single = max(weights.character + weights.character_talk * features.recent_share, 0.0)
+        found += single * _scores(query_runs, written, 1)
+        longer = max(weights.longer_talk * features.recent_share, 0.0)
         found += longer * _scores(_weigh_runs(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 
 
-class Reading(NamedTuple):
+class TextFeatures(NamedTuple):
     """What the text of an entry says of itself, whatever is asked.
 
     `plain`: its words in lower case, a blank between, stop words left out; `han`: its runs of CJK characters, a blank
@@ -95,7 +95,7 @@ class Reading(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 13)
-def reading_of(text: str) -> Reading:
+def text_features(text: str) -> TextFeatures:
     """Return what a text says of itself; recall brings the same texts turn after turn."""
     is_ascii = text.isascii()
     words = _words(text)
@@ -106,7 +106,7 @@ def reading_of(text: str) -> Reading:
     if "?" in text or "？" in text:
         sentences = _SENTENCE.findall(text)
         asks = sum(sentence.rstrip().endswith(("?", "？")) for sentence in sentences) / max(len(sentences), 1)
-    return Reading(
+    return TextFeatures(
         plain=" ".join([word for word in words if word not in STOP_WORDS]),
         han=" ".join(runs),
         times=min(_times(words) + (0 if is_ascii else len(_TOLD_TIME.findall(text))), _ENOUGH),
@@ -115,20 +115,20 @@ def reading_of(text: str) -> Reading:
     )
 
 
-def read_texts(texts: Sequence[str]) -> None:
+def warm_text_features(texts: Sequence[str]) -> None:
     """Read texts that a second look will likely fall on."""
     for text in texts:
-        reading_of(text[:_LOOK_CHARS])
+        text_features(text[:_LOOK_CHARS])
 
 
 def _times(words: Sequence[str]) -> int:
     """Return how many words tell a time: days, months, years in figures, `this morning`."""
-    told = len([word for word in words if len(word) == _YEAR_DIGITS and word.isdecimal()])
+    years = len([word for word in words if len(word) == _YEAR_DIGITS and word.isdecimal()])
     if not _TIMES.isdisjoint(words):
-        told += sum(word in _TIMES for word in words)
+        years += sum(word in _TIMES for word in words)
     if not _TIMES_AFTER_THIS.isdisjoint(words):
-        told += sum(one == "this" and two in _TIMES_AFTER_THIS for one, two in pairwise(words))
-    return told
+        years += sum(one == "this" and two in _TIMES_AFTER_THIS for one, two in pairwise(words))
+    return years
 
 
 def _pairs(text: str) -> tuple[str, ...]:
@@ -159,18 +159,18 @@ def _runs(text: str, size: int) -> Runs:
 
 def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
     """Return the runs of `size` characters that are asked for, recent talk's weighed as its words are."""
-    asked: dict[str, float] = {run: float(count) for run, count in _runs(query.text, size).items()}
-    add_talk(asked, query.recent, lambda message: _runs(message, size))
-    return asked
+    query_runs: dict[str, float] = {run: float(count) for run, count in _runs(query.text, size).items()}
+    add_recent_terms(query_runs, query.recent, lambda message: _runs(message, size))
+    return query_runs
 
 
-def _scores(asked: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
+def _scores(query_runs: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
     """Return the BM25 of each document (runs of characters, a blank between) among them all, the best of them 1."""
-    if not asked:
+    if not query_runs:
         return np.zeros(len(documents), dtype=np.float32)
     keys, owners = _keys(documents, size)
     lengths = np.bincount(owners, minlength=len(documents))
-    wanted = np.array([_key(run) for run in asked], dtype=np.int64)
+    wanted = np.array([_key(run) for run in query_runs], dtype=np.int64)
     order = np.argsort(wanted)
     places = np.minimum(np.searchsorted(wanted[order], keys), len(order) - 1)
     held = wanted[order][places] == keys
@@ -179,7 +179,7 @@ def _scores(asked: Mapping[str, float], documents: Sequence[str], size: int) -> 
     worth = [
         weight * inverse_frequency(len(documents), holding) * (K1 + 1.0)
         for weight, holding in zip(
-            np.array(list(asked.values()))[order].tolist(), np.count_nonzero(counts, axis=0).tolist(), strict=True
+            np.array(list(query_runs.values()))[order].tolist(), np.count_nonzero(counts, axis=0).tolist(), strict=True
         )
     ]
     norms = K1 * (1.0 - B + B * lengths / max(float(lengths.mean()), 1e-9))

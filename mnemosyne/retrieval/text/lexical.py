@@ -41,7 +41,7 @@ def term_weights(text: str) -> dict[str, float]:
 
 
 @dataclass(slots=True)
-class _Late:
+class _TailPostings:
     """One term's postings in the tail: slots, counts and document lengths, in slot order; numpy reads them in place."""
 
     slots: array[int] = field(default_factory=lambda: array("i"))
@@ -65,7 +65,7 @@ class Postings:
         self._sizes: Parts = np.zeros(0, dtype=np.float32)
         self._lengths: Slots = np.zeros(16, dtype=np.int32)
         self._frozen = 0
-        self._tail: dict[int, _Late] = {}
+        self._tail: dict[int, _TailPostings] = {}
         self.documents = 0
 
     @property
@@ -83,7 +83,7 @@ class Postings:
         first = self._grow(np.fromiter(map(len, documents), dtype=np.int64, count=len(documents)))
         for slot, document in enumerate(documents, first):
             for term, count in Counter(document).items():
-                late = self._tail.setdefault(self._code(term), _Late())
+                late = self._tail.setdefault(self._code(term), _TailPostings())
                 late.slots.append(slot)
                 late.counts.append(count)
                 late.sizes.append(len(document))

@@ -34,7 +34,7 @@ PROGRAM = "jacquard file store"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Sign:
+class _StoreInfo:
     """What `store.json` says."""
 
     program: str
@@ -86,7 +86,7 @@ class Folder:
                 )
             return
         try:
-            sign = decode(self._sign.read_bytes(), _Sign)
+            sign = decode(self._sign.read_bytes(), _StoreInfo)
         except CodecError as error:
             raise StoreUnavailableError(str(self._sign), f"it is no sign of a file store ({error})") from None
         if sign.program != PROGRAM:
@@ -110,7 +110,7 @@ class Folder:
             return
         if not self._sign.exists():
             new = self._sign.with_name(f"{self._home.name}{NEW}")
-            new.write_bytes(encode(_Sign(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")
+            new.write_bytes(encode(_StoreInfo(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")
             new.replace(self._sign)
             self._sync(self.root)
         self._checked = True

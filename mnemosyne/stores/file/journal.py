@@ -114,7 +114,7 @@ class Journal:
             raise StoreUnavailableError(str(self.path), damage.sentence) from None
 
     def _follow(self) -> Ledger:
-        mark = self._look()
+        mark = self._stat_file()
         if mark == self._mark:
             return self.ledger
         try:
@@ -123,19 +123,19 @@ class Journal:
                 header = self._header(head)
                 fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
                 if fresh:
-                    self._start_over()
+                    self._reset()
                     self._format, self._generation, self._offset = header.format, header.generation, len(head)
                 file.seek(self._offset)
                 self._take(file, header.kept, fresh)
         except FileNotFoundError:
             mark = None
-            self._start_over()
+            self._reset()
         self._mark = mark
         return self.ledger
 
     def forget(self) -> None:
         """Read the file anew next time: the ledger may hold what the file does not."""
-        self._start_over()
+        self._reset()
 
     def keep(self, name: str, changes: Sequence[Change]) -> None:
         """Write down what has just been changed in the ledger; StoreUnavailableError, and then nothing is kept."""
@@ -173,21 +173,21 @@ class Journal:
                 raise
         self._offset += len(line)
         self._number += 1
-        self._mark = self._look()
+        self._mark = self._stat_file()
 
     def _adopt(self, new: NewFile) -> None:
         """Go on from a file that has just been written from this very ledger."""
         place_file(new.path, durable=self._durable)
         self._format, self._generation, self._number = new.format, new.generation, new.lines
         self._offset = self._base = new.size
-        self._mark = self._look()
+        self._mark = self._stat_file()
 
-    def _start_over(self) -> None:
+    def _reset(self) -> None:
         self.ledger = Ledger(self._floor)
         self._format, self._generation = FIRST_FORMAT, ""
         self._number, self._offset, self._base, self._mark = 0, 0, 0, None
 
-    def _look(self) -> _Mark | None:
+    def _stat_file(self) -> _Mark | None:
         try:
             stat = self.path.stat()
         except FileNotFoundError:
@@ -208,12 +208,12 @@ class Journal:
             if not line.endswith(b"\n"):
                 return
             try:
-                told = decode(line, Line)
-                changes = [_change(*row) for row in told.rows]
+                line_read = decode(line, Line)
+                changes = [_change(*row) for row in line_read.rows]
             except CodecError as error:
                 raise self._damage_error(self._number + 2, str(error), fresh) from None
-            if told.n != self._number + 1:
-                reason = f"write {self._number + 1} should stand there, not {told.n}"
+            if line_read.n != self._number + 1:
+                reason = f"write {self._number + 1} should stand there, not {line_read.n}"
                 raise self._damage_error(self._number + 2, reason, fresh)
             try:
                 self.ledger.apply(changes)

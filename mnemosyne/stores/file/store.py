@@ -24,10 +24,10 @@ import anyio.to_thread
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
-from mnemosyne.stores.damage import DAMAGED, damaged_record
+from mnemosyne.stores.damage import DAMAGED, build_damage_error
 from mnemosyne.stores.file.folder import Folder
 from mnemosyne.stores.file.journal import Journal, line_of
-from mnemosyne.stores.ledger.erase import Dataset, Rewriting
+from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
@@ -77,7 +77,7 @@ class FileBackend:
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
         """Run work on the ledgers as the files tell them now."""
-        return await self._hop(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
+        return await self._run_in_thread(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
         """Run work on a ledger and write down what it changed before this returns."""
@@ -90,13 +90,13 @@ class FileBackend:
                     self._journals[scope].keep(name, changes)
             return result
 
-        return await self._hop(run, (scope,))
+        return await self._run_in_thread(run, (scope,))
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run work on all that is kept; ledgers are read when they are asked for."""
-        return await self._hop(lambda: work(self._dataset()))
+        return await self._run_in_thread(lambda: work(self._dataset()))
 
-    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
         """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
 
         def run() -> T:
@@ -107,7 +107,7 @@ class FileBackend:
                     self._journals.pop(scope, None)
             return result
 
-        return await self._hop(run)
+        return await self._run_in_thread(run)
 
     async def close(self) -> None:
         """Let the work in hand end, and forget what was read."""
@@ -115,7 +115,7 @@ class FileBackend:
         async with self._limiter:
             self._journals.clear()
 
-    async def _hop(self, work: Callable[[], T], scopes: Sequence[str] = ()) -> T:
+    async def _run_in_thread(self, work: Callable[[], T], scopes: Sequence[str] = ()) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._folder.root), "this store is closed; open another")
         return await anyio.to_thread.run_sync(lambda: self._run(work, scopes), limiter=self._limiter)
@@ -145,8 +145,8 @@ class FileBackend:
         for scope, file in zip(scopes, files, strict=True):
             self._journals.pop(scope, None)
             if (number := line_of(file, data)) is not None:
-                return damaged_record(error, str(file), f"Line {number}")
-        return damaged_record(error, ", ".join(map(str, files)) or str(self._folder.root))
+                return build_damage_error(error, str(file), f"Line {number}")
+        return build_damage_error(error, ", ".join(map(str, files)) or str(self._folder.root))
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:

@@ -13,19 +13,19 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from mnemosyne.chains.turn_tree import check_version
-from mnemosyne.core.codec import JsonText, time_text, unwritten, written
+from mnemosyne.core.codec import JsonText, decode_raw, encode_raw, format_time
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
     bare_frame,
     check_document,
-    compose,
+    compose_document,
     diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
-    patched,
+    patch_document,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -35,14 +35,14 @@ from mnemosyne.schema.session import Message, SessionHead, TurnStatus, WindowMes
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import (
     NO_SUMMARY,
+    messages_of_turn,
     newest_summary_row,
     path_back,
-    placed_messages,
     read_head,
     session_row,
 )
 from mnemosyne.stores.ledger.rows import EvidenceRow, Row
-from mnemosyne.stores.ledger.writes import abandon_pending, append, begin, moved, open_branch
+from mnemosyne.stores.ledger.writes import abandon_pending, advance_head, append, begin, open_branch
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def get_session(ledger: Ledger, session_id: str, branch_id: str | None) -> Sessi
 
 def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
     frame = _frame(ledger, head.session_id)
-    return compose(
+    return compose_document(
         frame,
         messages=(placed.message for placed in _path(ledger, head)),
         summary=_summary(ledger, head, frame),
@@ -73,29 +73,29 @@ def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
 def _frame(ledger: Ledger, session_id: str) -> SessionDocument:
     stored = ledger.bodies("document").get(_FRAME)
     if stored is not None:
-        return unwritten(stored, SessionDocument)
+        return decode_raw(stored, SessionDocument)
     session = session_row(ledger, session_id)
     return bare_frame(session_id, session.locale, session.created_at)
 
 
 def _path(ledger: Ledger, head: SessionHead) -> list[WindowMessage]:
     turns = list(path_back(ledger, head.lineage))
-    return [placed for turn_id in reversed(turns) for placed in placed_messages(ledger, turn_id)]
+    return [placed for turn_id in reversed(turns) for placed in messages_of_turn(ledger, turn_id)]
 
 
 def _summary(ledger: Ledger, head: SessionHead, frame: SessionDocument) -> Summary | None:
     row = newest_summary_row(ledger, head)
     if row is None:
         return frame.session.summary
-    return None if row == NO_SUMMARY else unwritten(row, PathSummary).summary
+    return None if row == NO_SUMMARY else decode_raw(row, PathSummary).summary
 
 
 def _items(ledger: Ledger, table: str, kind: type[T]) -> tuple[T, ...]:
-    return tuple(unwritten(body, kind) for body in ledger.bodies(table).values())
+    return tuple(decode_raw(body, kind) for body in ledger.bodies(table).values())
 
 
 def _evidences(ledger: Ledger) -> tuple[Evidence, ...]:
-    return tuple(unwritten(row.body, Evidence) for row in ledger.evidences.values())
+    return tuple(decode_raw(row.body, Evidence) for row in ledger.evidences.values())
 
 
 def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expected_version: int | None) -> PutResult:
@@ -116,7 +116,7 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
         open_branch(ledger, session_id, diff.after, name)
     _append_turn(ledger, session_id, diff.messages)
     _replace_parts(ledger, document)
-    return PutResult(version=moved(ledger, read_head(ledger, session_id)).version)
+    return PutResult(version=advance_head(ledger, read_head(ledger, session_id)).version)
 
 
 def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], turn_id: str | None = None) -> None:
@@ -137,12 +137,12 @@ def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
     elif session.summary != _summary(ledger, head, frame):
         ledger.put("summary", head.turn_id, _summary_row(head, session.summary))
     _check_document_times(document)
-    ledger.refill("document", {_FRAME: written(frame)})
+    ledger.refill("document", {_FRAME: encode_raw(frame)})
     tables: dict[str, dict[str, Row]] = {
-        "task": {task.task_id: written(task) for task in session.task_state.todo_list.tasks},
-        "tool_call": {call.tool_call_id: written(call) for call in calls},
-        "model_usage": {usage.model_usage_id: written(usage) for usage in session.model_usage or ()},
-        "block": {block.block_id: written(block) for block in document.context_blocks},
+        "task": {task.task_id: encode_raw(task) for task in session.task_state.todo_list.tasks},
+        "tool_call": {call.tool_call_id: encode_raw(call) for call in calls},
+        "model_usage": {usage.model_usage_id: encode_raw(usage) for usage in session.model_usage or ()},
+        "block": {block.block_id: encode_raw(block) for block in document.context_blocks},
         "evidence": {
             evidence.evidence_id: _evidence_row(evidence, place)
             for place, evidence in enumerate(document.evidences.values())
@@ -155,14 +155,14 @@ def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
 def _summary_row(head: SessionHead, summary: Summary | None) -> JsonText:
     if summary is None or head.turn_id is None:
         return NO_SUMMARY
-    return written(PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=summary))
+    return encode_raw(PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=summary))
 
 
 def patch_session(ledger: Ledger, session_id: str, patch: Mapping[str, Any], expected_version: int | None) -> PutResult:
     """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
     head = read_head(ledger, session_id)
     check_version(head.session_id, head.version, expected_version)
-    return put_session(ledger, session_id, patched(_document(ledger, head), patch), head.version)
+    return put_session(ledger, session_id, patch_document(_document(ledger, head), patch), head.version)
 
 
 def append_messages(
@@ -182,7 +182,7 @@ def append_messages(
     if not messages:
         return PutResult(version=head.version)
     _append_turn(ledger, session_id, messages, turn_id)
-    return PutResult(version=moved(ledger, read_head(ledger, session_id)).version)
+    return PutResult(version=advance_head(ledger, read_head(ledger, session_id)).version)
 
 
 def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
@@ -194,11 +194,11 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
     row = _evidence_row(evidence, place)
     if row != known:
         ledger.put("evidence", evidence.evidence_id, row)
-        moved(ledger, head)
+        advance_head(ledger, head)
     return evidence.evidence_id
 
 
-def hold(
+def hold_prompt_parts(
     ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock], usages: Sequence[ModelUsage]
 ) -> None:
     """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
@@ -215,7 +215,7 @@ def hold(
     for table, items in rows.items():
         stored = ledger.bodies(table)
         for name, item in items.items():
-            if stored.get(name) != (body := written(item)):
+            if stored.get(name) != (body := encode_raw(item)):
                 ledger.put(table, name, body)
 
 
@@ -225,14 +225,16 @@ def _next_place(ledger: Ledger) -> int:
 
 
 def _evidence_row(evidence: Evidence, place: int) -> EvidenceRow:
-    return EvidenceRow(place=place, uri=evidence.source.uri, content_hash=evidence.content_hash, body=written(evidence))
+    return EvidenceRow(
+        place=place, uri=evidence.source.uri, content_hash=evidence.content_hash, body=encode_raw(evidence)
+    )
 
 
 def get_evidence(ledger: Ledger, session_id: str, evidence_id: str) -> Evidence | None:
     """Return an evidence, or None; SessionNotFoundError."""
     session_row(ledger, session_id)
     row = ledger.evidences.get(evidence_id)
-    return None if row is None else unwritten(row.body, Evidence)
+    return None if row is None else decode_raw(row.body, Evidence)
 
 
 def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) -> Evidence | None:
@@ -240,7 +242,7 @@ def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) 
     session_row(ledger, session_id)
     rows = (ledger.evidences.get(name) for name in ledger.sources.get((uri, content_hash), ()))
     alike = [row for row in rows if row is not None and (row.uri, row.content_hash) == (uri, content_hash)]
-    return unwritten(min(alike, key=lambda row: row.place).body, Evidence) if alike else None
+    return decode_raw(min(alike, key=lambda row: row.place).body, Evidence) if alike else None
 
 
 def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
@@ -248,7 +250,7 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
     rows = reversed(ledger.evidences.values()) if where.newest else iter(ledger.evidences.values())
-    found = (unwritten(row.body, Evidence) for row in rows)
+    found = (decode_raw(row.body, Evidence) for row in rows)
     kept = _first(where.limit, (each for each in found if where.admits(each)))
     return kept[::-1] if where.newest else kept
 
@@ -296,11 +298,13 @@ def _upsert(
     check_version(head.session_id, head.version, expected_version)
     known = ledger.bodies(table)
     changed = {
-        name: body for name, body in ((name, written(item)) for name, item in items.items()) if known.get(name) != body
+        name: body
+        for name, body in ((name, encode_raw(item)) for name, item in items.items())
+        if known.get(name) != body
     }
     for name, body in changed.items():
         ledger.put(table, name, body)
-    return PutResult(version=moved(ledger, head).version if changed else head.version)
+    return PutResult(version=advance_head(ledger, head).version if changed else head.version)
 
 
 def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
@@ -327,4 +331,4 @@ def _check_document_times(document: SessionDocument) -> None:
 def _check_times(*times: datetime | None) -> None:
     for at in times:
         if at is not None:
-            time_text(at)
+            format_time(at)

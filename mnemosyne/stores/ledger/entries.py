@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.turn_tree import check_entry, lore_by_id, on_path, turn_of
-from mnemosyne.core.codec import time_text, unwritten, written
+from mnemosyne.chains.turn_tree import check_entry, lore_by_id, place_on_path, turn_of
+from mnemosyne.core.codec import decode_raw, encode_raw, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
@@ -35,7 +35,7 @@ def write_session_entries(ledger: Ledger, head: SessionHead, entries: Sequence[M
 def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> bool:
     check_entry(head.session_id, entry)
     row = ledger.entries.get(entry.entry_id)
-    stored = None if row is None else unwritten(row.body, MemoryEntry)
+    stored = None if row is None else decode_raw(row.body, MemoryEntry)
     if stored is not None and entry.turn_id is None and entry.depth is None:
         placed = replace(entry, branch_id=stored.branch_id, depth=stored.depth, turn_id=stored.turn_id)
     else:
@@ -64,7 +64,7 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
 
 def _place_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
     if entry.turn_id is None:
-        return on_path(entry, head)
+        return place_on_path(entry, head)
     place = committed_turn(ledger, head.session_id, entry.turn_id)
     return replace(entry, branch_id=place.branch_id, depth=place.depth)
 
@@ -79,15 +79,15 @@ def replace_world(
     """Make a version of a world the present one, lore and pack at once, and return how many entries of lore were added, changed
     or removed (0 = it is the present one already).
     """
-    body = None if pack is None else written(pack)
+    body = None if pack is None else encode_raw(pack)
     known = ledger.bodies("world").get(_DIGEST)
     kept = ledger.bodies(PACK)
-    if known is not None and unwritten(known, str) == digest and (body is None or kept.get(digest) == body):
+    if known is not None and decode_raw(known, str) == digest and (body is None or kept.get(digest) == body):
         return 0
     wanted = lore_by_id(world_id, lore)
     changes = 0
     for entry_id, row in list(ledger.entries.items()):
-        stored = unwritten(row.body, MemoryEntry)
+        stored = decode_raw(row.body, MemoryEntry)
         given = wanted.pop(entry_id, None)
         if (given is None and row.deleted) or (given == stored and not row.deleted):
             continue
@@ -99,31 +99,31 @@ def replace_world(
         ledger.drop(PACK, old)
     if body is not None:
         ledger.put(PACK, digest, body)
-    ledger.put("world", _DIGEST, written(digest))
+    ledger.put("world", _DIGEST, encode_raw(digest))
     return changes + len(wanted)
 
 
 def read_digest(ledger: Ledger) -> str | None:
     """Return the digest of the present version of a world, or None where the ledger is of no world."""
     known = ledger.bodies("world").get(_DIGEST)
-    return None if known is None else unwritten(known, str)
+    return None if known is None else decode_raw(known, str)
 
 
 def read_pack(ledger: Ledger, digest: str) -> Mapping[str, Any] | None:
     """Return the pack that is kept of a version, or None."""
     body = ledger.bodies(PACK).get(digest)
-    return None if body is None else unwritten(body, dict)
+    return None if body is None else decode_raw(body, dict)
 
 
 def put_entry(ledger: Ledger, entry: MemoryEntry, *, deleted: bool = False) -> None:
     """Write an entry under a new number."""
     if entry.at is not None:
-        time_text(entry.at)
+        format_time(entry.at)
     row = EntryRow(
         sequence=ledger.next_sequence(),
         chain=entry.chain,
         restricted=bool(entry.viewers or entry.when),
         deleted=deleted,
-        body=written(entry),
+        body=encode_raw(entry),
     )
     ledger.put("entry", entry.entry_id, row)

@@ -14,8 +14,8 @@ from typing import Any
 from uuid import uuid4
 
 from mnemosyne.chains.message_ids import session_of
-from mnemosyne.core.codec import JsonText, time_text, to_plain, unwritten
-from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_telling, stands_in_tree, subject_of, weight
+from mnemosyne.core.codec import JsonText, decode_raw, format_time, to_plain
+from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_distinctive, occurs_in_tree, subject_of, weight
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
@@ -23,7 +23,7 @@ from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import PACK, Change
-from mnemosyne.stores.ledger.scrub import Scrubbing, scrubbed, wrote
+from mnemosyne.stores.ledger.scrub import ScrubTask, is_author, scrub_ledger
 
 _COUNTED = {
     "message": "messages",
@@ -60,7 +60,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rewriting:
+class RewritePlan:
     """What an erasure makes of a dataset: ledgers that take the place of others (None: gone), and the record of it."""
 
     ledgers: Mapping[str, Ledger | None]
@@ -80,10 +80,10 @@ class _Tally:
     floor: int = 0
 
 
-def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting]:
+def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, RewritePlan]:
     """Return what is to be forgotten as a rewriting of the dataset; ValueError unless it is one user, session or evidence."""
     kind, subject_hash = subject_of(erasure)
-    time_text(erasure.at)
+    format_time(erasure.at)
     tally = _Tally(floor=dataset.floor)
     if kind == "session":
         scope = session_scope(str(erasure.session_id))
@@ -109,14 +109,14 @@ def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, Rewriting
         entry_ids={scope: ids for scope, ids in tally.entry_ids.items() if ids},
         texts=_texts_to_prove(dataset, tally),
     )
-    return outcome, Rewriting(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
+    return outcome, RewritePlan(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
 
 
 def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
     """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
     what a world pack says.
     """
-    doubtful = [text for text in tally.texts if not is_telling(text)]
+    doubtful = [text for text in tally.texts if not is_distinctive(text)]
     common = set(_find_in_packs(dataset, tally.texts))
     if doubtful:
         left = {scope: tally.ledgers.get(scope, dataset.ledgers[scope]) for scope in dataset.ledgers}
@@ -130,8 +130,8 @@ def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
     sought = [text for text in texts if text.strip()]
     for scope in dataset.ledgers if sought else ():
         if session_of(scope) is None:
-            trees = [unwritten(body, object) for body in dataset.ledgers[scope].bodies(PACK).values()]
-            yield from (text for text in sought if stands_in_tree((text,), trees))
+            trees = [decode_raw(body, object) for body in dataset.ledgers[scope].bodies(PACK).values()]
+            yield from (text for text in sought if occurs_in_tree((text,), trees))
 
 
 def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
@@ -152,7 +152,7 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
         if _owner(ledger) == user_id:
             _drop(dataset, scope, tally)
             continue
-        said = [message for message in _messages(ledger) if wrote(message, user_id)]
+        said = [message for message in _messages(ledger) if is_author(message, user_id)]
         if said:
             texts = tuple(dict.fromkeys(message.content for message in said if message.content.strip()))
             tally.texts.update(dict.fromkeys(texts))
@@ -160,7 +160,7 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
                 dataset,
                 scope,
                 tally,
-                Scrubbing(
+                ScrubTask(
                     session_id=session_id,
                     derived=Scrubber(texts, (user_id,)),
                     others=Scrubber(texts, thorough=False),
@@ -171,16 +171,16 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
 
 def _owner(ledger: Ledger) -> str | None:
     frame = ledger.bodies("document").get("frame")
-    meta = None if frame is None else unwritten(frame, SessionDocument).meta
+    meta = None if frame is None else decode_raw(frame, SessionDocument).meta
     return None if meta is None or meta.actor is None else meta.actor.user_id
 
 
 def _messages(ledger: Ledger) -> Iterator[Message]:
     """Yield everything said in a session, waiting turns too."""
     for row in ledger.messages.values():
-        yield unwritten(row.body, Message)
+        yield decode_raw(row.body, Message)
     for draft in ledger.bodies("draft").values():
-        yield from unwritten(draft, tuple[Message, ...])
+        yield from decode_raw(draft, tuple[Message, ...])
 
 
 def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
@@ -189,14 +189,14 @@ def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[s
     if scope not in dataset.ledgers:
         return
     rows = [dataset.ledgers[scope].evidences.get(evidence_id) for evidence_id in sorted(evidence_ids)]
-    contents = [unwritten(row.body, Evidence).content for row in rows if row is not None]
+    contents = [decode_raw(row.body, Evidence).content for row in rows if row is not None]
     texts = tuple(dict.fromkeys(content for content in contents if content.strip()))
     tally.texts.update(dict.fromkeys(texts))
     _scrub(
         dataset,
         scope,
         tally,
-        Scrubbing(
+        ScrubTask(
             session_id=session_id,
             derived=Scrubber(texts, evidence_ids),
             others=Scrubber(texts, thorough=False),
@@ -205,8 +205,8 @@ def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[s
     )
 
 
-def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: Scrubbing) -> None:
-    done = scrubbed(dataset.ledgers[scope], scrubbing)
+def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: ScrubTask) -> None:
+    done = scrub_ledger(dataset.ledgers[scope], scrubbing)
     tally.ledgers[scope] = done.ledger
     tally.counts.update(done.counts)
     tally.entry_ids[scope] = tuple(done.entry_ids)
@@ -227,9 +227,9 @@ def _find_occurrences(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[
             place = "/".join(part for part in (change.table, name, change.key) if part)
             if change.table == PACK:
                 place = f"{PACK_PLACE}{name}"
-            yield from ((place, text) for text in sought if stands_in_tree((text,), tree))
+            yield from ((place, text) for text in sought if occurs_in_tree((text,), tree))
     for record in dataset.audits:
-        yield from ((f"audit/{record.audit_id}", text) for text in sought if stands_in_tree((text,), to_plain(record)))
+        yield from ((f"audit/{record.audit_id}", text) for text in sought if occurs_in_tree((text,), to_plain(record)))
 
 
 def _trees(change: Change) -> Iterator[Any]:
@@ -238,8 +238,8 @@ def _trees(change: Change) -> Iterator[Any]:
     if row is None:
         return
     if isinstance(row, JsonText):
-        yield unwritten(row, object)
+        yield decode_raw(row, object)
         return
     for each in fields(row):
         value = getattr(row, each.name)
-        yield unwritten(value, object) if isinstance(value, JsonText) else value
+        yield decode_raw(value, object) if isinstance(value, JsonText) else value

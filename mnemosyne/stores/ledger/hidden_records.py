@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne.chains.message_ids import named
-from mnemosyne.core.codec import unwritten
+from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.core.codec import decode_raw
 from mnemosyne.schema.record import HiddenRecords, PathSummary
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import NO_SUMMARY, branch_row, committed_turn, read_turn, session_row
-from mnemosyne.stores.ledger.writes import insert_waiting, save_summary
+from mnemosyne.stores.ledger.writes import insert_pending, save_summary
 
 
 def read_hidden_records(ledger: Ledger, session_id: str) -> HiddenRecords:
@@ -23,7 +23,7 @@ def read_hidden_records(ledger: Ledger, session_id: str) -> HiddenRecords:
     bodies = sorted(ledger.bodies("summary").items())
     return HiddenRecords(
         abandoned=tuple(read_turn(ledger, session_id, name) for name in names),
-        summaries=tuple(unwritten(body, PathSummary) for _, body in bodies if body != NO_SUMMARY),
+        summaries=tuple(decode_raw(body, PathSummary) for _, body in bodies if body != NO_SUMMARY),
         unsummed=tuple(turn_id for turn_id, body in bodies if body == NO_SUMMARY),
     )
 
@@ -34,8 +34,8 @@ def save_hidden_records(ledger: Ledger, session_id: str, hidden: HiddenRecords) 
     for turn in hidden.abandoned:
         branch_row(ledger, session_id, turn.branch_id)
         if turn.turn_id not in ledger.turns:
-            messages = named(turn.turn_id, turn.messages)
-            insert_waiting(ledger, replace(turn, messages=messages, status=TurnStatus.ABANDONED))
+            messages = assign_ids(turn.turn_id, turn.messages)
+            insert_pending(ledger, replace(turn, messages=messages, status=TurnStatus.ABANDONED))
     for turn_id in hidden.unsummed:
         committed_turn(ledger, session_id, turn_id)
         ledger.put("summary", turn_id, NO_SUMMARY)

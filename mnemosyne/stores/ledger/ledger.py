@@ -28,7 +28,7 @@ from mnemosyne.stores.ledger.rows import (
     EntryRow,
     EvidenceRow,
     MessageRow,
-    Recalled,
+    RecallMark,
     Row,
     SessionRow,
     SnapshotRow,
@@ -194,7 +194,7 @@ class Ledger:
         if isinstance(row, MessageRow):
             self.sequence = max(self.sequence, row.sequence)
             walks = [self.spoken.setdefault(row.turn_id, [])]
-            if row.recalled is not Recalled.NO:
+            if row.recalled is not RecallMark.NO:
                 walks.append(self.recalled)
             return [_add(walk, key) for walk in walks]
         if isinstance(row, EntryRow):

@@ -10,10 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.message_ids import message_entry
 from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
-from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
@@ -27,7 +27,7 @@ from mnemosyne.schema.record import (
 )
 from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
 from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.rows import BranchRow, Recalled, SessionRow, TurnRow, snapshot_key
+from mnemosyne.stores.ledger.rows import BranchRow, RecallMark, SessionRow, TurnRow, snapshot_key
 
 NO_SUMMARY = JsonText(b"{}")
 """Stands at a turn whose document had no summary: what older turns say of it holds no longer."""
@@ -100,18 +100,18 @@ def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: 
     return SessionWindow(
         head=head,
         messages=_newest_messages(ledger, head, message_limit),
-        state=unwritten(head_state(ledger, head.branch_id), dict),
+        state=decode_raw(head_state(ledger, head.branch_id), dict),
         previous=None if head.turn_id is None else read_turn(ledger, session_id, head.turn_id),
         pending=None if pending is None else read_turn(ledger, session_id, pending),
-        prefetch=None if late is None else unwritten(late, Prefetch),
-        summary=None if summary is None or summary == NO_SUMMARY else unwritten(summary, PathSummary),
-        tasks=tuple(unwritten(body, Task) for body in ledger.bodies("task").values()),
+        prefetch=None if late is None else decode_raw(late, Prefetch),
+        summary=None if summary is None or summary == NO_SUMMARY else decode_raw(summary, PathSummary),
+        tasks=tuple(decode_raw(body, Task) for body in ledger.bodies("task").values()),
         usages=_newest_usages(ledger),
     )
 
 
 def _newest_usages(ledger: Ledger) -> tuple[ModelUsage, ...]:
-    return tuple(unwritten(body, ModelUsage) for body in ledger.newest_bodies("model_usage", WINDOW_USAGES))
+    return tuple(decode_raw(body, ModelUsage) for body in ledger.newest_bodies("model_usage", WINDOW_USAGES))
 
 
 def _newest_messages(ledger: Ledger, head: SessionHead, limit: int) -> tuple[WindowMessage, ...]:
@@ -119,17 +119,17 @@ def _newest_messages(ledger: Ledger, head: SessionHead, limit: int) -> tuple[Win
     for turn_id in path_back(ledger, head.lineage):
         if len(newest) >= limit:
             break
-        newest.extend(reversed(placed_messages(ledger, turn_id)))
+        newest.extend(reversed(messages_of_turn(ledger, turn_id)))
     return tuple(reversed(newest[:limit]))
 
 
-def placed_messages(ledger: Ledger, turn_id: str) -> list[WindowMessage]:
+def messages_of_turn(ledger: Ledger, turn_id: str) -> list[WindowMessage]:
     """Return the messages of a committed turn with their place."""
     row = ledger.turns[turn_id]
     said = [ledger.messages[message_id] for message_id in ledger.spoken.get(turn_id, ())]
     return [
         WindowMessage(
-            message=unwritten(message.body, Message), turn_id=turn_id, branch_id=row.branch_id, depth=row.depth
+            message=decode_raw(message.body, Message), turn_id=turn_id, branch_id=row.branch_id, depth=row.depth
         )
         for message in sorted(said, key=lambda message: message.place)
     ]
@@ -176,12 +176,12 @@ def read_turns(
 def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with_blobs: bool) -> TurnRecord:
     def blob(table: str) -> dict[str, Any] | None:
         body = ledger.bodies(table).get(turn_id)
-        return None if body is None else unwritten(body, dict)
+        return None if body is None else decode_raw(body, dict)
 
     draft = ledger.bodies("draft").get(turn_id)
-    messages = tuple(placed.message for placed in placed_messages(ledger, turn_id))
+    messages = tuple(placed.message for placed in messages_of_turn(ledger, turn_id))
     if draft is not None:
-        messages = unwritten(draft, tuple[Message, ...])
+        messages = decode_raw(draft, tuple[Message, ...])
     return TurnRecord(
         turn_id=turn_id,
         session_id=session_id,
@@ -197,7 +197,7 @@ def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with
         prompt=blob("prompt") if with_blobs else None,
         report=blob("report") if with_blobs else None,
         anchors=blob("anchors") or EMPTY,
-        ops=unwritten(row.ops, Ops),
+        ops=decode_raw(row.ops, Ops),
         created_at=row.created_at,
     )
 
@@ -216,7 +216,7 @@ def head_state(ledger: Ledger, branch_id: str) -> JsonText:
     known = ledger.states.get(branch_id)
     if known is None:
         lineage = read_lineage(ledger, branch_id, ledger.branches[branch_id].head_depth)
-        known = ledger.states[branch_id] = written(_rebuild(ledger, lineage)[0])
+        known = ledger.states[branch_id] = encode_raw(_rebuild(ledger, lineage)[0])
     return known
 
 
@@ -247,9 +247,9 @@ def _rebuild(ledger: Ledger, lineage: Sequence[BranchSpan]) -> tuple[dict[str, A
         if place:
             base = ledger.snapshots[snapshot_key(span.branch_id, since)]
             break
-    ops_in_order = [op for log in reversed(logs) for op in unwritten(log, Ops)]
-    state = unwritten(base.state, dict)
-    return (apply_patch(state, ops_in_order) if ops_in_order else state), len(logs)
+    ops_in_order = [op for log in reversed(logs) for op in decode_raw(log, Ops)]
+    state = decode_raw(base.state, dict)
+    return (replay_ops(state, ops_in_order) if ops_in_order else state), len(logs)
 
 
 def read_entries(ledger: Ledger, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
@@ -258,8 +258,8 @@ def read_entries(ledger: Ledger, scope: str, entry_ids: Sequence[str]) -> tuple[
     for entry_id in entry_ids:
         row, message = ledger.entries.get(entry_id), ledger.messages.get(entry_id)
         if row is not None and not row.deleted:
-            found.append(unwritten(row.body, MemoryEntry))
-        elif message is not None and message.recalled is Recalled.YES:
+            found.append(decode_raw(row.body, MemoryEntry))
+        elif message is not None and message.recalled is RecallMark.YES:
             found.append(_message_entry(ledger, scope, entry_id))
     return tuple(found)
 
@@ -276,18 +276,18 @@ def read_entries_after(
             SequencedEntry(
                 sequence=ledger.messages[message_id].sequence,
                 entry=_message_entry(ledger, scope, message_id),
-                deleted=ledger.messages[message_id].recalled is Recalled.NO_MORE,
+                deleted=ledger.messages[message_id].recalled is RecallMark.NO_MORE,
             )
             for message_id in walk[start : start + max(limit, 0)]
         )
     for number, _, row in ledger.entries_from(chain, sequence):
         if len(found) >= limit:
             break
-        found.append(SequencedEntry(sequence=number, entry=unwritten(row.body, MemoryEntry), deleted=row.deleted))
+        found.append(SequencedEntry(sequence=number, entry=decode_raw(row.body, MemoryEntry), deleted=row.deleted))
     return tuple(found)
 
 
-def read_written_after(
+def read_chains_written_after(
     ledgers: Mapping[str, Ledger], after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
     """Return those of these (scope, chain) that hold something written after the sequence given with each."""
@@ -301,7 +301,7 @@ def read_written_after(
 def read_gated_entries(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
     """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
     found = [
-        unwritten(row.body, MemoryEntry)
+        decode_raw(row.body, MemoryEntry)
         for ledger in ledgers
         for row in ledger.entries.values()
         if row.restricted and not row.deleted
@@ -312,4 +312,4 @@ def read_gated_entries(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
 def _message_entry(ledger: Ledger, scope: str, message_id: str) -> MemoryEntry:
     row = ledger.messages[message_id]
     turn = ledger.turns[row.turn_id]
-    return message_entry(scope, row.turn_id, turn.branch_id, turn.depth, unwritten(row.body, Message))
+    return message_entry(scope, row.turn_id, turn.branch_id, turn.depth, decode_raw(row.body, Message))

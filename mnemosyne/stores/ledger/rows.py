@@ -18,7 +18,7 @@ from mnemosyne.schema.session import TurnKind, TurnStatus
 NO_OPS = JsonText(b"[]")
 
 
-class Recalled(IntEnum):
+class RecallMark(IntEnum):
     """Whether a message is in the history chain; one that was and must not be found any more leaves a mark there."""
 
     NO = 0
@@ -75,7 +75,7 @@ class MessageRow:
     sequence: int
     turn_id: str
     place: int
-    recalled: Recalled
+    recalled: RecallMark
     body: JsonText
 
 

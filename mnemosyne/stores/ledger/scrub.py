@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mnemosyne.core.codec import JsonText, unwritten, written
+from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import StateOpError
-from mnemosyne.privacy.scrub import Scrubber, erased_message, without_refs
+from mnemosyne.privacy.scrub import Scrubber, erase_message, without_refs
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
 from mnemosyne.schema.memory import MemoryEntry, Trust
@@ -26,7 +26,7 @@ from mnemosyne.stores.ledger.rows import (
     EntryRow,
     EvidenceRow,
     MessageRow,
-    Recalled,
+    RecallMark,
     SnapshotRow,
     TurnRow,
     snapshot_key,
@@ -45,7 +45,7 @@ _PAPERS = {"plan": "plans", "receipt": "receipts", "prompt": "prompts", "report"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scrubbing:
+class ScrubTask:
     """How one session that stays is cleaned.
 
     `derived` cleans what was made of the erased texts (receipts, prompts, summaries …), `others` what others said or what
@@ -60,7 +60,7 @@ class Scrubbing:
 
 
 @dataclass(kw_only=True, slots=True)
-class Scrubbed:
+class ScrubResult:
     """The session made anew, what was changed in it by kind, and the entries that an index must drop."""
 
     ledger: Ledger
@@ -68,15 +68,15 @@ class Scrubbed:
     entry_ids: list[str] = field(default_factory=list)
 
 
-def wrote(message: Message, user_id: str) -> bool:
+def is_author(message: Message, user_id: str) -> bool:
     """Say whether a user is the author of a message."""
     author = message.author
     return author is not None and author.kind is AuthorKind.USER and author.id == user_id
 
 
-def scrubbed(ledger: Ledger, scrubbing: Scrubbing) -> Scrubbed:
+def scrub_ledger(ledger: Ledger, scrubbing: ScrubTask) -> ScrubResult:
     """Return a session without what must go, one version on."""
-    done = Scrubbed(ledger=Ledger(floor=ledger.sequence))
+    done = ScrubResult(ledger=Ledger(floor=ledger.sequence))
     late: list[Change] = []
     for change in ledger.rows():
         new = _clean(change, scrubbing, done)
@@ -95,7 +95,7 @@ def scrubbed(ledger: Ledger, scrubbing: Scrubbing) -> Scrubbed:
             row = replace(row, sequence=done.ledger.next_sequence())
             done.ledger.apply((Change(table=change.table, key=change.key, row=row),))
     if done.counts["states"]:
-        _hold_states(ledger, done.ledger, scrubbing)
+        _snapshot_changed_states(ledger, done.ledger, scrubbing)
     session = done.ledger.session
     if session is not None:
         row = replace(session, version=session.version + 1)
@@ -104,10 +104,10 @@ def scrubbed(ledger: Ledger, scrubbing: Scrubbing) -> Scrubbed:
 
 
 def _is_indexed(change: Change) -> bool:
-    return not isinstance(change.row, MessageRow) or change.row.recalled is not Recalled.NO
+    return not isinstance(change.row, MessageRow) or change.row.recalled is not RecallMark.NO
 
 
-def _clean(change: Change, scrubbing: Scrubbing, done: Scrubbed) -> Change | None:
+def _clean(change: Change, scrubbing: ScrubTask, done: ScrubResult) -> Change | None:
     """Return a row without what must go (the same one where nothing must), or None when all of it goes."""
     row, table = change.row, change.table
     if isinstance(row, MessageRow):
@@ -124,7 +124,7 @@ def _clean(change: Change, scrubbing: Scrubbing, done: Scrubbed) -> Change | Non
         return change
     if table in _VALUES:
         kind, counted = _VALUES[table]
-        if table == "block" and _rests_on_erased(unwritten(row, ContextBlock), scrubbing):
+        if table == "block" and _rests_on_erased(decode_raw(row, ContextBlock), scrubbing):
             done.counts[counted] += 1
             return None
         return _body(change, row, _value(scrubbing.derived, row, kind), counted, done)
@@ -135,14 +135,14 @@ def _clean(change: Change, scrubbing: Scrubbing, done: Scrubbed) -> Change | Non
     return _body(change, row, _tree(scrubbing.others, row), table, done)
 
 
-def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: Scrubbed) -> Change:
+def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: ScrubResult) -> Change:
     if new is old:
         return change
     done.counts[counted] += 1
     return replace(change, row=new)
 
 
-def _change_row(change: Change, row: Any, name: str, new: JsonText, counted: str, done: Scrubbed) -> Change:
+def _change_row(change: Change, row: Any, name: str, new: JsonText, counted: str, done: ScrubResult) -> Change:
     if new is getattr(row, name):
         return change
     done.counts[counted] += 1
@@ -150,47 +150,47 @@ def _change_row(change: Change, row: Any, name: str, new: JsonText, counted: str
 
 
 def _tree(scrubber: Scrubber, body: JsonText) -> JsonText:
-    tree = unwritten(body, object)
+    tree = decode_raw(body, object)
     clean = scrubber.tree(tree)
-    return body if clean is tree else written(clean)
+    return body if clean is tree else encode_raw(clean)
 
 
 def _value(scrubber: Scrubber, body: JsonText, kind: Any) -> JsonText:
-    value = unwritten(body, kind)
+    value = decode_raw(body, kind)
     clean = scrubber.value(value)
-    return body if clean is value else written(clean)
+    return body if clean is value else encode_raw(clean)
 
 
-def _clean_message(change: Change, row: MessageRow, scrubbing: Scrubbing, done: Scrubbed) -> Change:
-    message = unwritten(row.body, Message)
+def _clean_message(change: Change, row: MessageRow, scrubbing: ScrubTask, done: ScrubResult) -> Change:
+    message = decode_raw(row.body, Message)
     clean = _scrub_message(message, scrubbing)
     if clean is message:
         return change
     done.counts["messages"] += 1
-    gone = scrubbing.user_id is not None and wrote(message, scrubbing.user_id)
-    recalled = Recalled.NO_MORE if gone and row.recalled is not Recalled.NO else row.recalled
-    return replace(change, row=replace(row, recalled=recalled, body=written(clean)))
+    gone = scrubbing.user_id is not None and is_author(message, scrubbing.user_id)
+    recalled = RecallMark.NO_MORE if gone and row.recalled is not RecallMark.NO else row.recalled
+    return replace(change, row=replace(row, recalled=recalled, body=encode_raw(clean)))
 
 
-def _scrub_message(message: Message, scrubbing: Scrubbing) -> Message:
-    if scrubbing.user_id is not None and wrote(message, scrubbing.user_id):
-        return erased_message(message)
+def _scrub_message(message: Message, scrubbing: ScrubTask) -> Message:
+    if scrubbing.user_id is not None and is_author(message, scrubbing.user_id):
+        return erase_message(message)
     kept = without_refs(message.refs, scrubbing.evidence_ids)
     clean = scrubbing.others.value(message)
     return clean if kept is message.refs else replace(clean, refs=kept)
 
 
-def _clean_draft(body: JsonText, scrubbing: Scrubbing) -> JsonText:
-    messages = unwritten(body, tuple[Message, ...])
+def _clean_draft(body: JsonText, scrubbing: ScrubTask) -> JsonText:
+    messages = decode_raw(body, tuple[Message, ...])
     clean = tuple(_scrub_message(message, scrubbing) for message in messages)
-    return body if all(new is old for new, old in zip(clean, messages, strict=True)) else written(clean)
+    return body if all(new is old for new, old in zip(clean, messages, strict=True)) else encode_raw(clean)
 
 
-def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: Scrubbing, done: Scrubbed) -> Change | None:
+def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: ScrubTask, done: ScrubResult) -> Change | None:
     if change.key in scrubbing.evidence_ids:
         done.counts["evidences"] += 1
         return None
-    evidence = unwritten(row.body, Evidence)
+    evidence = decode_raw(row.body, Evidence)
     of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
     # What a turn recalled of a user's words is a copy of them, however short they are.
     of_users = of_users or evidence.trust is Trust.USER
@@ -198,24 +198,26 @@ def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: Scrubbing, done
     return _change_row(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
 
 
-def _rests_on_erased(block: ContextBlock, scrubbing: Scrubbing) -> bool:
+def _rests_on_erased(block: ContextBlock, scrubbing: ScrubTask) -> bool:
     return bool(block.refs) and not without_refs(block.refs, scrubbing.evidence_ids)
 
 
-def _hold_states(old: Ledger, new: Ledger, scrubbing: Scrubbing) -> None:
+def _snapshot_changed_states(old: Ledger, new: Ledger, scrubbing: ScrubTask) -> None:
     """Keep a snapshot at every turn whose ops were cleaned, or do not lead on from the cleaned state before them."""
     for branch_id, changing in new.changing.items():
         path, before = new.paths[branch_id], new.branches[branch_id].fork_depth
         for depth in changing:
             turn_id = path[depth - before - 1]
-            if new.turns[turn_id].ops == old.turns[turn_id].ops and _leads_on(new, scrubbing.session_id, turn_id):
+            if new.turns[turn_id].ops == old.turns[turn_id].ops and _is_reached_by_ops(
+                new, scrubbing.session_id, turn_id
+            ):
                 continue
             state = rebuild_state(old, scrubbing.session_id, turn_id)[0]
-            row = SnapshotRow(branch_id=branch_id, depth=depth, state=written(scrubbing.others.tree(state)))
+            row = SnapshotRow(branch_id=branch_id, depth=depth, state=encode_raw(scrubbing.others.tree(state)))
             new.apply((Change(table="snapshot", key=snapshot_key(branch_id, depth), row=row),))
 
 
-def _leads_on(ledger: Ledger, session_id: str, turn_id: str) -> bool:
+def _is_reached_by_ops(ledger: Ledger, session_id: str, turn_id: str) -> bool:
     try:
         rebuild_state(ledger, session_id, turn_id)
     except StateOpError:

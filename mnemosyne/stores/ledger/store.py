@@ -33,7 +33,7 @@ from mnemosyne.stores.ledger import entries as ledger_entries
 from mnemosyne.stores.ledger import hidden_records as ledger_hidden_records
 from mnemosyne.stores.ledger import reads as ledger_reads
 from mnemosyne.stores.ledger import writes as ledger_writes
-from mnemosyne.stores.ledger.erase import Dataset, Rewriting, erase, find_text
+from mnemosyne.stores.ledger.erase import Dataset, RewritePlan, erase, find_text
 from mnemosyne.stores.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class StorageBackend(Protocol):
         """Return what `work` returns, given all ledgers and audit records to read."""
         ...
 
-    async def rewrite(self, work: Callable[[Dataset], tuple[T, Rewriting]]) -> T:
+    async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
         """Let `work` say what takes the place of which ledgers; all of it does at once, and nothing of before is left."""
         ...
 
@@ -135,7 +135,7 @@ class LedgerStore:
 
         def work(ledger: Ledger, session_id: str) -> SessionHead:
             head = ledger_writes.save_prepared(ledger, session_id, record, expected_version)
-            ledger_documents.hold(ledger, evidences, blocks, usages)
+            ledger_documents.hold_prompt_parts(ledger, evidences, blocks, usages)
             return head
 
         return await self._write(record.session_id, work)
@@ -158,7 +158,7 @@ class LedgerStore:
 
         def work(ledger: Ledger, session_id: str) -> SessionHead:
             head = ledger_writes.commit_numerical(ledger, session_id, record, state, expected_version)
-            ledger_documents.hold(ledger, evidences, blocks, usages)
+            ledger_documents.hold_prompt_parts(ledger, evidences, blocks, usages)
             return head
 
         return await self._write(record.session_id, work)
@@ -231,11 +231,11 @@ class LedgerStore:
             (scope,), lambda found: ledger_reads.read_entries_after(found[0], scope, chain, sequence, limit)
         )
 
-    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) in which something was written after the sequence given with each."""
         scopes = tuple(dict.fromkeys(scope for scope, _ in after))
         return await self._backend.read(
-            scopes, lambda found: ledger_reads.read_written_after(dict(zip(scopes, found, strict=True)), after)
+            scopes, lambda found: ledger_reads.read_chains_written_after(dict(zip(scopes, found, strict=True)), after)
         )
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:

@@ -11,20 +11,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
-from mnemosyne.chains.message_ids import is_recalled, named, settled
+from mnemosyne.chains.json_patch import replay_ops
+from mnemosyne.chains.message_ids import assign_free_ids, assign_ids, is_recalled
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,
     SNAPSHOT_EVERY,
-    at_turn,
+    build_imported_record,
     check_adoption,
     check_place,
     check_version,
-    imported_record,
     is_same,
+    place_at_turn,
 )
-from mnemosyne.core.codec import JsonText, time_text, unwritten, written, written_tree
+from mnemosyne.core.codec import JsonText, decode_raw, encode_raw, encode_raw_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
     SessionExistsError,
@@ -50,7 +50,7 @@ from mnemosyne.stores.ledger.rows import (
     PAPERS,
     BranchRow,
     MessageRow,
-    Recalled,
+    RecallMark,
     SessionRow,
     SnapshotRow,
     TurnRow,
@@ -90,7 +90,7 @@ def begin(
         created_at=at,
     )
     ledger.put_session(row)
-    _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
+    _snapshot(ledger, BASE_BRANCH, 0, encode_raw_tree(state))
     ledger.put("branch", MAIN_BRANCH, BranchRow(ordinal=0))
 
 
@@ -103,8 +103,8 @@ def adopt_world(
         return head
     check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=any(ledger.changing.values()))
     ledger.put_session(replace(session, world_id=world_id, locale=locale))
-    _snapshot(ledger, BASE_BRANCH, 0, written_tree(state))
-    return moved(ledger, replace(head, world_id=world_id))
+    _snapshot(ledger, BASE_BRANCH, 0, encode_raw_tree(state))
+    return advance_head(ledger, replace(head, world_id=world_id))
 
 
 def append_turns(
@@ -115,7 +115,7 @@ def append_turns(
     appended = append(ledger, before, turns, None)
     after = read_head(ledger, session_id)
     wrote = write_session_entries(ledger, after, entries)
-    return moved(ledger, after) if appended or wrote else before
+    return advance_head(ledger, after) if appended or wrote else before
 
 
 def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:
@@ -128,7 +128,7 @@ def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at:
         if row is not None:
             _forget(ledger, turn.turn_id)
         depth += 1
-        record = imported_record(turn, head, parent_id, depth, at)
+        record = build_imported_record(turn, head, parent_id, depth, at)
         _insert(ledger, record)
         _insert_messages(ledger, record)
         parent_id = turn.turn_id
@@ -144,7 +144,7 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
     A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
     """
     head = read_head(ledger, session_id, record.branch_id)
-    record = replace(record, status=TurnStatus.PREPARED, messages=named(record.turn_id, record.messages))
+    record = replace(record, status=TurnStatus.PREPARED, messages=assign_ids(record.turn_id, record.messages))
     row = ledger.turns.get(record.turn_id)
     if row is not None and row.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
@@ -157,9 +157,9 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
     abandon_pending(ledger, record.branch_id)
     if row is not None:
         _forget(ledger, record.turn_id)
-    insert_waiting(ledger, record)
+    insert_pending(ledger, record)
     ledger.put("branch", record.branch_id, replace(ledger.branches[record.branch_id], pending=record.turn_id))
-    return moved(ledger, head)
+    return advance_head(ledger, head)
 
 
 def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
@@ -179,11 +179,11 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
     ledger.put("turn", commit.turn_id, _turn_row(record))
     ledger.drop("draft", commit.turn_id)
     if commit.report is not None:
-        ledger.put("report", commit.turn_id, written(commit.report))
-    _settle(ledger, record, before, commit.state)
+        ledger.put("report", commit.turn_id, encode_raw(commit.report))
+    _finish_commit(ledger, record, before, commit.state)
     after = read_head(ledger, session_id, record.branch_id)
-    write_session_entries(ledger, after, [at_turn(entry, record) for entry in commit.entries])
-    return moved(ledger, after)
+    write_session_entries(ledger, after, [place_at_turn(entry, record) for entry in commit.entries])
+    return advance_head(ledger, after)
 
 
 def commit_numerical(
@@ -202,14 +202,14 @@ def commit_numerical(
     record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
     before = head_state(ledger, record.branch_id)
     _insert(ledger, record)
-    _settle(ledger, record, before, state)
-    return moved(ledger, read_head(ledger, session_id, record.branch_id))
+    _finish_commit(ledger, record, before, state)
+    return advance_head(ledger, read_head(ledger, session_id, record.branch_id))
 
 
 def fork(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
     """Open a branch after a committed turn (None = before the first) and make it the active one."""
     open_branch(ledger, session_id, turn_id, branch_id)
-    return moved(ledger, read_head(ledger, session_id, branch_id))
+    return advance_head(ledger, read_head(ledger, session_id, branch_id))
 
 
 def open_branch(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> None:
@@ -241,7 +241,7 @@ def switch(ledger: Ledger, session_id: str, branch_id: str) -> SessionHead:
         return active
     head = read_head(ledger, session_id, branch_id)
     ledger.put_session(replace(session_row(ledger, session_id), active_branch=branch_id))
-    return moved(ledger, head)
+    return advance_head(ledger, head)
 
 
 def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) -> None:
@@ -253,8 +253,8 @@ def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) ->
         return
     branch_row(ledger, session_id, prefetch.branch_id)
     known = ledger.bodies("late").get(prefetch.branch_id)
-    if known is None or unwritten(known, Prefetch).depth <= prefetch.depth:
-        ledger.put("late", prefetch.branch_id, written(prefetch))
+    if known is None or decode_raw(known, Prefetch).depth <= prefetch.depth:
+        ledger.put("late", prefetch.branch_id, encode_raw(prefetch))
 
 
 def save_summary(ledger: Ledger, session_id: str, summary: PathSummary) -> None:
@@ -262,10 +262,10 @@ def save_summary(ledger: Ledger, session_id: str, summary: PathSummary) -> None:
     row = committed_turn(ledger, session_id, summary.turn_id)
     _check_time(summary.summary.updated_at)
     placed = replace(summary, branch_id=row.branch_id, depth=row.depth)
-    ledger.put("summary", summary.turn_id, written(placed))
+    ledger.put("summary", summary.turn_id, encode_raw(placed))
 
 
-def moved(ledger: Ledger, head: SessionHead) -> SessionHead:
+def advance_head(ledger: Ledger, head: SessionHead) -> SessionHead:
     """Count a write to the session and return `head` at its new version."""
     session = session_row(ledger, head.session_id)
     ledger.put_session(replace(session, version=session.version + 1))
@@ -280,7 +280,7 @@ def abandon_pending(ledger: Ledger, branch_id: str) -> None:
         ledger.put("branch", branch_id, replace(branch, pending=None))
 
 
-def _settle(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
+def _finish_commit(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
     """Give a turn that has just become committed its messages, its state and the head of its branch."""
     _insert_messages(ledger, record)
     _move_tip(ledger, record.branch_id, record.turn_id, record.depth)
@@ -291,12 +291,12 @@ def _settle(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping
 def _write_state(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
     """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
     try:
-        replayed = written_tree(apply_patch(unwritten(before, dict), record.ops)) if record.ops else before
+        replayed = encode_raw_tree(replay_ops(decode_raw(before, dict), record.ops)) if record.ops else before
     except StateOpError:
         if state is None:
             raise
         replayed = None
-    after = written_tree(state) if state is not None else replayed
+    after = encode_raw_tree(state) if state is not None else replayed
     if after is None or after == replayed == before:
         ledger.states[record.branch_id] = before
         return
@@ -323,7 +323,7 @@ def _turn_row(record: TurnRecord) -> TurnRow:
         status=record.status,
         fingerprint=record.fingerprint,
         created_at=record.created_at,
-        ops=written(record.ops) if record.ops else NO_OPS,
+        ops=encode_raw(record.ops) if record.ops else NO_OPS,
     )
 
 
@@ -337,32 +337,32 @@ def _insert(ledger: Ledger, record: TurnRecord) -> None:
     }
     for table, blob in blobs.items():
         if blob is not None:
-            ledger.put(table, record.turn_id, written(blob))
+            ledger.put(table, record.turn_id, encode_raw(blob))
 
 
-def insert_waiting(ledger: Ledger, record: TurnRecord) -> None:
+def insert_pending(ledger: Ledger, record: TurnRecord) -> None:
     """Write a turn that is not committed, its messages as a draft."""
     _insert(ledger, record)
-    ledger.put("draft", record.turn_id, written(record.messages))
+    ledger.put("draft", record.turn_id, encode_raw(record.messages))
 
 
 def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:
-    said = settled(record.turn_id, record.messages, ledger.messages.__contains__)
+    said = assign_free_ids(record.turn_id, record.messages, ledger.messages.__contains__)
     for place, message in enumerate(said):
         _check_time(message.at)
         row = MessageRow(
             sequence=ledger.next_sequence(),
             turn_id=record.turn_id,
             place=place,
-            recalled=Recalled.YES if is_recalled(message, record.kind) else Recalled.NO,
-            body=written(message),
+            recalled=RecallMark.YES if is_recalled(message, record.kind) else RecallMark.NO,
+            body=encode_raw(message),
         )
         ledger.put("message", message.message_id, row)
 
 
 def _check_time(at: datetime | None) -> None:
     if at is not None:
-        time_text(at)
+        format_time(at)
 
 
 def _forget(ledger: Ledger, turn_id: str) -> None:

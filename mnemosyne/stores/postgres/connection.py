@@ -40,7 +40,7 @@ class PostgresConnection:
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement, after all that was posted."""
-        return self._ask(_number_parameters(sql), _escape_nul(parameters))
+        return self._run_query(_number_parameters(sql), _escape_nul(parameters))
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement with the next question or with the commit."""
@@ -59,7 +59,7 @@ class PostgresConnection:
 
     def end(self, statement: bytes) -> str | None:
         """Run the last statement of a transaction, after all that was posted; return what the server says it did."""
-        return self._ask(statement, ()).statusmessage
+        return self._run_query(statement, ()).statusmessage
 
     def contains(self, column: str) -> str:
         """Return the condition that a text or a blob holds the value of a `?`."""
@@ -69,7 +69,7 @@ class PostgresConnection:
         """Forget what was posted and has not been sent."""
         self._posted = []
 
-    def _ask(self, statement: bytes, values: Sequence[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _run_query(self, statement: bytes, values: Sequence[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         cursor = self.driver.cursor(binary=True)
         if self._posted:
             with self.driver.pipeline():
@@ -116,26 +116,26 @@ def _number_parameters(sql: str) -> bytes:
 def _escape_nul(values: Sequence[Any]) -> Sequence[Any]:
     """Write NUL, which PostgreSQL's text cannot hold, as two characters; what is compared and sorted stays in order."""
     if any(isinstance(value, str) and ("\0" in value or "\1" in value) for value in values):
-        return [escape_text(value) if isinstance(value, str) else value for value in values]
+        return [escape_nul(value) if isinstance(value, str) else value for value in values]
     return values
 
 
-def escape_text(text: str) -> str:
+def escape_nul(text: str) -> str:
     """Return a text without NUL: U+0000 is written U+0001 U+0001, and U+0001 is written U+0001 U+0002."""
     return text.replace("\1", "\1\2").replace("\0", "\1\1")
 
 
-def unescape_text(text: str) -> str:
-    """Return the text that `escape_text` wrote."""
+def unescape_nul(text: str) -> str:
+    """Return the text that `escape_nul` wrote."""
     return text.replace("\1\1", "\0").replace("\1\2", "\1")
 
 
 class TextLoader(Loader):
-    """Reads text as `escape_text` wrote it."""
+    """Reads text as `escape_nul` wrote it."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> str:
         """Return the text."""
         text = bytes(data).decode()
-        return unescape_text(text) if "\1" in text else text
+        return unescape_nul(text) if "\1" in text else text

@@ -54,7 +54,7 @@ _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PostgresOpening:
+class PostgresOptions:
     """How to open a database. `busy_seconds` bounds the wait for another's lock."""
 
     address: PostgresAddress
@@ -62,7 +62,7 @@ class PostgresOpening:
     create: bool = True
 
 
-def open_driver(opening: PostgresOpening) -> Driver:
+def open_driver(opening: PostgresOptions) -> Driver:
     """Return a connection that speaks to our schema, made or migrated if need be; StoreUnavailableError, StoreBusyError.
 
     A schema of another program or of a newer release, and with `create` false a missing one, is left as it is.
@@ -97,7 +97,7 @@ def _plain(driver: Driver) -> Driver:
     return driver
 
 
-def _connect(opening: PostgresOpening) -> Driver:
+def _connect(opening: PostgresOptions) -> Driver:
     address = opening.address
     try:
         wanted: dict[str, Any] = {"connect_timeout": _CONNECT_SECONDS, "fallback_application_name": "jacquard"}
@@ -129,7 +129,7 @@ def _lock(driver: Driver, schema: str) -> str:
     return f"SELECT {patience}, pg_advisory_xact_lock(hashtextextended({name}, 0))"
 
 
-def _recognise(driver: Driver, opening: PostgresOpening) -> int:
+def _recognise(driver: Driver, opening: PostgresOptions) -> int:
     """Return the revision of the schema (0 = empty or not there); StoreUnavailableError when not ours or too new."""
     address = opening.address
     row = driver.execute(
@@ -156,7 +156,7 @@ def _recognise(driver: Driver, opening: PostgresOpening) -> int:
     return revision
 
 
-def _make(driver: Driver, opening: PostgresOpening) -> int:
+def _make(driver: Driver, opening: PostgresOptions) -> int:
     """Make schema and tables in one transaction; whoever comes second finds them there. Returns the revision."""
     schema = opening.address.schema
     with driver.transaction():
@@ -167,17 +167,17 @@ def _make(driver: Driver, opening: PostgresOpening) -> int:
         there = driver.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)).fetchone()
         if there is None:
             driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        for statement in (*statements("postgresql"), *marks()):
+        for statement in (*statements("postgresql"), *mark_statement()):
             driver.execute(statement.encode())
     return REVISION
 
 
-def marks() -> tuple[str, ...]:
+def mark_statement() -> tuple[str, ...]:
     """Return what makes a schema known as ours."""
     return (f"COMMENT ON TABLE alembic_version IS '{MARK}'",)
 
 
-def meaning_of(error: psycopg.Error | OSError, opening: PostgresOpening) -> StoreError | None:
+def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:
     """Return what an error of the driver means to a caller, or None when it is a fault of our own."""
     shown = opening.address.shown
     said = " ".join(opening.address.without_secrets(str(error)).split())

@@ -80,7 +80,7 @@ class PostgresSessionLocks:
 
     async def close(self) -> None:
         """Close the connection; what it still holds goes with it."""
-        await run_shielded(self._threads, self._hang_up)
+        await run_shielded(self._threads, self._close_driver)
         self._threads.shutdown(wait=False)
 
     def _key(self, session_id: str) -> int:
@@ -114,16 +114,16 @@ class PostgresSessionLocks:
                 return False
             was_open = self._driver is not None
             try:
-                return self._ask(claim)
+                return self._query_lock(claim)
             except psycopg.Error as error:
                 if not (was_open and self._is_lost()):
                     raise self._unavailable(error) from None
             try:
-                return self._ask(claim)
+                return self._query_lock(claim)
             except psycopg.Error as error:
                 raise self._unavailable(error) from None
 
-    def _ask(self, claim: _Claim) -> bool:
+    def _query_lock(self, claim: _Claim) -> bool:
         if self._driver is None:
             self._driver = self._connect()
         row = self._driver.execute("SELECT pg_try_advisory_lock(%s)", (claim.key,)).fetchone()
@@ -155,7 +155,7 @@ class PostgresSessionLocks:
             except psycopg.Error:
                 self._drop()
 
-    def _hang_up(self) -> None:
+    def _close_driver(self) -> None:
         with self._one:
             self._drop()
 

@@ -17,9 +17,9 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailableError
-from mnemosyne.stores.damage import DAMAGED, damage_in
+from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.postgres.connection import PostgresConnection
-from mnemosyne.stores.postgres.database import PostgresOpening, meaning_of, open_driver
+from mnemosyne.stores.postgres.database import PostgresOptions, open_driver, translate_error
 from mnemosyne.stores.threads import run_in_thread
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class ConnectionPool:
     what they are about to change. A caller that is cancelled leaves either nothing or a whole transaction.
     """
 
-    def __init__(self, opening: PostgresOpening, tenant: str, *, connections: int, writing: bool) -> None:
+    def __init__(self, opening: PostgresOptions, tenant: str, *, connections: int, writing: bool) -> None:
         self._opening = opening
         self._tenant = tenant
         self._writing = writing
@@ -75,7 +75,7 @@ class ConnectionPool:
                         raise
             return self._whole(self._open_connection(), work)
         except (psycopg.Error, OSError) as error:
-            known = meaning_of(error, self._opening)
+            known = translate_error(error, self._opening)
             if known is None:
                 raise
             raise known from error
@@ -101,7 +101,9 @@ class ConnectionPool:
             said = self._commit(connection)
         except BaseException as error:
             connection.drop()
-            damage = damage_in(connection, error, self._opening.address.shown) if isinstance(error, DAMAGED) else None
+            damage = (
+                locate_damage(connection, error, self._opening.address.shown) if isinstance(error, DAMAGED) else None
+            )
             with contextlib.suppress(psycopg.Error):
                 connection.driver.execute(b"ROLLBACK")
             if damage is not None:

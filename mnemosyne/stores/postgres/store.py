@@ -8,7 +8,7 @@ PostgreSQL, and must not import other stores.
 from __future__ import annotations
 
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
-from mnemosyne.stores.postgres.database import PostgresOpening
+from mnemosyne.stores.postgres.database import PostgresOptions
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.sql.store import SqlStore
 
@@ -36,7 +36,7 @@ class PostgresStore(SqlStore):
         address = postgres_address(url) if isinstance(url, str) else url
         self.shown = address.shown
         self.tenant = tenant
-        opening = PostgresOpening(address=address, busy_seconds=busy_seconds, create=create)
+        opening = PostgresOptions(address=address, busy_seconds=busy_seconds, create=create)
         super().__init__(
             reads=ConnectionPool(opening, tenant, connections=connections, writing=False),
             writes=ConnectionPool(opening, tenant, connections=connections, writing=True),

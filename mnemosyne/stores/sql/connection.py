@@ -59,7 +59,7 @@ class Connection(Protocol):
         ...
 
 
-def among(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
+def expand_in(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
     """Return the signs and values of `IN (...)`, filled up with the last to a power of two so that few statements differ.
 
     There must be one value at least.

@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.codec import decode, encode, parse_time
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
     bare_frame,
     check_document,
-    compose,
+    compose_document,
     diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
-    patched,
+    patch_document,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
@@ -39,7 +39,7 @@ from mnemosyne.stores.sql.parts import (
     refill_parts,
 )
 from mnemosyne.stores.sql.reading.turns import read_path, read_summary
-from mnemosyne.stores.sql.sessions import Entered, enter, find_session, has_branch, head_of
+from mnemosyne.stores.sql.sessions import StoredSession, find_session, has_branch, head_of, load_session
 from mnemosyne.stores.sql.writing.append import append
 from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, turn_status
 from mnemosyne.stores.sql.writing.turns import begin_session, open_branch, put_summary
@@ -51,11 +51,11 @@ def get_session(connection: Connection, session_id: str, branch_id: str | None) 
     return None if session is None else _document(connection, session, head_of(connection, session, branch_id))
 
 
-def _document(connection: Connection, session: Entered, head: SessionHead) -> SessionDocument:
+def _document(connection: Connection, session: StoredSession, head: SessionHead) -> SessionDocument:
     frame = _frame(connection, session)
-    summary, told = read_summary(connection, session.key, head.lineage)
-    shown = frame.session.summary if not told else None if summary is None else summary.summary
-    return compose(
+    summary, is_stated = read_summary(connection, session.key, head.lineage)
+    shown = frame.session.summary if not is_stated else None if summary is None else summary.summary
+    return compose_document(
         frame,
         messages=(placed.message for placed in read_path(connection, session.key, head.lineage)),
         summary=shown,
@@ -67,12 +67,12 @@ def _document(connection: Connection, session: Entered, head: SessionHead) -> Se
     )
 
 
-def _frame(connection: Connection, session: Entered) -> SessionDocument:
+def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
     row = connection.execute("SELECT frame FROM documents WHERE session = ?", (session.key,)).fetchone()
     if row is not None:
         return decode(row[0], SessionDocument)
     locale, at = connection.execute("SELECT locale, created_at FROM sessions WHERE key = ?", (session.key,)).fetchone()
-    return bare_frame(session.session_id, locale, None if at is None else text_time(at))
+    return bare_frame(session.session_id, locale, None if at is None else parse_time(at))
 
 
 def put_session(
@@ -84,7 +84,7 @@ def put_session(
         if expected_version:
             raise VersionConflictError(session_id, expected_version, 0)
         _begin(connection, session_id, document)
-    session = enter(connection, session_id, expected_version)
+    session = load_session(connection, session_id, expected_version)
     head = head_of(connection, session)
     abandon_pending(connection, session.key, head.branch_id)
     diff = diff_messages(read_path(connection, session.key, head.lineage), document.session.messages)
@@ -111,7 +111,7 @@ def _begin(connection: Connection, session_id: str, document: SessionDocument) -
 
 
 def _append(
-    connection: Connection, session: Entered, head: SessionHead, messages: Sequence[Message], turn_id: str | None
+    connection: Connection, session: StoredSession, head: SessionHead, messages: Sequence[Message], turn_id: str | None
 ) -> None:
     new = turn_id is None
     if turn_id is None:
@@ -121,18 +121,18 @@ def _append(
     append(connection, session, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None, new=new)
 
 
-def _put_rest(connection: Connection, session: Entered, head: SessionHead, document: SessionDocument) -> None:
+def _put_rest(connection: Connection, session: StoredSession, head: SessionHead, document: SessionDocument) -> None:
     """Make everything but the messages what the document says."""
-    said, meta = document.session, document.meta
-    calls = () if said.tool_state is None else said.tool_state.tool_calls
+    session_part, meta = document.session, document.meta
+    calls = () if session_part.tool_state is None else session_part.tool_state.tool_calls
     check_times(*(call.called_at for call in calls))
-    if said.summary is not None:
-        check_times(said.summary.updated_at)
+    if session_part.summary is not None:
+        check_times(session_part.summary.updated_at)
     frame = frame_of(document)
     if head.turn_id is None:
-        frame = replace(frame, session=replace(frame.session, summary=said.summary))
+        frame = replace(frame, session=replace(frame.session, summary=session_part.summary))
     else:
-        _put_summary(connection, session, head, said.summary)
+        _put_summary(connection, session, head, session_part.summary)
     if meta is not None:
         check_times(meta.created_at, meta.updated_at)
     connection.post(
@@ -143,12 +143,14 @@ def _put_rest(connection: Connection, session: Entered, head: SessionHead, docum
     connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
     refill_evidences(connection, session.key, document.evidences.values())
     refill_parts(connection, session.key, "block", document.context_blocks, lambda block: block.block_id)
-    refill_parts(connection, session.key, "task", said.task_state.todo_list.tasks, lambda task: task.task_id)
+    refill_parts(connection, session.key, "task", session_part.task_state.todo_list.tasks, lambda task: task.task_id)
     refill_parts(connection, session.key, "tool_call", calls, lambda call: call.tool_call_id)
-    refill_parts(connection, session.key, "model_usage", said.model_usage or (), lambda usage: usage.model_usage_id)
+    refill_parts(
+        connection, session.key, "model_usage", session_part.model_usage or (), lambda usage: usage.model_usage_id
+    )
 
 
-def _put_summary(connection: Connection, session: Entered, head: SessionHead, wanted: Summary | None) -> None:
+def _put_summary(connection: Connection, session: StoredSession, head: SessionHead, wanted: Summary | None) -> None:
     """Write the summary at the head, unless the path shows this one already."""
     shown = read_summary(connection, session.key, head.lineage)[0]
     if wanted == (None if shown is None else shown.summary) or head.turn_id is None:
@@ -161,9 +163,9 @@ def patch_session(
     connection: Connection, session_id: str, patch: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
     """Apply a JSON merge patch to the document; SchemaValidationError, VersionConflictError, SessionNotFoundError."""
-    session = enter(connection, session_id, expected_version)
+    session = load_session(connection, session_id, expected_version)
     document = _document(connection, session, head_of(connection, session))
-    return put_session(connection, session_id, patched(document, patch), session.version)
+    return put_session(connection, session_id, patch_document(document, patch), session.version)
 
 
 def append_messages(
@@ -174,7 +176,7 @@ def append_messages(
     expected_version: int | None,
 ) -> PutResult:
     """Commit messages as one turn after the active head; a key that was used already writes nothing."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
     if turn_id is not None and turn_status(connection, session.key, turn_id) is TurnStatus.COMMITTED:
         return PutResult(version=session.version)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
-from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.core.codec import decode, encode, format_time
 from mnemosyne.privacy.scrub import (
     WORTH_SEEKING,
     Scrubber,
-    erased_message,
-    is_telling,
+    erase_message,
+    is_distinctive,
     subject_of,
     weight,
     without_refs,
@@ -34,9 +34,9 @@ from mnemosyne.stores.sql.blobs import change_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
-from mnemosyne.stores.sql.reading.search import standing_in_packs, still_standing
+from mnemosyne.stores.sql.reading.search import find_in_packs, find_remaining
 from mnemosyne.stores.sql.schema import OF_A_SESSION
-from mnemosyne.stores.sql.sessions import Entered, enter, find_session
+from mnemosyne.stores.sql.sessions import StoredSession, find_session, load_session
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
 
@@ -70,7 +70,7 @@ class _Task:
     the story keeps: there a short text is no sign of the erased one.
     """
 
-    session: Entered
+    session: StoredSession
     derived: Scrubber
     others: Scrubber
     tally: _Tally
@@ -100,16 +100,16 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
         (
             connection.tenant,
             audit_id,
-            time_text(erasure.at),
+            format_time(erasure.at),
             kind,
             subject_hash,
             erasure.reason,
             encode(tally.counts),
         ),
     )
-    doubtful = [text for text in tally.texts if not is_telling(text)]
-    common = still_standing(connection, doubtful) if doubtful else frozenset()
-    common |= standing_in_packs(connection, [*tally.texts])
+    doubtful = [text for text in tally.texts if not is_distinctive(text)]
+    common = find_remaining(connection, doubtful) if doubtful else frozenset()
+    common |= find_in_packs(connection, [*tally.texts])
     return ErasureOutcome(
         audit_id=audit_id,
         counts=tally.counts,
@@ -119,7 +119,7 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
     )
 
 
-def _drop(connection: Connection, session: Entered, tally: _Tally) -> None:
+def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None:
     """Delete every row of a session."""
     here, scope = (session.key,), session_scope(session.session_id)
     for kind, table in (
@@ -159,7 +159,7 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
     ).fetchall()
     for _, session_id, owner in rows:
         if owner == user_id:
-            _drop(connection, enter(connection, session_id), tally)
+            _drop(connection, load_session(connection, session_id), tally)
     needle = encode(user_id)
     wrote = {
         key
@@ -172,7 +172,7 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
     }
     for key, session_id, owner in rows:
         if key in wrote and owner != user_id:
-            session = enter(connection, session_id)
+            session = load_session(connection, session_id)
             texts = _texts_written_by(connection, key, user_id)
             if texts is not None:
                 tally.texts.update(dict.fromkeys(texts))
@@ -275,7 +275,7 @@ def _value(scrubber: Scrubber, kind: type[Any]) -> Callable[[bytes], bytes]:
 
 def _clean_message(task: _Task, message: Message) -> Message:
     if task.is_theirs(message):
-        return erased_message(message)
+        return erase_message(message)
     kept = without_refs(message.refs, task.evidence_ids)
     done = task.others.value(message)
     return done if kept is message.refs else replace(done, refs=kept)

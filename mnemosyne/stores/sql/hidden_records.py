@@ -8,48 +8,48 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne.chains.message_ids import named
-from mnemosyne.core.codec import encode, time_text
+from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import BranchNotFoundError
 from mnemosyne.schema.record import HiddenRecords
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, path_summary
-from mnemosyne.stores.sql.sessions import committed_place, enter, has_branch
+from mnemosyne.stores.sql.sessions import committed_place, has_branch, load_session
 from mnemosyne.stores.sql.writing.turn_rows import insert_turn, turn_status
 from mnemosyne.stores.sql.writing.turns import put_summary
 
 
 def read_hidden_records(connection: Connection, session_id: str) -> HiddenRecords:
     """Return abandoned turns and all summaries; SessionNotFoundError."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     names = connection.execute(
         "SELECT turn_id FROM turns WHERE session = ? AND status = 'abandoned' ORDER BY turn_id", (session.key,)
     ).fetchall()
     rows = connection.execute(
         "SELECT body, turn_id, branch_id, depth FROM summaries WHERE session = ? ORDER BY turn_id", (session.key,)
     ).fetchall()
-    told = [path_summary(row) for row in rows]
+    all_summaries = [path_summary(row) for row in rows]
     return HiddenRecords(
         abandoned=tuple(find_turn(connection, session, name) for (name,) in names),
-        summaries=tuple(summary for summary in told if summary is not None),
+        summaries=tuple(summary for summary in all_summaries if summary is not None),
         unsummed=tuple(row[1] for row in rows if row[0] is None),
     )
 
 
 def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenRecords) -> None:
     """Write abandoned turns that are not there yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     for turn in hidden.abandoned:
         if not has_branch(connection, session.key, turn.branch_id):
             raise BranchNotFoundError(session_id, turn.branch_id)
         if turn_status(connection, session.key, turn.turn_id) is None:
-            messages = named(turn.turn_id, turn.messages)
+            messages = assign_ids(turn.turn_id, turn.messages)
             insert_turn(connection, session.key, replace(turn, messages=messages, status=TurnStatus.ABANDONED))
     for turn_id in hidden.unsummed:
         put_summary(connection, session.key, (*committed_place(connection, session, turn_id), turn_id), None)
     for each in hidden.summaries:
         if each.summary.updated_at is not None:
-            time_text(each.summary.updated_at)
+            format_time(each.summary.updated_at)
         place = (*committed_place(connection, session, each.turn_id), each.turn_id)
         put_summary(connection, session.key, place, encode(each.summary))

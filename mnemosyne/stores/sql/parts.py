@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.core.codec import decode, encode, format_time
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
-from mnemosyne.stores.sql.connection import Connection, among
-from mnemosyne.stores.sql.sessions import Entered, enter
+from mnemosyne.stores.sql.connection import Connection, expand_in
+from mnemosyne.stores.sql.sessions import StoredSession, load_session
 
 T = TypeVar("T")
 Kind = Literal["block", "task", "tool_call", "model_usage"]
@@ -33,7 +33,7 @@ _PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, 
 
 def put_evidence(connection: Connection, session_id: str, evidence: Evidence) -> str:
     """Write or replace an evidence; the same again changes nothing. Returns its id."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     check_times(evidence.created_at, evidence.expires_at)
     known = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (session.key, evidence.evidence_id)
@@ -72,7 +72,7 @@ def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> E
     """Return an evidence, or None; SessionNotFoundError."""
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?",
-        (enter(connection, session_id).key, evidence_id),
+        (load_session(connection, session_id).key, evidence_id),
     ).fetchone()
     return None if row is None else decode(row[0], Evidence)
 
@@ -81,14 +81,14 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
     """Return the oldest evidence with this source uri and content hash, or None; SessionNotFoundError."""
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord LIMIT 1",
-        (enter(connection, session_id).key, _origin(uri, content_hash)),
+        (load_session(connection, session_id).key, _origin(uri, content_hash)),
     ).fetchone()
     return None if row is None else decode(row[0], Evidence)
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
     """Return evidences in the order of first writing; SessionNotFoundError."""
-    key = enter(connection, session_id).key
+    key = load_session(connection, session_id).key
     return read_evidences(connection, key, where or EvidenceFilter())
 
 
@@ -97,7 +97,7 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
     tests, values = ["session = ?"], [key]
     for column, names in (("type", where.types), ("source_kind", where.source_kinds)):
         if names is not None:
-            marks, wanted = among(sorted(name.value for name in names) or [""])
+            marks, wanted = expand_in(sorted(name.value for name in names) or [""])
             tests.append(f"{column} IN ({marks})")
             values.extend(wanted)  # type: ignore[arg-type]
     for test, at in (("created_us >= ?", where.since), ("created_us < ?", where.until)):
@@ -121,7 +121,7 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
     where = where or BlockFilter()
-    blocks = read_parts(connection, enter(connection, session_id).key, "block", ContextBlock)
+    blocks = read_parts(connection, load_session(connection, session_id).key, "block", ContextBlock)
     return _first(where.limit, (block for block in blocks if where.admits(block)))
 
 
@@ -165,7 +165,7 @@ def _upsert(
     connection: Connection, session_id: str, kind: Kind, items: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
     """Write what is new or changed; the version moves when something is."""
-    session = enter(connection, session_id, expected_version)
+    session = load_session(connection, session_id, expected_version)
     changed = _write_parts(connection, session.key, kind, items)
     return PutResult(version=bump(connection, session) if changed else session.version)
 
@@ -174,7 +174,7 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
     """Write what is new or changed; return whether something was."""
     if not items:
         return False
-    marks, wanted = among(list(items))
+    marks, wanted = expand_in(list(items))
     known = dict(
         connection.execute(
             f"SELECT part_id, body FROM parts WHERE session = ? AND kind = ? AND part_id IN ({marks})",
@@ -192,7 +192,7 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
     return True
 
 
-def hold(
+def hold_prompt_parts(
     connection: Connection,
     session_id: str,
     evidences: Sequence[Evidence],
@@ -200,7 +200,7 @@ def hold(
     usages: Sequence[ModelUsage],
 ) -> None:
     """Write what a turn's prompt holds and what made it, beside the turn: by id, without a version of its own."""
-    key = enter(connection, session_id).key
+    key = load_session(connection, session_id).key
     for evidence in evidences:
         check_times(evidence.created_at, evidence.expires_at)
     place = _next_place(connection, "evidences WHERE session = ?", (key,))
@@ -218,7 +218,7 @@ def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], li
     return tuple(decode(body, what) for (body,) in reversed(rows))
 
 
-def bump(connection: Connection, session: Entered) -> int:
+def bump(connection: Connection, session: StoredSession) -> int:
     """Count a write to the session and return its new version."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return session.version + 1
@@ -276,4 +276,4 @@ def check_times(*times: datetime | None) -> None:
     """Raise CodecError for a time without a zone."""
     for at in times:
         if at is not None:
-            time_text(at)
+            format_time(at)

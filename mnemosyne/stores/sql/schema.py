@@ -121,7 +121,7 @@ STAMP = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class TextTable:
     """Where text may stand in a table: `key` names a row to a reader, `words` are text, `bodies` are JSON."""
 
     table: str
@@ -131,40 +131,40 @@ class Kept:
 
 
 OF_A_SESSION = (
-    Kept(table="documents", key="''", words=(), bodies=("frame",)),
-    Kept(table="branches", key="branch_id", words=("branch_id", "parent_branch", "head_turn")),
-    Kept(table="branch_states", key="branch_id", words=("branch_id",), bodies=("state",)),
-    Kept(table="snapshots", key="branch_id", words=("branch_id",), bodies=("state",)),
-    Kept(
+    TextTable(table="documents", key="''", words=(), bodies=("frame",)),
+    TextTable(table="branches", key="branch_id", words=("branch_id", "parent_branch", "head_turn")),
+    TextTable(table="branch_states", key="branch_id", words=("branch_id",), bodies=("state",)),
+    TextTable(table="snapshots", key="branch_id", words=("branch_id",), bodies=("state",)),
+    TextTable(
         table="turns",
         key="turn_id",
         words=("turn_id", "branch_id", "parent_id", "kind", "status", "fingerprint", "created_at"),
         bodies=("anchors", "ops", "draft", "plan"),
     ),
-    Kept(table="messages", key="message_id", words=("branch_id", "turn_id", "message_id"), bodies=("body",)),
-    Kept(table="prefetches", key="branch_id", words=("branch_id",), bodies=("body",)),
-    Kept(table="summaries", key="turn_id", words=("branch_id", "turn_id"), bodies=("body",)),
-    Kept(
+    TextTable(table="messages", key="message_id", words=("branch_id", "turn_id", "message_id"), bodies=("body",)),
+    TextTable(table="prefetches", key="branch_id", words=("branch_id",), bodies=("body",)),
+    TextTable(table="summaries", key="turn_id", words=("branch_id", "turn_id"), bodies=("body",)),
+    TextTable(
         table="evidences", key="evidence_id", words=("evidence_id", "type", "source_kind", "origin"), bodies=("body",)
     ),
-    Kept(table="parts", key="part_id", words=("kind", "part_id"), bodies=("body",)),
+    TextTable(table="parts", key="part_id", words=("kind", "part_id"), bodies=("body",)),
 )
 """The tables whose rows name a session by its number."""
 
 OF_A_TENANT = (
-    Kept(
+    TextTable(
         table="sessions",
         key="session_id",
         words=("session_id", "world_id", "locale", "active_branch", "created_at", "user_id"),
     ),
-    Kept(
+    TextTable(
         table="entries",
         key="entry_id",
         words=("scope", "chain", "entry_id", "branch_id", "turn_id"),
         bodies=("body",),
     ),
-    Kept(table="worlds", key="world_id", words=("world_id", "digest")),
-    Kept(
+    TextTable(table="worlds", key="world_id", words=("world_id", "digest")),
+    TextTable(
         table="audits",
         key="audit_id",
         words=("audit_id", "erased_at", "kind", "subject_hash", "reason"),
@@ -173,10 +173,10 @@ OF_A_TENANT = (
 )
 """The tables whose rows name the tenant themselves."""
 
-OF_A_WORLD = Kept(table="packs", key="world_id", words=("world_id", "digest"), bodies=("body",))
+OF_A_WORLD = TextTable(table="packs", key="world_id", words=("world_id", "digest"), bodies=("body",))
 """The table of world packs, which names the tenant itself and is packed."""
 
-OF_A_TURN = Kept(table="papers", key="turn_id", words=(), bodies=("receipt", "prompt", "report"))
+OF_A_TURN = TextTable(table="papers", key="turn_id", words=(), bodies=("receipt", "prompt", "report"))
 """The table whose rows name a turn by its number."""
 
 

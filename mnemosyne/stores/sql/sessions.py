@@ -1,6 +1,6 @@
 """Sessions and branches: their numbers and their heads.
 
-Every function that works on a session calls `enter` first, which in a write transaction also locks it: the rest of the
+Every function that works on a session calls `load_session` first, which in a write transaction also locks it: the rest of the
 transaction sees everything that was committed before, and its sequence numbers come in the order of commits. Each function
 runs inside a transaction that its caller has opened; none of them writes.
 """
@@ -35,7 +35,7 @@ _HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entered:
+class StoredSession:
     """A session's own row; `key` is its number in all other tables."""
 
     key: int
@@ -45,7 +45,7 @@ class Entered:
     version: int
 
 
-def find_session(connection: Connection, session_id: str) -> Entered | None:
+def find_session(connection: Connection, session_id: str) -> StoredSession | None:
     """Return a session, or None; in a write transaction nobody else can write to it from here on."""
     row = connection.execute(
         "SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?"
@@ -54,10 +54,10 @@ def find_session(connection: Connection, session_id: str) -> Entered | None:
     ).fetchone()
     if row is None:
         return None
-    return Entered(key=row[0], session_id=session_id, world_id=row[1], active_branch=row[2], version=row[3])
+    return StoredSession(key=row[0], session_id=session_id, world_id=row[1], active_branch=row[2], version=row[3])
 
 
-def enter(connection: Connection, session_id: str, expected_version: int | None = None) -> Entered:
+def load_session(connection: Connection, session_id: str, expected_version: int | None = None) -> StoredSession:
     """Return a session as `find_session` does; SessionNotFoundError, VersionConflictError."""
     session = find_session(connection, session_id)
     if session is None:
@@ -75,13 +75,13 @@ def read_sessions(connection: Connection) -> tuple[str, ...]:
     return tuple(name for (name,) in rows)
 
 
-def head_of(connection: Connection, session: Entered, branch_id: str | None = None) -> SessionHead:
+def head_of(connection: Connection, session: StoredSession, branch_id: str | None = None) -> SessionHead:
     """Return the head of a branch (None = the active one); BranchNotFoundError."""
     branch_id = session.active_branch if branch_id is None else branch_id
     return _head(session, branch_id, _spans(connection, session.key, branch_id, None))
 
 
-def _head(session: Entered, branch_id: str, spans: Sequence[tuple[str, int, str | None]]) -> SessionHead:
+def _head(session: StoredSession, branch_id: str, spans: Sequence[tuple[str, int, str | None]]) -> SessionHead:
     if not spans:
         raise BranchNotFoundError(session.session_id, branch_id)
     return SessionHead(
@@ -95,7 +95,9 @@ def _head(session: Entered, branch_id: str, spans: Sequence[tuple[str, int, str 
     )
 
 
-def visit(connection: Connection, session_id: str, branch_id: str | None = None) -> tuple[Entered, SessionHead]:
+def load_head(
+    connection: Connection, session_id: str, branch_id: str | None = None
+) -> tuple[StoredSession, SessionHead]:
     """Return a session and the head of a branch (None = the active one) from one question, without locking anything.
 
     Only for reads: a writer must hold the session before it looks. SessionNotFoundError, BranchNotFoundError.
@@ -104,14 +106,16 @@ def visit(connection: Connection, session_id: str, branch_id: str | None = None)
     if not rows:
         raise SessionNotFoundError(session_id)
     key, world_id, active_branch, version = rows[0][:4]
-    session = Entered(key=key, session_id=session_id, world_id=world_id, active_branch=active_branch, version=version)
+    session = StoredSession(
+        key=key, session_id=session_id, world_id=world_id, active_branch=active_branch, version=version
+    )
     spans = [row[4:] for row in rows if row[4] is not None]
     return session, _head(session, active_branch if branch_id is None else branch_id, spans)
 
 
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
     """Return the head of a branch (None = the active one); SessionNotFoundError, BranchNotFoundError."""
-    return visit(connection, session_id, branch_id)[1]
+    return load_head(connection, session_id, branch_id)[1]
 
 
 def read_lineage(connection: Connection, key: int, branch_id: str, depth: int) -> tuple[BranchSpan, ...]:
@@ -126,7 +130,7 @@ def _spans(connection: Connection, key: int, branch_id: str, depth: int | None) 
 
 def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead, ...]:
     """Return the head of every branch: the active one first, the others as they were opened."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     names = connection.execute(
         "SELECT branch_id FROM branches WHERE session = ? AND branch_id <> ? ORDER BY ordinal",
         (session.key, session.active_branch),
@@ -140,7 +144,7 @@ def has_branch(connection: Connection, key: int, branch_id: str) -> bool:
     return row is not None
 
 
-def committed_place(connection: Connection, session: Entered, turn_id: str) -> tuple[str, int]:
+def committed_place(connection: Connection, session: StoredSession, turn_id: str) -> tuple[str, int]:
     """Return branch and depth of a committed turn; TurnNotFoundError."""
     row = connection.execute(
         "SELECT branch_id, depth FROM turns WHERE session = ? AND turn_id = ? AND status = 'committed'",

@@ -116,7 +116,7 @@ class SqlStore:
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.save_prepared(db, record, expected_version)
-            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
+            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
             return head
 
         return await self._writes.run(work)
@@ -139,7 +139,7 @@ class SqlStore:
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.commit_numerical(db, record, state, expected_version)
-            sql_parts.hold(db, record.session_id, evidences, blocks, usages)
+            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
             return head
 
         return await self._writes.run(work)
@@ -204,9 +204,9 @@ class SqlStore:
         """Return entries written after `sequence`, in the order of writing."""
         return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
 
-    async def written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
         """Return those of these (scope, chain) in which something was written after the sequence given with each."""
-        return await self._reads.run(lambda db: sql_recall.read_written_after(db, after))
+        return await self._reads.run(lambda db: sql_recall.read_chains_written_after(db, after))
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         """Add entries of turns that were committed before; returns how many were new."""

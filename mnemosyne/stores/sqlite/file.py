@@ -21,7 +21,7 @@ APPLICATION_ID = 0x4A435144
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
+class SqliteOptions:
     """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes a page)."""
 
     path: Path
@@ -57,12 +57,12 @@ class SqliteConnection:
         return f"instr({column}, ?) > 0"
 
 
-def open_database(opening: Opening) -> sqlite3.Connection:
+def open_database(opening: SqliteOptions) -> sqlite3.Connection:
     """Return a connection in WAL mode on a file of the present revision, made or migrated if need be.
 
     A file of another program or of a newer release, and with `create` false a missing one, raises StoreUnavailableError
     before anything is written. Use it on the thread that will use the connection. What is deleted is overwritten
-    (`secure_delete`); what that misses, `clean` removes.
+    (`secure_delete`); what that misses, `rewrite_file` removes.
     """
     path = opening.path
     if not path.exists():
@@ -92,7 +92,7 @@ def open_database(opening: Opening) -> sqlite3.Connection:
     return connection
 
 
-def clean(connection: sqlite3.Connection) -> bool:
+def rewrite_file(connection: sqlite3.Connection) -> bool:
     """Write the file anew and empty its log, so that no byte of what was deleted is left; says whether it could be done.
 
     `secure_delete` overwrites a row where it lies, but SQLite leaves copies of rows behind when it divides a page; only

@@ -14,7 +14,7 @@ from typing import Literal
 from mnemosyne.core.errors import StoreError
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.store import SqlStore
-from mnemosyne.stores.sqlite.file import Opening, SqliteConnection, clean, open_database
+from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, rewrite_file
 from mnemosyne.stores.sqlite.worker import SqliteWorker
 
 
@@ -42,14 +42,14 @@ class SqliteStore(SqlStore):
     ) -> None:
         self.path = Path(path)
         self.tenant = tenant
-        opening = Opening(
+        opening = SqliteOptions(
             path=self.path, synchronous=synchronous, busy_seconds=busy_seconds, create=create, page_limit=page_limit
         )
         self._unclean = False
-        self._file = self._lane(opening, "BEGIN IMMEDIATE")
-        super().__init__(reads=self._lane(replace(opening, read_only=True), "BEGIN"), writes=self._file)
+        self._file = self._build_worker(opening, "BEGIN IMMEDIATE")
+        super().__init__(reads=self._build_worker(replace(opening, read_only=True), "BEGIN"), writes=self._file)
 
-    def _lane(self, opening: Opening, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> SqliteWorker:
+    def _build_worker(self, opening: SqliteOptions, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> SqliteWorker:
         return SqliteWorker(
             self.path,
             lambda: SqliteConnection(open_database(opening), self.tenant),
@@ -73,4 +73,4 @@ class SqliteStore(SqlStore):
         await super().close()
 
     async def _clean(self) -> None:
-        self._unclean = not await self._file.outside(lambda db: clean(db.driver))
+        self._unclean = not await self._file.outside(lambda db: rewrite_file(db.driver))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreError, StoreUnavailableError
-from mnemosyne.stores.damage import DAMAGED, damage_in
+from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.sqlite.file import SqliteConnection
 from mnemosyne.stores.threads import run_in_thread
 
@@ -62,13 +62,13 @@ class SqliteWorker:
         StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
         DamagedRecordError when what is kept cannot be read.
         """
-        return await self._hop(lambda connection: _whole(connection, self._begin, work, str(self._path)))
+        return await self._run_in_thread(lambda connection: _whole(connection, self._begin, work, str(self._path)))
 
     async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
         """Return what `work` returns, run in its turn but in no transaction; errors as of `run`."""
-        return await self._hop(work)
+        return await self._run_in_thread(work)
 
-    async def _hop(self, work: Callable[[SqliteConnection], T]) -> T:
+    async def _run_in_thread(self, work: Callable[[SqliteConnection], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
         return await run_in_thread(self._thread, lambda: self._run_guarded(work), finish=self._finish)
@@ -123,7 +123,7 @@ def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConne
         result = work(connection)
         driver.execute("COMMIT")
     except BaseException as error:
-        damage = damage_in(connection, error, shown) if isinstance(error, DAMAGED) else None
+        damage = locate_damage(connection, error, shown) if isinstance(error, DAMAGED) else None
         if driver.in_transaction:
             driver.execute("ROLLBACK")
         if damage is not None:

@@ -24,15 +24,15 @@ from mnemosyne.testing.stores.samples import (
     SESSION,
     WORLD_SCOPE,
     StoreTests,
+    document_of,
     evidence,
-    imported,
+    imported_turn,
     lore,
     play,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    reply_message,
     start,
-    told,
+    user_message,
 )
 
 WRITERS = ("here", "there")
@@ -40,17 +40,17 @@ APPENDS = 20
 _PATIENCE_SECONDS = 120.0
 
 
-class StoreCrowd(StoreTests):
+class StoreConcurrency(StoreTests):
     """Nothing is lost, nothing comes twice, nobody sees another's."""
 
     async def test_rule_7_tasks_append_one_after_the_other(self, tmp_path: Path) -> None:
         """Every append is there once, in the order of the versions that were returned."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             first = (await store.head(SESSION)).version
             order: dict[int, str] = {}
 
             async def append(text: str) -> None:
-                done = await store.append_messages(SESSION, (says(text), replies(f"re {text}")))
+                done = await store.append_messages(SESSION, (user_message(text), reply_message(f"re {text}")))
                 order[done.version] = text
 
             await _together([partial(append, f"text {n}") for n in range(16)])
@@ -61,13 +61,13 @@ class StoreCrowd(StoreTests):
 
     async def test_rule_7_of_those_who_saw_one_version_one_writes(self, tmp_path: Path) -> None:
         """The others are told; each turn that was acknowledged is there."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             won: list[str] = []
 
             async def prepare(turn_id: str) -> None:
                 try:
-                    await store.save_prepared(prepared(head, turn_id), expected_version=head.version)
+                    await store.save_prepared(prepared_turn(head, turn_id), expected_version=head.version)
                 except VersionConflictError:
                     return
                 won.append(turn_id)
@@ -80,11 +80,11 @@ class StoreCrowd(StoreTests):
 
     async def test_rule_7_a_reader_sees_whole_writes(self, tmp_path: Path) -> None:
         """While others write, every window is that of one version."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             first = (await store.head(SESSION)).version
 
             async def write(number: int) -> None:
-                await store.append_messages(SESSION, (says(f"a{number}"), replies(f"b{number}")))
+                await store.append_messages(SESSION, (user_message(f"a{number}"), reply_message(f"b{number}")))
 
             async def read() -> None:
                 for _ in range(6):
@@ -97,7 +97,7 @@ class StoreCrowd(StoreTests):
         """Each retries what came too late: all is there once, in the order of each writer."""
         if not self.persistent:
             pytest.skip("this store keeps nothing that another process could see")
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._run_writer, tmp_path, WRITERS[1])
                 with anyio.fail_after(_PATIENCE_SECONDS):
@@ -126,12 +126,12 @@ class StoreCrowd(StoreTests):
 
     async def test_rule_8_tenants_do_not_see_each_other(self, tmp_path: Path) -> None:
         """The same ids, in every kind of thing, have nothing to do with each other."""
-        async with self.empty(tmp_path, "ours") as ours, self.empty(tmp_path, "theirs") as theirs:
-            await ours.create_session(start(imported("p001", "our secret")))
+        async with self.open_empty(tmp_path, "ours") as ours, self.open_empty(tmp_path, "theirs") as theirs:
+            await ours.create_session(start(imported_turn("p001", "our secret")))
             await ours.replace_world("w1", "d", (lore("a", "our lore"),))
             await ours.put_evidence(SESSION, evidence("e1", "our evidence"))
             await _sees_nothing(theirs)
-            await theirs.put_session(SESSION, told(says("their words")))
+            await theirs.put_session(SESSION, document_of(user_message("their words")))
             await theirs.replace_world("w1", "d", (lore("a", "their lore"),))
             await theirs.put_evidence(SESSION, evidence("e1", "their evidence"))
             assert await _says(ours) == ["ask our secret", "tell our secret"]

@@ -40,26 +40,26 @@ from mnemosyne.testing.stores.samples import (
     SESSION,
     StoreTests,
     block,
-    earned,
-    everything,
+    document_of,
     evidence,
-    imported,
+    gold_commit,
+    imported_turn,
     memory,
     play,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    read_everything,
+    reply_message,
     start,
-    told,
+    user_message,
 )
 
 
-def whole(session_id: str = SESSION) -> SessionDocument:
+def full_document(session_id: str = SESSION) -> SessionDocument:
     """Return a document with something in every place."""
     ref = Ref(evidence_id="e2", selector="char:0-2", hash="ab", extra={"note": 1})
-    bare = told(
-        says("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
-        says("In the <well>.", Role.ASSISTANT, message_id="m2", refs=(ref,)),
+    bare = document_of(
+        user_message("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
+        user_message("In the <well>.", Role.ASSISTANT, message_id="m2", refs=(ref,)),
         session_id=session_id,
     )
     session = replace(
@@ -98,12 +98,12 @@ def whole(session_id: str = SESSION) -> SessionDocument:
     )
 
 
-def path_summary(turn_id: str, content: str) -> PathSummary:
+def summary_of(turn_id: str, content: str) -> PathSummary:
     """Return a rolling summary of a turn's path."""
     return PathSummary(turn_id=turn_id, branch_id="", depth=0, summary=Summary(content=content, updated_at=AT))
 
 
-async def contents(store: Store, branch_id: str | None = None) -> list[str]:
+async def branch_texts(store: Store, branch_id: str | None = None) -> list[str]:
     """Return what the path to a head says."""
     window = await store.window(SESSION, message_limit=1000, branch_id=branch_id)
     return [placed.message.content for placed in window.messages]
@@ -114,10 +114,10 @@ class StoreDocuments(StoreTests):
 
     async def test_rule_9_a_played_session_reads_as_a_document(self, tmp_path: Path) -> None:
         """The messages on the path to the head, in the order said, whatever the turns were."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await play(store, "t1", 5)
             head = await store.head(SESSION)
-            await store.save_prepared(prepared(head, "t2", "not yet"), expected_version=head.version)
+            await store.save_prepared(prepared_turn(head, "t2", "not yet"), expected_version=head.version)
             document = await store.get_session(SESSION)
             assert document is not None
             window = await store.window(SESSION, message_limit=99)
@@ -136,8 +136,8 @@ class StoreDocuments(StoreTests):
 
     async def test_rule_9_a_document_reads_as_a_session(self, tmp_path: Path) -> None:
         """All of it comes back as it was, every part in its order, and its messages are a turn like any other."""
-        async with self.empty(tmp_path) as store:
-            given = whole()
+        async with self.open_empty(tmp_path) as store:
+            given = full_document()
             done = await store.put_session(SESSION, given)
             assert (done.version, done.success, done.error) == (1, True, None)
             assert await store.get_session(SESSION) == given
@@ -159,40 +159,57 @@ class StoreDocuments(StoreTests):
 
     async def test_a_document_that_goes_on_is_one_more_turn(self, tmp_path: Path) -> None:
         """The same again is no turn; what is new at the end is one; a message's id may be left out."""
-        async with self.empty(tmp_path) as store:
-            await store.put_session(SESSION, told(says("a"), replies("b")), expected_version=0)
+        async with self.open_empty(tmp_path) as store:
+            await store.put_session(SESSION, document_of(user_message("a"), reply_message("b")), expected_version=0)
             first = await store.head(SESSION)
-            await store.put_session(SESSION, told(says("a"), replies("b")))
+            await store.put_session(SESSION, document_of(user_message("a"), reply_message("b")))
             again = await store.head(SESSION)
             assert (again.turn_id, again.depth, again.branch_id) == (first.turn_id, 1, "main")
-            await store.put_session(SESSION, told(says("a"), replies("b"), says("c"), replies("d"), says("e")))
-            assert await contents(store) == ["a", "b", "c", "d", "e"]
+            await store.put_session(
+                SESSION,
+                document_of(
+                    user_message("a"),
+                    reply_message("b"),
+                    user_message("c"),
+                    reply_message("d"),
+                    user_message("e"),
+                ),
+            )
+            assert await branch_texts(store) == ["a", "b", "c", "d", "e"]
             assert (await store.head(SESSION)).depth == 2
             assert len(await store.branches(SESSION)) == 1
 
     async def test_a_document_that_tells_it_otherwise_is_a_branch(self, tmp_path: Path) -> None:
         """From the last whole turn that both share; nothing said is lost."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002"), imported("p003")) as store:
+        async with self.open_session(
+            tmp_path, imported_turn("p001"), imported_turn("p002"), imported_turn("p003")
+        ) as store:
             await store.put_session(
-                SESSION, told(says("ask p001"), replies("tell p001"), says("ask p002"), replies("no"))
+                SESSION,
+                document_of(
+                    user_message("ask p001"),
+                    reply_message("tell p001"),
+                    user_message("ask p002"),
+                    reply_message("no"),
+                ),
             )
             head = await store.head(SESSION)
             assert head.branch_id != "main"
-            assert await contents(store) == ["ask p001", "tell p001", "ask p002", "no"]
-            assert len(await contents(store, "main")) == 6
+            assert await branch_texts(store) == ["ask p001", "tell p001", "ask p002", "no"]
+            assert len(await branch_texts(store, "main")) == 6
             assert head.lineage[1].branch_id == "main"
             assert head.lineage[1].upto_depth == 1
-            await store.put_session(SESSION, told(says("ask p001"), replies("tell p001")))
-            assert await contents(store) == ["ask p001", "tell p001"]
-            await store.put_session(SESSION, told())
-            assert await contents(store) == []
+            await store.put_session(SESSION, document_of(user_message("ask p001"), reply_message("tell p001")))
+            assert await branch_texts(store) == ["ask p001", "tell p001"]
+            await store.put_session(SESSION, document_of())
+            assert await branch_texts(store) == []
             assert len(await store.branches(SESSION)) == 4
-            assert len(await contents(store, "main")) == 6
+            assert len(await branch_texts(store, "main")) == 6
 
     async def test_a_document_replaces_all_but_messages(self, tmp_path: Path) -> None:
         """What it does not hold any more is gone, and what it holds stands in its order."""
-        async with self.empty(tmp_path) as store:
-            given = whole()
+        async with self.open_empty(tmp_path) as store:
+            given = full_document()
             await store.put_session(SESSION, given)
             turned = replace(
                 given,
@@ -215,32 +232,34 @@ class StoreDocuments(StoreTests):
 
     async def test_a_document_takes_the_place_of_a_pending_turn(self, tmp_path: Path) -> None:
         """A turn that waits for a reply is abandoned."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
-            await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
-            await store.put_session(SESSION, told(says("ask p001"), replies("tell p001"), says("else")))
+            await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
+            await store.put_session(
+                SESSION, document_of(user_message("ask p001"), reply_message("tell p001"), user_message("else"))
+            )
             assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
             assert (await store.window(SESSION, message_limit=0)).pending is None
 
     async def test_documents_that_cannot_be_written_change_nothing(self, tmp_path: Path) -> None:
         """Rules 2 and 3 for documents: another session's, doubled ids, stale versions, a patch that makes no document."""
-        async with self.empty(tmp_path) as store:
+        async with self.open_empty(tmp_path) as store:
             with pytest.raises(VersionConflictError) as caught:
-                await store.put_session(SESSION, whole(), expected_version=3)
+                await store.put_session(SESSION, full_document(), expected_version=3)
             assert (caught.value.expected, caught.value.found) == (3, 0)
             with pytest.raises(SchemaValidationError):
-                await store.put_session(SESSION, whole("s9"))
+                await store.put_session(SESSION, full_document("s9"))
             assert await store.sessions() == ()
-            version = (await store.put_session(SESSION, whole())).version
-            before = await everything(store)
-            twice = replace(whole(), context_blocks=(block("k"), block("k")))
+            version = (await store.put_session(SESSION, full_document())).version
+            before = await read_everything(store)
+            twice = replace(full_document(), context_blocks=(block("k"), block("k")))
             with pytest.raises(SchemaValidationError, match="k"):
                 await store.put_session(SESSION, twice)
-            wrong_key = replace(whole(), evidences={"other": evidence("e1")})
+            wrong_key = replace(full_document(), evidences={"other": evidence("e1")})
             with pytest.raises(SchemaValidationError):
                 await store.put_session(SESSION, wrong_key)
             with pytest.raises(VersionConflictError):
-                await store.put_session(SESSION, told(), expected_version=version - 1)
+                await store.put_session(SESSION, document_of(), expected_version=version - 1)
             with pytest.raises(VersionConflictError):
                 await store.patch_session(SESSION, {"meta": None}, expected_version=version - 1)
             with pytest.raises(SchemaValidationError):
@@ -249,12 +268,12 @@ class StoreDocuments(StoreTests):
                 await store.patch_session(SESSION, {"session": {"session_id": "s9"}})
             with pytest.raises(SessionNotFoundError):
                 await store.patch_session("nobody", {})
-            assert await everything(store) == before
+            assert await read_everything(store) == before
 
     async def test_a_merge_patch_changes_what_it_names(self, tmp_path: Path) -> None:
         """RFC 7386 by JSON names: objects merge, null removes, lists are replaced whole."""
-        async with self.empty(tmp_path) as store:
-            given = whole()
+        async with self.open_empty(tmp_path) as store:
+            given = full_document()
             version = (await store.put_session(SESSION, given)).version
             patch = {
                 "meta": {"locale": "en", "actor": None},
@@ -273,55 +292,61 @@ class StoreDocuments(StoreTests):
             assert found.session == given.session
             messages = [{"role": "user", "content": "only this", "at": AT.isoformat()}]
             await store.patch_session(SESSION, {"session": {"messages": messages}})
-            assert await contents(store) == ["only this"]
-            assert await contents(store, "main") == [each.content for each in given.session.messages]
+            assert await branch_texts(store) == ["only this"]
+            assert await branch_texts(store, "main") == [each.content for each in given.session.messages]
 
     async def test_appended_messages_are_a_turn(self, tmp_path: Path) -> None:
         """Without a key each call is a new one; a stale version is refused; no messages are no turn."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
-            one = await store.append_messages(SESSION, (says("a"), replies("b")), expected_version=version)
-            two = await store.append_messages(SESSION, (says("a"), replies("b")))
+            one = await store.append_messages(
+                SESSION, (user_message("a"), reply_message("b")), expected_version=version
+            )
+            two = await store.append_messages(SESSION, (user_message("a"), reply_message("b")))
             assert version < one.version < two.version == (await store.head(SESSION)).version
             assert (await store.append_messages(SESSION, ())).version == two.version
-            assert await contents(store) == ["ask p001", "tell p001", "a", "b", "a", "b"]
+            assert await branch_texts(store) == ["ask p001", "tell p001", "a", "b", "a", "b"]
             assert [each.depth for each in await store.turns(SESSION, limit=9)] == [1, 2, 3]
-            before = await everything(store)
+            before = await read_everything(store)
             with pytest.raises(VersionConflictError):
-                await store.append_messages(SESSION, (says("c"),), expected_version=version)
+                await store.append_messages(SESSION, (user_message("c"),), expected_version=version)
             with pytest.raises(SessionNotFoundError):
-                await store.append_messages("nobody", (says("c"),))
-            assert await everything(store) == before
+                await store.append_messages("nobody", (user_message("c"),))
+            assert await read_everything(store) == before
 
     async def test_rule_4_messages_under_one_key_are_written_once(self, tmp_path: Path) -> None:
         """Also by a caller whose version is old by then, and on another branch; another key is another turn."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
-            one = await store.append_messages(SESSION, (says("a"),), idempotency_key="k1", expected_version=version)
-            again = await store.append_messages(SESSION, (says("a"),), idempotency_key="k1", expected_version=version)
+            one = await store.append_messages(
+                SESSION, (user_message("a"),), idempotency_key="k1", expected_version=version
+            )
+            again = await store.append_messages(
+                SESSION, (user_message("a"),), idempotency_key="k1", expected_version=version
+            )
             assert again.version == one.version
-            assert await contents(store) == ["ask p001", "tell p001", "a"]
-            await store.append_messages(SESSION, (says("b"),), idempotency_key="钥匙 \ud800")
-            await store.append_messages(SESSION, (says("b"),), idempotency_key="钥匙 \ud800")
+            assert await branch_texts(store) == ["ask p001", "tell p001", "a"]
+            await store.append_messages(SESSION, (user_message("b"),), idempotency_key="钥匙 \ud800")
+            await store.append_messages(SESSION, (user_message("b"),), idempotency_key="钥匙 \ud800")
             await store.fork(SESSION, "p001", "side")
-            await store.append_messages(SESSION, (says("a"),), idempotency_key="k1")
-            assert await contents(store) == ["ask p001", "tell p001"]
-            assert await contents(store, "main") == ["ask p001", "tell p001", "a", "b"]
+            await store.append_messages(SESSION, (user_message("a"),), idempotency_key="k1")
+            assert await branch_texts(store) == ["ask p001", "tell p001"]
+            assert await branch_texts(store, "main") == ["ask p001", "tell p001", "a", "b"]
 
     async def test_summaries_follow_the_path(self, tmp_path: Path) -> None:
         """The newest on the path counts, on every branch that has its turn; no version moves."""
-        async with self.opened(tmp_path, imported("p1"), imported("p2"), imported("p3")) as store:
+        async with self.open_session(tmp_path, imported_turn("p1"), imported_turn("p2"), imported_turn("p3")) as store:
             version = (await store.head(SESSION)).version
             assert (await store.window(SESSION, message_limit=0)).summary is None
-            await store.save_summary(SESSION, path_summary("p3", "three"))
-            await store.save_summary(SESSION, path_summary("p1", "one"))
+            await store.save_summary(SESSION, summary_of("p3", "three"))
+            await store.save_summary(SESSION, summary_of("p1", "one"))
             found = (await store.window(SESSION, message_limit=0)).summary
-            assert found == replace(path_summary("p3", "three"), branch_id="main", depth=3)
-            await store.save_summary(SESSION, path_summary("p3", "better"))
+            assert found == replace(summary_of("p3", "three"), branch_id="main", depth=3)
+            await store.save_summary(SESSION, summary_of("p3", "better"))
             assert (await store.head(SESSION)).version == version
             document = await store.get_session(SESSION)
             assert document is not None
-            assert document.session.summary == path_summary("", "better").summary
+            assert document.session.summary == summary_of("", "better").summary
             await store.fork(SESSION, "p2", "side")
             found = (await store.window(SESSION, message_limit=0)).summary
             assert found is not None
@@ -330,15 +355,15 @@ class StoreDocuments(StoreTests):
             assert (await store.window(SESSION, message_limit=0)).summary is None
             for turn_id in ("nothing", "t9"):
                 with pytest.raises(TurnNotFoundError):
-                    await store.save_summary(SESSION, path_summary(turn_id, "x"))
+                    await store.save_summary(SESSION, summary_of(turn_id, "x"))
 
     async def test_leftovers_can_be_copied(self, tmp_path: Path) -> None:
         """Abandoned turns and all summaries are told whole, and written as they were; no version moves."""
-        turns = (imported("p1"), imported("p2"))
-        async with self.opened(tmp_path, *turns) as store:
-            head = await store.save_prepared(prepared(await store.head(SESSION), "gone"), expected_version=1)
-            await store.save_prepared(prepared(head, "waits"), expected_version=head.version)
-            for summary in (path_summary("p1", "one"), path_summary("p2", "two")):
+        turns = (imported_turn("p1"), imported_turn("p2"))
+        async with self.open_session(tmp_path, *turns) as store:
+            head = await store.save_prepared(prepared_turn(await store.head(SESSION), "gone"), expected_version=1)
+            await store.save_prepared(prepared_turn(head, "waits"), expected_version=head.version)
+            for summary in (summary_of("p1", "one"), summary_of("p2", "two")):
                 await store.save_summary(SESSION, summary)
             aside = await store.hidden_records(SESSION)
             assert aside.abandoned == (await store.turn(SESSION, "gone"),)
@@ -348,9 +373,9 @@ class StoreDocuments(StoreTests):
             for _ in range(2):
                 await store.save_hidden_records("copy", replace(aside, unsummed=("p2",), summaries=aside.summaries[:1]))
             assert await store.head("copy") == copy
-            told = await store.hidden_records("copy")
-            assert [replace(each, session_id=SESSION) for each in told.abandoned] == list(aside.abandoned)
-            assert (told.summaries, told.unsummed) == (aside.summaries[:1], ("p2",))
+            document_of = await store.hidden_records("copy")
+            assert [replace(each, session_id=SESSION) for each in document_of.abandoned] == list(aside.abandoned)
+            assert (document_of.summaries, document_of.unsummed) == (aside.summaries[:1], ("p2",))
             window = await store.window("copy", message_limit=0)
             assert (window.summary, window.pending) == (None, None)
             for wrong in (
@@ -359,11 +384,11 @@ class StoreDocuments(StoreTests):
             ):
                 with pytest.raises((TurnNotFoundError, BranchNotFoundError)):
                     await store.save_hidden_records("copy", wrong)
-            assert await store.hidden_records("copy") == told
+            assert await store.hidden_records("copy") == document_of
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
         """They are found after what was written before, once; no version moves."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.append_turns(SESSION, (), (memory("e0"),))
             head = await store.head(SESSION)
             seen = (await store.entries_after(SCOPE, Chain.EVENT, 0, 9))[-1].sequence
@@ -377,13 +402,13 @@ class StoreDocuments(StoreTests):
                 ("e2", "main", 2),
                 ("e3", "main", 2),
             ]
-            head = await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
-            before = await everything(store)
+            head = await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
+            before = await read_everything(store)
             for turn_id in ("t1", "nothing"):
                 with pytest.raises(TurnNotFoundError):
                     await store.append_entries(SESSION, (memory("e4", turn_id="p001"), memory("e5", turn_id=turn_id)))
             with pytest.raises(SessionNotFoundError):
                 await store.append_entries("nobody", ())
-            assert await everything(store) == before
-            await store.commit_turn(SESSION, earned("t1", 1), expected_version=head.version)
+            assert await read_everything(store) == before
+            await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=head.version)
             assert await store.append_entries(SESSION, (memory("e5", turn_id="t1"),)) == 1

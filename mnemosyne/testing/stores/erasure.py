@@ -24,16 +24,16 @@ from mnemosyne.testing.stores.samples import (
     WORLD_SCOPE,
     StoreTests,
     block,
-    everything,
+    document_of,
     evidence,
-    imported,
+    imported_turn,
     lore,
     memory,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    read_everything,
+    reply_message,
     start,
-    told,
+    user_message,
 )
 
 SECRET = "my brother hides in the mill at Harrowgate"
@@ -41,25 +41,25 @@ OTHER = "the ferryman takes three coins for the crossing"
 CHINESE = "我哥哥藏在河边的旧磨坊里"
 
 
-def by(user_id: str, text: str, **fields: Any) -> Message:
+def message_by(user_id: str, text: str, **fields: Any) -> Message:
     """Return a user's message."""
-    return says(text, author=Author(kind=AuthorKind.USER, id=user_id), **fields)
+    return user_message(text, author=Author(kind=AuthorKind.USER, id=user_id), **fields)
 
 
-async def lived(store: Store) -> None:
+async def fill_session(store: Store) -> None:
     """Fill the session: two users, a played turn with papers that cite them, evidence, blocks, a summary, a fork."""
-    turn = ImportedTurn(turn_id="p001", messages=(by("lin", SECRET, at=AT), replies("I see.")))
-    other = ImportedTurn(turn_id="p002", messages=(by("kai", OTHER), replies("Three, then.")))
-    chinese = ImportedTurn(turn_id="p003", messages=(by("lin", CHINESE), replies("原来如此。")))
+    turn = ImportedTurn(turn_id="p001", messages=(message_by("lin", SECRET, at=AT), reply_message("I see.")))
+    other = ImportedTurn(turn_id="p002", messages=(message_by("kai", OTHER), reply_message("Three, then.")))
+    chinese = ImportedTurn(turn_id="p003", messages=(message_by("lin", CHINESE), reply_message("原来如此。")))
     await store.append_turns(
         SESSION, (turn, other, chinese), (memory("e1", turn_id="p001", text=f"Lin said: {SECRET}"),)
     )
     await store.append_turns(SESSION, (), (memory("e2", turn_id="p002", text=OTHER),))
     head = await store.head(SESSION)
-    record = prepared(
+    record = prepared_turn(
         head,
         "t1",
-        messages=(by("lin", "wait"),),
+        messages=(message_by("lin", "wait"),),
         plan={"goal": f"find out whether {SECRET}"},
         receipt={"kept": [{"preview": f"{SECRET[:30]}…", "who": "lin"}], "other": OTHER},
         prompt={"text": f"<user>{SECRET}</user><user>{OTHER}</user>{CHINESE}"},
@@ -68,7 +68,7 @@ async def lived(store: Store) -> None:
     op = {"op": "add", "path": "/hero/note", "value": f"note: {SECRET}"}
     commit = TurnCommit(
         turn_id="t1",
-        messages=(replies(f"So {SECRET}, you say; {OTHER}."),),
+        messages=(reply_message(f"So {SECRET}, you say; {OTHER}."),),
         ops=(op,),
         state={"hero": {"gold": 0, "note": f"note: {SECRET}"}},
         report={"said": SECRET},
@@ -85,7 +85,9 @@ async def lived(store: Store) -> None:
     await store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c", args_digest={"q": [SECRET]}),))
     await store.fork(SESSION, "p002", "side")
     head = await store.head(SESSION)
-    await store.save_prepared(prepared(head, "t2", messages=(by("lin", SECRET),)), expected_version=head.version)
+    await store.save_prepared(
+        prepared_turn(head, "t2", messages=(message_by("lin", SECRET),)), expected_version=head.version
+    )
 
 
 class StoreErasure(StoreTests):
@@ -93,11 +95,11 @@ class StoreErasure(StoreTests):
 
     async def test_a_session_goes_whole(self, tmp_path: Path) -> None:
         """Nothing of it can be read or found; worlds and other sessions stay; the record has a hash and counts."""
-        async with self.opened(tmp_path) as store:
-            await lived(store)
-            await store.create_session(start(imported("p001", "kept"), session_id="s2"))
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
+            await store.create_session(start(imported_turn("p001", "kept"), session_id="s2"))
             await store.replace_world("w1", "d", (lore("a", OTHER),))
-            before = await everything(store, "s2")
+            before = await read_everything(store, "s2")
             done = await store.erase(Erasure(at=AT, session_id=SESSION, reason="asked to"))
             assert done.sessions == (SESSION,)
             assert (done.counts["sessions"], done.counts["messages"], done.counts["turns"]) == (1, 8, 5)
@@ -110,7 +112,7 @@ class StoreErasure(StoreTests):
             assert await store.entries(SCOPE, ("e1", "p001.u", "t1.a")) == ()
             assert await store.find_text((SECRET, CHINESE, SESSION)) == ()
             assert len(await store.entries(WORLD_SCOPE, ("a",))) == 1
-            after = await everything(store, "s2")
+            after = await read_everything(store, "s2")
             assert (after[:-2], len(after[-1])) == (before[:-2], 1)
             (audit,) = await store.audits()
             assert (audit.audit_id, audit.at, audit.kind, audit.reason) == (done.audit_id, AT, "session", "asked to")
@@ -119,19 +121,19 @@ class StoreErasure(StoreTests):
 
     async def test_what_is_written_after_an_erasure_is_new_to_who_reads_on(self, tmp_path: Path) -> None:
         """The same id may be used again; its numbers go on where those of the erased session ended."""
-        async with self.opened(tmp_path) as store:
-            await lived(store)
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
             seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
             await store.erase(Erasure(at=AT, session_id=SESSION))
-            await store.create_session(start(imported("p001")))
+            await store.create_session(start(imported_turn("p001")))
             found = await store.entries_after(SCOPE, Chain.HISTORY, seen, 99)
             assert [each.entry.text for each in found] == ["ask p001", "tell p001"]
             assert (await store.head(SESSION)).version == 1
 
     async def test_a_user_is_forgotten_in_the_sessions_of_others(self, tmp_path: Path) -> None:
         """Their messages keep place and role alone; what cites them is cleaned; what others said stays."""
-        async with self.opened(tmp_path) as store:
-            await lived(store)
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
             version = (await store.head(SESSION)).version
             seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
             done = await store.erase(Erasure(at=AT, user_id="lin"))
@@ -171,27 +173,29 @@ class StoreErasure(StoreTests):
 
     async def test_the_sessions_of_a_user_go_whole(self, tmp_path: Path) -> None:
         """Those whose document names the user as its actor."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             meta = Meta(actor=Actor(user_id="lin"))
-            await store.put_session("mine", told(says(SECRET), session_id="mine", meta=meta))
+            await store.put_session("mine", document_of(user_message(SECRET), session_id="mine", meta=meta))
             await store.put_session(
-                "theirs", told(says(OTHER), session_id="theirs", meta=Meta(actor=Actor(user_id="li")))
+                "theirs", document_of(user_message(OTHER), session_id="theirs", meta=Meta(actor=Actor(user_id="li")))
             )
-            before = await everything(store)
+            before = await read_everything(store)
             done = await store.erase(Erasure(at=AT, user_id="lin"))
             assert done.sessions == ("mine",)
             assert await store.sessions() == (SESSION, "theirs")
             assert await store.find_text((SECRET, "lin")) == ()
-            after = await everything(store)
+            after = await read_everything(store)
             assert after[:-2] == before[:-2]
 
     async def test_evidence_is_forgotten_with_all_that_rests_on_it(self, tmp_path: Path) -> None:
         """Itself, blocks of it alone, refs to it, and its text wherever it stands; the rest stays."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             cited, kept = Ref(evidence_id="e1", selector="char:0-5"), Ref(evidence_id="e2")
             for each in (evidence("e1", SECRET), evidence("e2", OTHER)):
                 await store.put_evidence(SESSION, each)
-            await store.append_messages(SESSION, (says("look", refs=(cited, kept)), replies(f"It says: {SECRET}!")))
+            await store.append_messages(
+                SESSION, (user_message("look", refs=(cited, kept)), reply_message(f"It says: {SECRET}!"))
+            )
             blocks = (
                 block("alone", refs=(cited,)),
                 block("both", refs=(cited, kept)),
@@ -218,8 +222,8 @@ class StoreErasure(StoreTests):
 
     async def test_nobody_and_nothing_is_recorded_too(self, tmp_path: Path) -> None:
         """What was not there is an erasure of nothing; records stand in the order of the calls; the rest is as it was."""
-        async with self.opened(tmp_path, imported("p001")) as store:
-            before = await everything(store)
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
+            before = await read_everything(store)
             asked = (
                 Erasure(at=AT + timedelta(hours=2), session_id="nobody"),
                 Erasure(at=AT, user_id="nobody", reason="第二"),
@@ -231,7 +235,7 @@ class StoreErasure(StoreTests):
             assert [each.audit_id for each in audits] == [each.audit_id for each in done]
             assert [each.kind for each in audits] == ["session", "user", "evidence"]
             assert [(each.at, each.reason) for each in audits] == [(each.at, each.reason) for each in asked]
-            assert (await everything(store))[:-1] == before[:-1]
+            assert (await read_everything(store))[:-1] == before[:-1]
             for wrong in (
                 Erasure(at=AT),
                 Erasure(at=AT, user_id="u", session_id=SESSION),
@@ -244,8 +248,8 @@ class StoreErasure(StoreTests):
 
     async def test_a_search_finds_every_place(self, tmp_path: Path) -> None:
         """`find_text` names table and key, sorted; short texts as whole words alone; nothing for no text."""
-        async with self.opened(tmp_path) as store:
-            await lived(store)
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
             places = await store.find_text((SECRET,))
             assert places == tuple(sorted(places))
             named = " ".join(places)
@@ -260,14 +264,16 @@ class StoreErasure(StoreTests):
         """After reopening what is gone is gone, what stays is there, and the records too."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
-        async with self.opened(tmp_path) as store:
-            await lived(store)
-            await store.put_session("s2", told(says(SECRET), session_id="s2", meta=Meta(actor=Actor(user_id="lin"))))
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
+            await store.put_session(
+                "s2", document_of(user_message(SECRET), session_id="s2", meta=Meta(actor=Actor(user_id="lin")))
+            )
             await store.erase(Erasure(at=AT, user_id="lin"))
-            before = await everything(store)
-        async with self.empty(tmp_path) as store:
-            assert await everything(store) == before
+            before = await read_everything(store)
+        async with self.open_empty(tmp_path) as store:
+            assert await read_everything(store) == before
             assert await store.find_text((SECRET, CHINESE)) == ()
             assert await store.sessions() == (SESSION,)
-            turn = replace(imported("p9"), messages=(by("kai", OTHER),))
+            turn = replace(imported_turn("p9"), messages=(message_by("kai", OTHER),))
             assert (await store.append_turns(SESSION, (turn,))).depth == 3

@@ -25,15 +25,15 @@ from mnemosyne.testing.stores.samples import (
     SESSION,
     WORLD_SCOPE,
     StoreTests,
-    earned,
-    imported,
+    gold_commit,
+    imported_turn,
     lore,
     memory,
     play,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    reply_message,
     start,
+    user_message,
 )
 
 
@@ -42,10 +42,16 @@ class StoreMemory(StoreTests):
 
     async def test_message_ids(self, tmp_path: Path) -> None:
         """Ids are filled in, and one that is in use gives way on a retry."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             turn = ImportedTurn(
                 turn_id="t1",
-                messages=(says("a"), replies("b"), says("c"), says("d", message_id="mine"), says("e", Role.TOOL)),
+                messages=(
+                    user_message("a"),
+                    reply_message("b"),
+                    user_message("c"),
+                    user_message("d", message_id="mine"),
+                    user_message("e", Role.TOOL),
+                ),
             )
             await store.append_turns(SESSION, (turn,))
             record = await store.turn(SESSION, "t1")
@@ -63,19 +69,21 @@ class StoreMemory(StoreTests):
 
     async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
         """Spoken words of told turns alone: no numbers, tools, system texts or blanks."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             lin = Author(kind=AuthorKind.USER, id="Lin")
             turn = ImportedTurn(
                 turn_id="t1",
                 messages=(
-                    says("be kind", Role.SYSTEM),
-                    says("where is the key?", author=lin, at=AT),
-                    says("{}", Role.TOOL),
-                    replies("in the well"),
-                    replies(" \n"),
+                    user_message("be kind", Role.SYSTEM),
+                    user_message("where is the key?", author=lin, at=AT),
+                    user_message("{}", Role.TOOL),
+                    reply_message("in the well"),
+                    reply_message(" \n"),
                 ),
             )
-            numbers = ImportedTurn(turn_id="t2", messages=(says("drink"), replies("+5")), kind=TurnKind.NUMERICAL)
+            numbers = ImportedTurn(
+                turn_id="t2", messages=(user_message("drink"), reply_message("+5")), kind=TurnKind.NUMERICAL
+            )
             await store.append_turns(SESSION, (turn, numbers))
             listed = await store.entries_after(SCOPE, Chain.HISTORY, 0, 99)
             assert [(s.entry.entry_id, s.entry.kind, s.entry.title, s.entry.text) for s in listed] == [
@@ -87,28 +95,30 @@ class StoreMemory(StoreTests):
             assert await store.entries(SCOPE, ("t1.a", "t2.u", "t1.u")) == (listed[1].entry, entry)
             assert await store.entries_after(SCOPE, Chain.HISTORY, listed[0].sequence, 1) == (listed[1],)
             talk, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
-            assert await store.written_after({talk: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}) == {talk}
-            assert await store.written_after({talk: listed[-1].sequence}) == frozenset()
-            assert await store.written_after({}) == frozenset()
+            assert await store.chains_written_after(
+                {talk: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}
+            ) == {talk}
+            assert await store.chains_written_after({talk: listed[-1].sequence}) == frozenset()
+            assert await store.chains_written_after({}) == frozenset()
             window = await store.window(SESSION, message_limit=99)
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
 
     async def test_what_is_committed_late_comes_after_what_was_seen(self, tmp_path: Path) -> None:
         """A turn that waited while others were committed is found by who reads on from the last number."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
-            await store.save_prepared(prepared(head, "slow"), expected_version=head.version)
+            await store.save_prepared(prepared_turn(head, "slow"), expected_version=head.version)
             await store.fork(SESSION, "p001", "b")
             await play(store, "quick")
             seen = (await store.entries_after(SCOPE, Chain.HISTORY, 0, 99))[-1].sequence
             head = await store.switch(SESSION, "main")
-            await store.commit_turn(SESSION, earned("slow", 1), expected_version=head.version)
+            await store.commit_turn(SESSION, gold_commit("slow", 1), expected_version=head.version)
             later = await store.entries_after(SCOPE, Chain.HISTORY, seen, 99)
             assert [found.entry.entry_id for found in later] == ["slow.u", "slow.a"]
 
     async def test_entries_have_a_place_and_are_never_overwritten_by_another_turn(self, tmp_path: Path) -> None:
         """Entries of a commit lie at its turn; imported ones at the turn or depth they name, else at the head."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             summary = memory("p001.summary", chain=Chain.NARRATIVE, turn_id="p001", kind="turn_summary")
             early, loose = memory("e1", depth=1), memory("e2", at=AT, entities=("key",), metadata={"n": [1]})
             head = await store.append_turns(SESSION, (), (summary, early, loose))
@@ -120,8 +130,10 @@ class StoreMemory(StoreTests):
                 ("p001.summary", "main", 1),
             ]
             assert replace(found[0], branch_id=None, depth=None, turn_id=None) == loose
-            head = await store.save_prepared(prepared(head, "t1"), expected_version=head.version)
-            await store.commit_turn(SESSION, earned("t1", 1, entries=(memory("t1.e"),)), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
+            await store.commit_turn(
+                SESSION, gold_commit("t1", 1, entries=(memory("t1.e"),)), expected_version=head.version
+            )
             (placed,) = await store.entries(SCOPE, ("t1.e",))
             assert (placed.turn_id, placed.branch_id, placed.depth) == ("t1", "main", 3)
             changed = await store.append_turns(SESSION, (), (replace(summary, text="better"),))
@@ -129,20 +141,20 @@ class StoreMemory(StoreTests):
             (later,) = await store.entries_after(SCOPE, Chain.NARRATIVE, 0, 9)
             assert later.entry.text == "better"
             head = await store.fork(SESSION, "p002", "b")
-            head = await store.save_prepared(prepared(head, "t2"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t2"), expected_version=head.version)
             with pytest.raises(EntryConflictError):
                 await store.commit_turn(
-                    SESSION, earned("t2", 1, entries=(memory("t1.e"),)), expected_version=head.version
+                    SESSION, gold_commit("t2", 1, entries=(memory("t1.e"),)), expected_version=head.version
                 )
 
     async def test_lore_follows_its_world(self, tmp_path: Path) -> None:
         """`replace_world` writes differences; what goes leaves a mark; the same digest is no work."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             assert await store.replace_world("w1", "d1", (lore("a"), lore("b"), lore("c"))) == 3
             assert await store.replace_world("w1", "d1", ()) == 0
             seen = (await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 99))[-1].sequence
             place = WORLD_SCOPE, Chain.LORE
-            assert await store.written_after({place: seen}) == frozenset()
+            assert await store.chains_written_after({place: seen}) == frozenset()
             assert await store.replace_world("w1", "d2", (lore("a"), lore("b", "new"), lore("d"))) == 3
             later = await store.entries_after(WORLD_SCOPE, Chain.LORE, seen, 99)
             assert {(s.entry.entry_id, s.entry.text, s.deleted) for s in later} == {
@@ -158,7 +170,7 @@ class StoreMemory(StoreTests):
 
     async def test_restricted_entries_are_listed(self, tmp_path: Path) -> None:
         """Those with viewers or conditions, of all scopes asked for, by id."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             gate = Condition(path="hero.gold", op=Comparison.GT, value=3)
             await store.replace_world("w1", "d", (lore("b", viewers=("npc",)), lore("a"), lore("z", when=(gate,))))
             await store.append_turns(SESSION, (), (memory("m", viewers=("Lin",)), memory("n")))
@@ -171,7 +183,7 @@ class StoreMemory(StoreTests):
 
     async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
         """The newest is kept; another branch has its own; None forgets all; the version stays."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             late = Prefetch(
                 turn_id="t1", branch_id="main", depth=2, focus_quest_id="q", keywords=("钥匙",), value={"ids": ["a"]}
             )
@@ -192,8 +204,8 @@ class StoreMemory(StoreTests):
 
     async def test_sessions_are_apart(self, tmp_path: Path) -> None:
         """The same turn and entry ids in two sessions have nothing to do with each other."""
-        async with self.opened(tmp_path, imported("p001", "one")) as store:
-            await store.create_session(start(imported("p001", "two"), session_id="s0"))
+        async with self.open_session(tmp_path, imported_turn("p001", "one")) as store:
+            await store.create_session(start(imported_turn("p001", "two"), session_id="s0"))
             assert await store.sessions() == ("s0", SESSION)
             assert (await store.turn("s0", "p001")).messages[0].content == "ask two"
             assert (await store.turn(SESSION, "p001")).messages[0].content == "ask one"

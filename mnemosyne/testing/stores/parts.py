@@ -20,23 +20,23 @@ from mnemosyne.testing.stores.samples import (
     SESSION,
     StoreTests,
     block,
-    everything,
+    document_of,
     evidence,
-    imported,
-    prepared,
-    told,
+    imported_turn,
+    prepared_turn,
+    read_everything,
 )
 
 _USER = EvidenceSource(kind=SourceKind.USER, name="lin", uri="msg://1")
 _TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
 
 
-async def listed(store: Store, where: EvidenceFilter | None = None) -> list[str]:
+async def evidence_ids(store: Store, where: EvidenceFilter | None = None) -> list[str]:
     """Return the ids of the evidences that pass."""
     return [each.evidence_id for each in await store.list_evidences(SESSION, where)]
 
 
-async def blocks(store: Store, where: BlockFilter | None = None) -> list[str]:
+async def block_ids(store: Store, where: BlockFilter | None = None) -> list[str]:
     """Return the ids of the blocks that pass."""
     return [each.block_id for each in await store.list_context_blocks(SESSION, where)]
 
@@ -46,7 +46,7 @@ class StoreParts(StoreTests):
 
     async def test_evidence_is_kept_by_its_id(self, tmp_path: Path) -> None:
         """Written again it keeps its place; the same again is no write; unknown ids are None."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             first, second = evidence("e1", "a <rope>", created_at=AT), evidence("e2")
             assert await store.put_evidence(SESSION, first) == "e1"
@@ -68,7 +68,7 @@ class StoreParts(StoreTests):
 
     async def test_evidence_is_found_by_source_and_content(self, tmp_path: Path) -> None:
         """The oldest with both alike; one that was changed is found by what it says now."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             alike = [evidence(name, source=_TOOL, content_hash="h1") for name in ("e1", "e2")]
             for each in (*alike, evidence("e3", source=_TOOL, content_hash="h2"), evidence("e4", content_hash="h1")):
                 await store.put_evidence(SESSION, each)
@@ -87,7 +87,7 @@ class StoreParts(StoreTests):
         """By type, source, time (from inclusive, until exclusive) and tags; every part must hold; `limit` keeps the oldest,
         with `newest` those written last.
         """
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             hour = timedelta(hours=1)
             for each in (
                 evidence("e1", created_at=AT),
@@ -116,11 +116,11 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(limit=2, newest=True), ["e4", "e5"]),
                 (EvidenceFilter(tags={"place": "well"}, limit=1, newest=True), ["e4"]),
             ):
-                assert await listed(store, where) == expected, where
+                assert await evidence_ids(store, where) == expected, where
 
     async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:
         """By type and priority; `min_priority` admits this one and all above it."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             first = (
                 block("k1", priority=Priority.MUST, block_type=BlockType.STATE, content="gold: 3"),
@@ -145,13 +145,13 @@ class StoreParts(StoreTests):
                 ),
                 (BlockFilter(priorities=frozenset()), []),
             ):
-                assert await blocks(store, where) == expected, where
+                assert await block_ids(store, where) == expected, where
             with pytest.raises(SessionNotFoundError):
                 await store.list_context_blocks("nobody")
 
     async def test_calls_and_tasks_are_written_once_by_id(self, tmp_path: Path) -> None:
         """One that has ended takes its own place; new ones go to the end; the document shows them in order."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             began = ToolCall(tool_call_id="c1", tool="dig", called_at=AT, status=ToolCallStatus.TIMEOUT)
             await store.append_tool_calls(SESSION, (began, ToolCall(tool_call_id="c2")))
@@ -179,10 +179,10 @@ class StoreParts(StoreTests):
 
     async def test_rule_3_lists_refuse_a_stale_version(self, tmp_path: Path) -> None:
         """Each method that takes a version; an unknown session is named."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             old = (await store.head(SESSION)).version
             await store.put_evidence(SESSION, evidence("e1"))
-            before = await everything(store)
+            before = await read_everything(store)
             for work in (
                 store.put_context_blocks(SESSION, (block("k"),), expected_version=old),
                 store.append_tool_calls(SESSION, (ToolCall(tool_call_id="c"),), expected_version=old),
@@ -199,15 +199,15 @@ class StoreParts(StoreTests):
             ):
                 with pytest.raises(SessionNotFoundError):
                     await work
-            assert await everything(store) == before
+            assert await read_everything(store) == before
 
     async def test_lists_belong_to_the_session_not_to_a_branch(self, tmp_path: Path) -> None:
         """After a fork they are the same; a document written on one branch shows on the other."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.put_evidence(SESSION, evidence("e1"))
             await store.fork(SESSION, None, "side")
-            assert await listed(store) == ["e1"]
-            await store.put_session(SESSION, told(evidences={"e2": evidence("e2")}))
+            assert await evidence_ids(store) == ["e1"]
+            await store.put_session(SESSION, document_of(evidences={"e2": evidence("e2")}))
             main = await store.get_session(SESSION, branch_id="main")
             assert main is not None
             assert list(main.evidences) == ["e2"]
@@ -215,37 +215,37 @@ class StoreParts(StoreTests):
 
     async def test_what_a_prompt_holds_is_written_with_its_turn(self, tmp_path: Path) -> None:
         """Evidences and blocks go in with the turn or not at all, by id; the same call again changes nothing."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1", "old"))
             head = await store.head(SESSION)
-            record = prepared(head, "t1")
+            record = prepared_turn(head, "t1")
             held: dict[str, Any] = {"evidences": (evidence("e2"), evidence("e1", "new")), "blocks": (block("k1"),)}
             saved = await store.save_prepared(record, expected_version=head.version, **held)
             assert saved.version == head.version + 1
             assert [each.content for each in await store.list_evidences(SESSION)] == ["new", "e2"]
-            assert await blocks(store) == ["k1"]
-            before = await everything(store)
+            assert await block_ids(store) == ["k1"]
+            before = await read_everything(store)
             assert await store.save_prepared(record, expected_version=head.version, **held) == saved
             with pytest.raises(VersionConflictError):
                 await store.save_prepared(
-                    prepared(head, "t2"),
+                    prepared_turn(head, "t2"),
                     expected_version=head.version,
                     evidences=(evidence("e3"),),
                     blocks=(block("k2"),),
                 )
-            assert await everything(store) == before
-            late = prepared(saved, "n1")
+            assert await read_everything(store) == before
+            late = prepared_turn(saved, "n1")
             with pytest.raises(VersionConflictError):
                 await store.commit_numerical(late, {}, expected_version=head.version, evidences=(evidence("e4"),))
             await store.commit_numerical(
                 late, {}, expected_version=saved.version, evidences=(evidence("e4"),), blocks=(block("k3"),)
             )
-            assert await listed(store) == ["e1", "e2", "e4"]
-            assert await blocks(store) == ["k1", "k3"]
+            assert await evidence_ids(store) == ["e1", "e2", "e4"]
+            assert await block_ids(store) == ["k1", "k3"]
 
     async def test_a_window_shows_tasks_and_the_newest_model_calls(self, tmp_path: Path) -> None:
         """All tasks in order; of the model calls the last few, oldest first."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             window = await store.window(SESSION, message_limit=1)
             assert (window.tasks, window.usages) == ((), ())
             tasks = (Task(task_id="b"), Task(task_id="a", status=TaskStatus.FAILED, error="lost"))

@@ -14,10 +14,10 @@ import anyio
 
 from mnemosyne.core.errors import StoreBusyError, VersionConflictError
 from mnemosyne.protocols import Store
-from mnemosyne.testing.stores.samples import SESSION, StoreTests, says
+from mnemosyne.testing.stores.samples import SESSION, StoreTests, user_message
 
 
-def contract_of(file: str, name: str) -> StoreTests:
+def load_contract(file: str, name: str) -> StoreTests:
     """Return the test class of a file, made; a name of several parts is a class in a class."""
     spec = spec_from_file_location("contract_of_a_store", file)
     if spec is None or spec.loader is None:
@@ -48,11 +48,11 @@ async def write(contract: StoreTests, folder: Path, name: str, count: int) -> No
 async def _try_write(store: Store, text: str) -> bool:
     version = (await store.head(SESSION)).version
     try:
-        await store.append_messages(SESSION, (says(text),), expected_version=version)
+        await store.append_messages(SESSION, (user_message(text),), expected_version=version)
     except (VersionConflictError, StoreBusyError):
         return False
     return True
 
 
 if __name__ == "__main__":
-    anyio.run(write, contract_of(*sys.argv[1:3]), Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))
+    anyio.run(write, load_contract(*sys.argv[1:3]), Path(sys.argv[3]), sys.argv[4], int(sys.argv[5]))

@@ -31,14 +31,14 @@ from mnemosyne.testing.stores.samples import (
     SCOPE,
     SESSION,
     StoreTests,
-    earned,
-    everything,
-    gold,
-    imported,
+    gold_commit,
+    gold_state,
+    imported_turn,
     memory,
     play,
-    prepared,
-    replies,
+    prepared_turn,
+    read_everything,
+    reply_message,
     start,
 )
 
@@ -50,38 +50,38 @@ class StoreRules(StoreTests):
         """Rule 1."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await play(store, "t1", 5)
             await store.fork(SESSION, "p001", "other")
             head = await store.head(SESSION)
             await store.save_prepared(
-                prepared(head, "t2", receipt={"why": ["x"]}, prompt={"text": "…"}, plan={"goal": "钥匙"}),
+                prepared_turn(head, "t2", receipt={"why": ["x"]}, prompt={"text": "…"}, plan={"goal": "钥匙"}),
                 expected_version=head.version,
             )
-            before = await everything(store)
+            before = await read_everything(store)
         store = await self.make_store(tmp_path)
         try:
-            assert await everything(store) == before
+            assert await read_everything(store) == before
         finally:
             await store.close()
 
     async def test_rule_2_a_method_that_raises_has_changed_nothing(self, tmp_path: Path) -> None:
         """Rule 2: each refusal in turn, with everything read before and after."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await play(store, "t1", 5)
             head = await store.head(SESSION)
-            head = await store.save_prepared(prepared(head, "t2"), expected_version=head.version)
-            head = await store.save_prepared(prepared(head, "t3"), expected_version=head.version)
-            before = await everything(store)
+            head = await store.save_prepared(prepared_turn(head, "t2"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t3"), expected_version=head.version)
+            before = await read_everything(store)
             wrong = {"op": "replace", "path": "/hero/no/such", "value": 1}
             with pytest.raises(SessionExistsError):
                 await store.create_session(start())
             with pytest.raises(TurnNotPendingError):
-                await store.commit_turn(SESSION, earned("t2", 1), expected_version=head.version)
+                await store.commit_turn(SESSION, gold_commit("t2", 1), expected_version=head.version)
             with pytest.raises(TurnNotFoundError):
-                await store.commit_turn(SESSION, earned("t9", 1), expected_version=head.version)
+                await store.commit_turn(SESSION, gold_commit("t9", 1), expected_version=head.version)
             with pytest.raises(EntryConflictError):
-                await store.append_turns(SESSION, (imported("t4"),), (memory("e"), memory("e", depth=0, text="2")))
+                await store.append_turns(SESSION, (imported_turn("t4"),), (memory("e"), memory("e", depth=0, text="2")))
             with pytest.raises(Exception, match="/hero/no/such"):
                 await store.commit_turn(
                     SESSION, TurnCommit(turn_id="t3", messages=(), ops=(wrong,)), expected_version=head.version
@@ -92,44 +92,44 @@ class StoreRules(StoreTests):
                 await store.fork(SESSION, "t3", "b")
             with pytest.raises(BranchNotFoundError):
                 await store.switch(SESSION, "nowhere")
-            assert await everything(store) == before
+            assert await read_everything(store) == before
 
     async def test_rule_3_a_stale_version_is_refused(self, tmp_path: Path) -> None:
         """Rule 3, for each method that takes a version."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             old = await store.head(SESSION)
-            head = await store.save_prepared(prepared(old, "t1"), expected_version=old.version)
+            head = await store.save_prepared(prepared_turn(old, "t1"), expected_version=old.version)
             assert head.version == old.version + 1
-            before = await everything(store)
+            before = await read_everything(store)
             with pytest.raises(VersionConflictError) as caught:
-                await store.save_prepared(prepared(old, "t2"), expected_version=old.version)
+                await store.save_prepared(prepared_turn(old, "t2"), expected_version=old.version)
             assert (caught.value.expected, caught.value.found) == (old.version, head.version)
             with pytest.raises(VersionConflictError):
-                await store.commit_turn(SESSION, earned("t1", 1), expected_version=old.version)
+                await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=old.version)
             with pytest.raises(VersionConflictError):
-                await store.commit_numerical(prepared(old, "n1"), gold(1), expected_version=old.version)
-            assert await everything(store) == before
+                await store.commit_numerical(prepared_turn(old, "n1"), gold_state(1), expected_version=old.version)
+            assert await read_everything(store) == before
 
     async def test_rule_4_the_same_turn_twice_is_written_once(self, tmp_path: Path) -> None:
         """Rule 4, for each method that writes a turn: the second call has the version of the first and is no error."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             old = await store.head(SESSION)
-            record = prepared(old, "t1")
+            record = prepared_turn(old, "t1")
             head = await store.save_prepared(record, expected_version=old.version)
             assert await store.save_prepared(record, expected_version=old.version) == head
-            done = await store.commit_turn(SESSION, earned("t1", 7), expected_version=head.version)
-            before = await everything(store)
-            assert await store.commit_turn(SESSION, earned("t1", 7), expected_version=head.version) == done
+            done = await store.commit_turn(SESSION, gold_commit("t1", 7), expected_version=head.version)
+            before = await read_everything(store)
+            assert await store.commit_turn(SESSION, gold_commit("t1", 7), expected_version=head.version) == done
             assert await store.save_prepared(record, expected_version=old.version) == done
-            assert await store.append_turns(SESSION, (imported("p001"), imported("t1"))) == done
-            assert await everything(store) == before
-            numerical = prepared(done, "n1")
-            after = await store.commit_numerical(numerical, gold(8), expected_version=done.version)
-            assert await store.commit_numerical(numerical, gold(8), expected_version=done.version) == after
+            assert await store.append_turns(SESSION, (imported_turn("p001"), imported_turn("t1"))) == done
+            assert await read_everything(store) == before
+            numerical = prepared_turn(done, "n1")
+            after = await store.commit_numerical(numerical, gold_state(8), expected_version=done.version)
+            assert await store.commit_numerical(numerical, gold_state(8), expected_version=done.version) == after
 
     async def test_rule_5_a_window_holds_only_what_was_asked_for(self, tmp_path: Path) -> None:
         """Rule 5 as far as values show it: the newest messages and the last turn, however long the session is."""
-        async with self.opened(tmp_path, *(imported(f"p{n:03}") for n in range(1, 61))) as store:
+        async with self.open_session(tmp_path, *(imported_turn(f"p{n:03}") for n in range(1, 61))) as store:
             window = await store.window(SESSION, message_limit=5)
             assert [placed.message.message_id for placed in window.messages] == [
                 "p058.a",
@@ -145,10 +145,10 @@ class StoreRules(StoreTests):
 
     async def test_rule_6_only_committed_ancestors_are_listed(self, tmp_path: Path) -> None:
         """Rule 6: pending, abandoned and sibling turns stay out of windows and listings."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             head = await store.head(SESSION)
-            head = await store.save_prepared(prepared(head, "t1", "first try"), expected_version=head.version)
-            await store.save_prepared(prepared(head, "t2", "second try"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t1", "first try"), expected_version=head.version)
+            await store.save_prepared(prepared_turn(head, "t2", "second try"), expected_version=head.version)
             await store.fork(SESSION, "p001", "side")
             await play(store, "t3", text="on the side")
             main = await store.window(SESSION, message_limit=50, branch_id="main")
@@ -166,7 +166,7 @@ class StoreRules(StoreTests):
 
     async def test_unknown_names_are_errors(self, tmp_path: Path) -> None:
         """Each method names what it did not find."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             for call in (store.head, store.branches):
                 with pytest.raises(SessionNotFoundError):
                     await call("nobody")
@@ -179,7 +179,7 @@ class StoreRules(StoreTests):
             with pytest.raises(SessionNotFoundError):
                 await store.state_at("nobody", None)
             with pytest.raises(SessionNotFoundError):
-                await store.append_turns("nobody", (imported("t1"),))
+                await store.append_turns("nobody", (imported_turn("t1"),))
             with pytest.raises(SessionNotFoundError):
                 await store.fork("nobody", None, "b")
             with pytest.raises(SessionNotFoundError):
@@ -195,12 +195,12 @@ class StoreRules(StoreTests):
 
     async def test_a_turn_comes_back_whole(self, tmp_path: Path) -> None:
         """`turn` returns what was saved; `window` brings the previous and the pending turn with all they hold."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             first = Message(
                 role=Role.USER, content="那把<钥匙>\u0000?", author=Author(kind=AuthorKind.USER, id="Lin"), at=AT
             )
-            record = prepared(
+            record = prepared_turn(
                 head,
                 "t1",
                 messages=(first,),
@@ -213,39 +213,39 @@ class StoreRules(StoreTests):
             whole = replace(record, messages=(replace(first, message_id="t1.u"),))
             assert await store.turn(SESSION, "t1") == whole
             assert (await store.window(SESSION, message_limit=9)).pending == whole
-            commit = earned("t1", 3, report={"thought": "hm"})
+            commit = gold_commit("t1", 3, report={"thought": "hm"})
             await store.commit_turn(SESSION, commit, expected_version=head.version)
             done = replace(
                 whole,
                 status=TurnStatus.COMMITTED,
-                messages=(*whole.messages, replace(replies("reply t1"), message_id="t1.a")),
+                messages=(*whole.messages, replace(reply_message("reply t1"), message_id="t1.a")),
                 ops=commit.ops,
                 report={"thought": "hm"},
             )
             window = await store.window(SESSION, message_limit=9)
             assert await store.turn(SESSION, "t1") == done == window.previous
             assert window.pending is None
-            assert window.state == gold(3)
+            assert window.state == gold_state(3)
             assert await store.turns(SESSION, limit=3) == (replace(done, receipt=None, prompt=None, report=None),)
 
     async def test_a_newer_input_takes_the_place_of_the_pending_one(self, tmp_path: Path) -> None:
         """Two prepared turns at one head: the newer abandons the older; the same id again replaces it."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
-            head = await store.save_prepared(prepared(head, "t1", "one"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t1", "one"), expected_version=head.version)
             head = await store.save_prepared(
-                prepared(head, "t1", "two", fingerprint="new"), expected_version=head.version
+                prepared_turn(head, "t1", "two", fingerprint="new"), expected_version=head.version
             )
             assert (await store.turn(SESSION, "t1")).messages[0].content == "two"
-            head = await store.save_prepared(prepared(head, "t2", "three"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t2", "three"), expected_version=head.version)
             assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
-            head = await store.save_prepared(prepared(head, "t1", "four"), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t1", "four"), expected_version=head.version)
             assert (await store.turn(SESSION, "t2")).status is TurnStatus.ABANDONED
-            head = await store.append_turns(SESSION, (imported("x1"),))
+            head = await store.append_turns(SESSION, (imported_turn("x1"),))
             with pytest.raises(TurnNotPendingError):
-                await store.commit_turn(SESSION, earned("t1", 1), expected_version=head.version)
-            head = await store.save_prepared(prepared(head, "t3"), expected_version=head.version)
-            head = await store.commit_numerical(prepared(head, "n1"), gold(1), expected_version=head.version)
+                await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=head.version)
+            head = await store.save_prepared(prepared_turn(head, "t3"), expected_version=head.version)
+            head = await store.commit_numerical(prepared_turn(head, "n1"), gold_state(1), expected_version=head.version)
             assert (await store.window(SESSION, message_limit=9)).pending is None
             assert (await store.turn(SESSION, "t3")).status is TurnStatus.ABANDONED
             assert head.turn_id == "n1"

@@ -24,16 +24,16 @@ from mnemosyne.testing.stores.samples import (
     SESSION,
     STATE,
     StoreTests,
-    earned,
-    gold,
-    imported,
+    gold_commit,
+    gold_state,
+    imported_turn,
     memory,
     play,
-    prepared,
-    replies,
-    says,
+    prepared_turn,
+    reply_message,
+    user_message,
 )
-from mnemosyne.testing.stores.tree import TurnTree
+from mnemosyne.testing.stores.tree import ModelTree
 
 
 class StoreRuns(StoreTests):
@@ -41,7 +41,7 @@ class StoreRuns(StoreTests):
 
     async def test_lineage_names_the_ancestors(self, tmp_path: Path) -> None:
         """A branch of a branch has three spans; a fork before the first turn has its own alone."""
-        async with self.opened(tmp_path, *(imported(f"p{n}") for n in range(1, 5))) as store:
+        async with self.open_session(tmp_path, *(imported_turn(f"p{n}") for n in range(1, 5))) as store:
             await store.fork(SESSION, "p3", "b")
             await play(store, "t1")
             await play(store, "t2")
@@ -68,68 +68,71 @@ class StoreRuns(StoreTests):
 
     async def test_a_session_without_a_world_is_given_one(self, tmp_path: Path) -> None:
         """The world's state holds on every branch from before the first turn; what has a world or a changed state stays."""
-        async with self.opened(tmp_path, imported("p001"), imported("p002")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.create_session(SessionStart(session_id="bare", world_id="", locale="en", state={}))
-            await store.append_turns("bare", [imported("p001"), imported("p002")])
+            await store.append_turns("bare", [imported_turn("p001"), imported_turn("p002")])
             await store.fork("bare", "p001", "side")
             assert (await store.window("bare", message_limit=1)).state == {}
             before = await store.head("bare")
-            given = await store.adopt_world("bare", "forest", "zh", gold(3))
+            given = await store.adopt_world("bare", "forest", "zh", gold_state(3))
             assert (given.world_id, given.version, given.branch_id) == ("forest", before.version + 1, "side")
-            assert await store.adopt_world("bare", "forest", "zh", gold(9)) == given == await store.head("bare")
+            assert await store.adopt_world("bare", "forest", "zh", gold_state(9)) == given == await store.head("bare")
             for branch in ("main", "side"):
-                assert (await store.window("bare", message_limit=1, branch_id=branch)).state == gold(3)
+                assert (await store.window("bare", message_limit=1, branch_id=branch)).state == gold_state(3)
             for turn in (None, "p001", "p002"):
-                assert await store.state_at("bare", turn) == gold(3)
+                assert await store.state_at("bare", turn) == gold_state(3)
             with pytest.raises(WorldNotAdoptedError, match="lives in world 'forest'"):
                 await store.adopt_world("bare", "desert", "en", {})
-            moved = await store.adopt_world("bare", "desert", "en", gold(4), instead_of=("", "forest"))
+            moved = await store.adopt_world("bare", "desert", "en", gold_state(4), instead_of=("", "forest"))
             assert moved.world_id == "desert"
             await play(store, "t1", 7)
             world = (await store.head(SESSION)).world_id
             with pytest.raises(WorldNotAdoptedError, match="has been changed"):
                 await store.adopt_world(SESSION, "desert", "en", {}, instead_of=(world,))
-            assert (await store.window(SESSION, message_limit=1)).state == gold(7)
+            assert (await store.window(SESSION, message_limit=1)).state == gold_state(7)
 
     async def test_state_follows_the_branch(self, tmp_path: Path) -> None:
         """Any past state can be rebuilt, and a fork goes on from the state of its turn."""
-        async with self.opened(tmp_path, imported("p001")) as store:
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
             for n in range(1, 121):
                 await play(store, f"t{n}", n if n % 3 else None)
             for n in (0, 1, 3, 49, 50, 51, 100, 120):
                 expected = max((k for k in range(1, n + 1) if k % 3), default=0)
-                assert await store.state_at(SESSION, f"t{n}" if n else "p001") == gold(expected)
+                assert await store.state_at(SESSION, f"t{n}" if n else "p001") == gold_state(expected)
             assert await store.state_at(SESSION, None) == STATE
             await store.fork(SESSION, "t70", "b")
-            assert (await store.window(SESSION, message_limit=1)).state == gold(70)
+            assert (await store.window(SESSION, message_limit=1)).state == gold_state(70)
             await play(store, "b1", 1000)
-            assert await store.state_at(SESSION, "b1") == gold(1000)
-            assert (await store.window(SESSION, message_limit=1, branch_id="main")).state == gold(119)
+            assert await store.state_at(SESSION, "b1") == gold_state(1000)
+            assert (await store.window(SESSION, message_limit=1, branch_id="main")).state == gold_state(119)
 
     async def test_a_state_that_the_ops_do_not_lead_to_is_kept_all_the_same(self, tmp_path: Path) -> None:
         """The state of a commit is the truth; ops of an unknown form are kept beside it."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             for turn_id, amount in (("t1", 1), ("t2", 2)):
                 head = await store.head(SESSION)
-                head = await store.save_prepared(prepared(head, turn_id), expected_version=head.version)
+                head = await store.save_prepared(prepared_turn(head, turn_id), expected_version=head.version)
                 strange = TurnCommit(
-                    turn_id=turn_id, messages=(replies("r"),), ops=({"op": "conjure", "path": "x"},), state=gold(amount)
+                    turn_id=turn_id,
+                    messages=(reply_message("r"),),
+                    ops=({"op": "conjure", "path": "x"},),
+                    state=gold_state(amount),
                 )
                 await store.commit_turn(SESSION, strange, expected_version=head.version)
             await play(store, "t3", 3)
             for turn_id, amount in (("t1", 1), ("t2", 2), ("t3", 3)):
-                assert await store.state_at(SESSION, turn_id) == gold(amount)
+                assert await store.state_at(SESSION, turn_id) == gold_state(amount)
 
     @given(words=st.text(alphabet=st.characters(exclude_categories=()), max_size=40))
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     async def test_any_text_comes_back_as_it_was(self, words: str) -> None:
         """Control characters, markup, half surrogate pairs: content is data."""
         with tempfile.TemporaryDirectory() as folder:
-            async with self.opened(Path(folder)) as store:
-                turn = ImportedTurn(turn_id="t1", messages=(says(words), replies(words)))
+            async with self.open_session(Path(folder)) as store:
+                turn = ImportedTurn(turn_id="t1", messages=(user_message(words), reply_message(words)))
                 await store.append_turns(SESSION, (turn,), (memory("e", text=words, metadata={words: words}),))
                 head = await store.head(SESSION)
-                record = prepared(head, "t2", words, plan={"goal": words}, receipt={words: [words]})
+                record = prepared_turn(head, "t2", words, plan={"goal": words}, receipt={words: [words]})
                 await store.save_prepared(record, expected_version=head.version)
                 window = await store.window(SESSION, message_limit=9)
                 assert [placed.message.content for placed in window.messages] == [words, words]
@@ -146,9 +149,9 @@ class StoreRuns(StoreTests):
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
     async def test_any_run_of_moves_agrees_with_the_plain_tree(self, moves: list[tuple[int, int, int]]) -> None:
         """Prepare, commit, append, numbers, fork, switch and stale writes in any order, against a model."""
-        tree = TurnTree()
+        tree = ModelTree()
         with tempfile.TemporaryDirectory() as folder:
-            async with self.opened(Path(folder)) as store:
+            async with self.open_session(Path(folder)) as store:
                 for step, (move, first, second) in enumerate(moves):
                     await _move(store, tree, step, (move, first, second))
                     head = await store.head(SESSION)
@@ -156,7 +159,7 @@ class StoreRuns(StoreTests):
                 await agree(store, tree)
 
 
-async def _move(store: Store, tree: TurnTree, step: int, choice: tuple[int, int, int]) -> None:
+async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int, int]) -> None:
     """Make one move on the store and on the tree."""
     move, first, second = choice
     branch_id = sorted(tree.branches)[first % len(tree.branches)]
@@ -165,21 +168,21 @@ async def _move(store: Store, tree: TurnTree, step: int, choice: tuple[int, int,
     turn_id, text = f"t{step}", f"text {second}"
     if move == 0:
         reused = sorted(tree.abandoned)[second % len(tree.abandoned)] if tree.abandoned and second % 3 == 0 else turn_id
-        await store.save_prepared(prepared(head, reused, text), expected_version=head.version)
+        await store.save_prepared(prepared_turn(head, reused, text), expected_version=head.version)
         tree.prepare(branch_id, reused, text)
     elif move == 1 and branch.pending is not None:
         gain = second % 5
         amount = tree.state(branch.path)["hero"]["gold"] + gain
-        commit = earned(branch.pending, amount)
+        commit = gold_commit(branch.pending, amount)
         await store.commit_turn(SESSION, commit, expected_version=head.version)
         tree.commit(branch_id, branch.pending, commit.messages[0].content, gain)
     elif move == 2:
-        await store.append_turns(SESSION, (imported(turn_id, text),))
+        await store.append_turns(SESSION, (imported_turn(turn_id, text),))
         tree.append(tree.active, turn_id, (f"ask {text}", f"tell {text}"), 0)
     elif move == 3:
         amount = tree.state(branch.path)["hero"]["gold"] + 1
-        record = prepared(head, turn_id, text, ops=({"op": "replace", "path": "/hero/gold", "value": amount},))
-        await store.commit_numerical(record, gold(amount), expected_version=head.version)
+        record = prepared_turn(head, turn_id, text, ops=({"op": "replace", "path": "/hero/gold", "value": amount},))
+        await store.commit_numerical(record, gold_state(amount), expected_version=head.version)
         tree.append(branch_id, turn_id, (text,), 1)
     elif move == 4:
         known = [None, *sorted(tree.committed)]
@@ -191,10 +194,10 @@ async def _move(store: Store, tree: TurnTree, step: int, choice: tuple[int, int,
         tree.switch(branch_id)
     elif move == 6:
         with pytest.raises(VersionConflictError):
-            await store.save_prepared(prepared(head, turn_id, text), expected_version=head.version - 1)
+            await store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version - 1)
 
 
-async def agree(store: Store, tree: TurnTree) -> None:
+async def agree(store: Store, tree: ModelTree) -> None:
     """Check everything that the store says of the session against the tree."""
     heads = {head.branch_id: head for head in await store.branches(SESSION)}
     assert set(heads) == set(tree.branches)

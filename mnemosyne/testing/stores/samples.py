@@ -39,20 +39,20 @@ WORLD_SCOPE = world_scope("w1")
 STATE: dict[str, Any] = {"hero": {"gold": 0}}
 
 
-def says(text: str, role: Role = Role.USER, **fields: Any) -> Message:
+def user_message(text: str, role: Role = Role.USER, **fields: Any) -> Message:
     """Return a message."""
     return Message(role=role, content=text, **fields)
 
 
-def replies(text: str) -> Message:
+def reply_message(text: str) -> Message:
     """Return an assistant's message."""
-    return says(text, Role.ASSISTANT)
+    return user_message(text, Role.ASSISTANT)
 
 
-def imported(turn_id: str, text: str | None = None) -> ImportedTurn:
+def imported_turn(turn_id: str, text: str | None = None) -> ImportedTurn:
     """Return a finished turn of two messages."""
     words = text or turn_id
-    return ImportedTurn(turn_id=turn_id, messages=(says(f"ask {words}"), replies(f"tell {words}")))
+    return ImportedTurn(turn_id=turn_id, messages=(user_message(f"ask {words}"), reply_message(f"tell {words}")))
 
 
 def start(*turns: ImportedTurn, entries: tuple[MemoryEntry, ...] = (), session_id: str = SESSION) -> SessionStart:
@@ -62,9 +62,13 @@ def start(*turns: ImportedTurn, entries: tuple[MemoryEntry, ...] = (), session_i
     )
 
 
-def prepared(head: SessionHead, turn_id: str, text: str = "hello", **fields: Any) -> TurnRecord:
+def prepared_turn(head: SessionHead, turn_id: str, text: str = "hello", **fields: Any) -> TurnRecord:
     """Return a prepared turn that follows `head`."""
-    given_fields: dict[str, Any] = {"messages": (says(text),), "fingerprint": f"f-{turn_id}", "created_at": AT} | fields
+    given_fields: dict[str, Any] = {
+        "messages": (user_message(text),),
+        "fingerprint": f"f-{turn_id}",
+        "created_at": AT,
+    } | fields
     return TurnRecord(
         turn_id=turn_id,
         session_id=head.session_id,
@@ -77,18 +81,18 @@ def prepared(head: SessionHead, turn_id: str, text: str = "hello", **fields: Any
     )
 
 
-def gold(amount: int) -> dict[str, Any]:
+def gold_state(amount: int) -> dict[str, Any]:
     """Return the state with this much gold."""
     return {"hero": {"gold": amount}}
 
 
-def earned(turn_id: str, amount: int, **fields: Any) -> TurnCommit:
+def gold_commit(turn_id: str, amount: int, **fields: Any) -> TurnCommit:
     """Return a commit that sets the gold."""
     return TurnCommit(
         turn_id=turn_id,
-        messages=(replies(f"reply {turn_id}"),),
+        messages=(reply_message(f"reply {turn_id}"),),
         ops=({"op": "replace", "path": "/hero/gold", "value": amount},),
-        state=gold(amount),
+        state=gold_state(amount),
         **fields,
     )
 
@@ -105,7 +109,7 @@ def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
     return MemoryEntry(entry_id=entry_id, scope=WORLD_SCOPE, chain=Chain.LORE, kind="encyclopedia", text=text, **fields)
 
 
-def told(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
+def document_of(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
     """Return a document that says these messages; `fields` are those of the document."""
     return SessionDocument(session=Session(session_id=session_id, messages=messages), **fields)
 
@@ -123,7 +127,7 @@ def block(block_id: str, **fields: Any) -> ContextBlock:
     return ContextBlock(block_id=block_id, **given)
 
 
-async def everything(store: Store, session_id: str = SESSION) -> tuple[Any, ...]:
+async def read_everything(store: Store, session_id: str = SESSION) -> tuple[Any, ...]:
     """Return all that can be read of a session, to see that nothing has changed."""
     heads = await store.branches(session_id)
     windows = [await store.window(session_id, message_limit=1000, branch_id=head.branch_id) for head in heads]
@@ -135,10 +139,10 @@ async def everything(store: Store, session_id: str = SESSION) -> tuple[Any, ...]
 async def play(store: Store, turn_id: str, amount: int | None = None, text: str = "hello") -> SessionHead:
     """Prepare and commit a turn on the active branch."""
     head = await store.head(SESSION)
-    head = await store.save_prepared(prepared(head, turn_id, text), expected_version=head.version)
-    commit = TurnCommit(turn_id=turn_id, messages=(replies(f"reply {turn_id}"),))
+    head = await store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version)
+    commit = TurnCommit(turn_id=turn_id, messages=(reply_message(f"reply {turn_id}"),))
     if amount is not None:
-        commit = earned(turn_id, amount)
+        commit = gold_commit(turn_id, amount)
     return await store.commit_turn(SESSION, commit, expected_version=head.version)
 
 
@@ -154,7 +158,7 @@ class StoreTests:
         )
 
     @asynccontextmanager
-    async def empty(self, folder: Path, tenant: str = "default") -> AsyncIterator[Store]:
+    async def open_empty(self, folder: Path, tenant: str = "default") -> AsyncIterator[Store]:
         """Give a store as `make_store` makes it, and close it."""
         store = await self.make_store(folder, tenant)
         try:
@@ -163,8 +167,8 @@ class StoreTests:
             await store.close()
 
     @asynccontextmanager
-    async def opened(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
+    async def open_session(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
         """Give a store that holds one session with these turns, and close it."""
-        async with self.empty(folder) as store:
+        async with self.open_empty(folder) as store:
             await store.create_session(start(*turns))
             yield store

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass
-class TreeBranch:
+class ModelBranch:
     """One branch: the ids of all committed turns from the first to its head, and the turn that waits for a reply."""
 
     path: list[str] = field(default_factory=list)
@@ -19,10 +19,10 @@ class TreeBranch:
 
 
 @dataclass
-class TurnTree:
+class ModelTree:
     """One session: what a store must say about it."""
 
-    branches: dict[str, TreeBranch] = field(default_factory=lambda: {"main": TreeBranch()})
+    branches: dict[str, ModelBranch] = field(default_factory=lambda: {"main": ModelBranch()})
     active: str = "main"
     version: int = 1
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class TurnTree:
         if turn_id is not None:
             source = next(branch.path for branch in self.branches.values() if turn_id in branch.path)
             path = source[: source.index(turn_id) + 1]
-        self.branches[branch_id] = TreeBranch(path=path)
+        self.branches[branch_id] = ModelBranch(path=path)
         self.active = branch_id
         self.version += 1
 

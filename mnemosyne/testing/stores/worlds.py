@@ -12,7 +12,7 @@ from mnemosyne.schema.erasure import PACK_PLACE, Erasure
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind
-from mnemosyne.testing.stores.samples import SESSION, WORLD_SCOPE, StoreTests, imported, lore, says
+from mnemosyne.testing.stores.samples import SESSION, WORLD_SCOPE, StoreTests, imported_turn, lore, user_message
 
 LINE = "the miller counts his sacks aloud, twice, before the gate is shut"
 PACK: dict[str, Any] = {
@@ -33,7 +33,7 @@ class StoreWorlds(StoreTests):
 
     async def test_rule_10_lore_and_pack_are_of_one_version(self, tmp_path: Path) -> None:
         """Both come with one call; another version takes the place of both; the same one is no work."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             assert await store.world_digest("w1") is None
             assert await store.worlds() == {}
             assert await store.replace_world("w1", "d1", (lore("a"), lore("b")), PACK) == 2
@@ -52,7 +52,7 @@ class StoreWorlds(StoreTests):
 
     async def test_rule_10_a_call_that_fails_changes_neither(self, tmp_path: Path) -> None:
         """Lore that cannot be written leaves the version before, pack and all."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("a"),), PACK)
             with pytest.raises(ValueError, match="twice"):
                 await store.replace_world("w1", "d2", (lore("b"), lore("b")), {"other": 1})
@@ -62,7 +62,7 @@ class StoreWorlds(StoreTests):
 
     async def test_a_pack_comes_to_lore_that_is_there(self, tmp_path: Path) -> None:
         """A release before packs were kept wrote lore alone: the same digest brings the pack, and no entry moves."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (lore("a"),))
             assert (await store.world_digest("w1"), await store.pack("w1", "d1")) == ("d1", None)
             seen = await store.entries_after(WORLD_SCOPE, Chain.LORE, 0, 9)
@@ -72,7 +72,7 @@ class StoreWorlds(StoreTests):
 
     async def test_one_digest_for_two_packs(self, tmp_path: Path) -> None:
         """A host may give all packs of its own making one digest: the last one counts, with its lore."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d", (lore("a"),), PACK)
             assert await store.replace_world("w1", "d", (lore("b"),), {"other": 1}) == 2
             assert await store.pack("w1", "d") == {"other": 1}
@@ -80,7 +80,7 @@ class StoreWorlds(StoreTests):
 
     async def test_lore_without_a_pack_leaves_none(self, tmp_path: Path) -> None:
         """Another digest without a pack: what is kept of the old one would be of another version."""
-        async with self.opened(tmp_path) as store:
+        async with self.open_session(tmp_path) as store:
             await store.replace_world("w1", "d1", (), PACK)
             await store.replace_world("w1", "d2", (lore("a"),))
             assert (await store.pack("w1", "d1"), await store.pack("w1", "d2")) == (None, None)
@@ -88,7 +88,7 @@ class StoreWorlds(StoreTests):
 
     async def test_worlds_are_apart(self, tmp_path: Path) -> None:
         """The same digest in two worlds and in two tenants has nothing to do with each other; worlds are listed sorted."""
-        async with self.empty(tmp_path, "red") as red:
+        async with self.open_empty(tmp_path, "red") as red:
             await red.replace_world("w2", "d", (), {"of": "w2"})
             await red.replace_world("w1", "d", (lore("a"),), {"of": "w1"})
             await red.replace_world("w:1 é", "e", (), PACK)
@@ -96,7 +96,7 @@ class StoreWorlds(StoreTests):
             assert await red.pack("w2", "d") == {"of": "w2"}
             assert await red.pack("nowhere", "d") is None
             assert list((await red.worlds()).items()) == [("w1", "d"), ("w2", "d"), ("w:1 é", "e")]
-            async with self.empty(tmp_path, "blue") as blue:
+            async with self.open_empty(tmp_path, "blue") as blue:
                 assert await blue.worlds() == {}
                 assert (await blue.world_digest("w1"), await blue.pack("w1", "d")) == (None, None)
 
@@ -104,11 +104,11 @@ class StoreWorlds(StoreTests):
         """After reopening, the present version is there, whichever was there before."""
         if not self.persistent:
             pytest.skip("this store keeps nothing")
-        async with self.empty(tmp_path) as store:
+        async with self.open_empty(tmp_path) as store:
             await store.replace_world("w1", "d0", (lore("z"),))
             await store.replace_world("w1", "d1", (lore("a"),), {"old": LINE})
             await store.replace_world("w1", "d2", (lore("b"),), PACK)
-        async with self.empty(tmp_path) as store:
+        async with self.open_empty(tmp_path) as store:
             assert await store.worlds() == {"w1": "d2"}
             assert (await store.pack("w1", "d1"), await store.pack("w1", "d2")) == (None, PACK)
             assert len(await store.gated_entries((WORLD_SCOPE,))) == 0
@@ -118,8 +118,8 @@ class StoreWorlds(StoreTests):
         """What an author wrote stays when a user who said the same is forgotten, and is no text that must be gone."""
         own = "my own words, which no author of a world ever wrote"
         lin = Author(kind=AuthorKind.USER, id="lin")
-        said = ImportedTurn(turn_id="p001", messages=(says(LINE, author=lin), says(own, author=lin)))
-        async with self.opened(tmp_path, said, imported("p002")) as store:
+        said = ImportedTurn(turn_id="p001", messages=(user_message(LINE, author=lin), user_message(own, author=lin)))
+        async with self.open_session(tmp_path, said, imported_turn("p002")) as store:
             await store.replace_world("w1", "d1", (), PACK)
             places = await store.find_text((LINE,))
             assert any(place.startswith(PACK_PLACE) and "w1" in place for place in places)

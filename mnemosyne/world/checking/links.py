@@ -12,7 +12,7 @@ from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.checking.ops import check_ops
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree
-from mnemosyne.world.format.check import sound
+from mnemosyne.world.format.check import iterate_sound
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
 from mnemosyne.world.reading.draft import Item, PackDraft, Part
@@ -37,14 +37,14 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
     _check_focus(draft, faults)
     _check_events(draft, faults)
     for place, action in draft.actions:
-        for where, pattern in sound(action.get("patterns"), place.at("patterns")):
+        for where, pattern in iterate_sound(action.get("patterns"), place.at("patterns")):
             if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
                 faults.add(where, wrong)
     if tree is not None and draft.quests_known:
         for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
-            check_ops(sound(action.get("ops"), place.at("ops")), tree, faults)
+            check_ops(iterate_sound(action.get("ops"), place.at("ops")), tree, faults)
     return tree
 
 
@@ -77,7 +77,7 @@ def _iterate_memories(draft: PackDraft) -> Iterator[Item]:
     yield from draft.quests
     yield from draft.injections
     for place, turn in draft.history.items("turns"):
-        yield from sound(turn.get("events"), place.at("events"))
+        yield from iterate_sound(turn.get("events"), place.at("events"))
     yield from draft.history.items("narratives")
 
 
@@ -102,7 +102,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
     if draft.entities_known and tree is not None:
         known = entities | tree.anchors
         for place, item in (*draft.lore, *draft.quests):
-            for where, name in sound(item.get("entities"), place.at("entities")):
+            for where, name in iterate_sound(item.get("entities"), place.at("entities")):
                 _check_known(name, known, "entity", "add it to the entities of world.yaml", where, faults)
     for place, quest in draft.quests:
         for where, name in _linked_quests(quest, place):
@@ -111,7 +111,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
             elif draft.quests_known:
                 _check_known(name, quests, "quest", "add it to quests.yaml", where, faults)
     for place, turn in draft.history.items("turns"):
-        for where, event in sound(turn.get("events"), place.at("events")):
+        for where, event in iterate_sound(turn.get("events"), place.at("events")):
             if event.get("quest") is not None and draft.quests_known:
                 _check_known(event["quest"], quests, "quest", "add it to quests.yaml", where.at("quest"), faults)
 
@@ -119,7 +119,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
 def _linked_quests(quest: dict[str, Any], place: SourceLocation) -> Iterator[tuple[SourceLocation, str]]:
     links = quest.get("links") or {}
     for key in ("requires", "leads_to"):
-        yield from sound(links.get(key), place.at("links", key))
+        yield from iterate_sound(links.get(key), place.at("links", key))
     if links.get("parent") is not None:
         yield place.at("links", "parent"), links["parent"]
 
@@ -176,7 +176,7 @@ def _check_events(draft: PackDraft, faults: FaultList) -> None:
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
     for place, injection in draft.injections:
-        for where, word in sound(injection.get("on"), place.at("on")):
+        for where, word in iterate_sound(injection.get("on"), place.at("on")):
             event, colon, quest = word.partition(":")
             if event.startswith("quest") and event not in known:
                 near = did_you_mean(event, known) or f"; there are {', '.join(known)}"
@@ -187,13 +187,13 @@ def _check_events(draft: PackDraft, faults: FaultList) -> None:
 
 def _iterate_conditions(draft: PackDraft) -> Iterator[tuple[SourceLocation, Condition]]:
     for place, entry in draft.lore:
-        yield from sound(entry.get("when"), place.at("when"))
+        yield from iterate_sound(entry.get("when"), place.at("when"))
     for place, rule in draft.planner.items("templates"):
-        yield from sound(rule.get("when"), place.at("when"))
+        yield from iterate_sound(rule.get("when"), place.at("when"))
     for place, action in draft.actions:
-        yield from sound(action.get("guards"), place.at("guards"))
+        yield from iterate_sound(action.get("guards"), place.at("guards"))
     for place, injection in draft.injections:
-        yield from sound(injection.get("when"), place.at("when"))
+        yield from iterate_sound(injection.get("when"), place.at("when"))
 
 
 def _check_condition(condition: Condition, tree: StateTree, place: SourceLocation, faults: FaultList) -> None:

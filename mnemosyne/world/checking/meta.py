@@ -34,7 +34,7 @@ from filament.state.rules import (
     rules_at_root,
 )
 from filament.state.verdicts import RefusedError
-from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean, kind_name
 
 MAX_DEPTH = 16
 
@@ -45,7 +45,7 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
         return
     meta, here = node[META], place.at(META)
     if not isinstance(meta, dict):
-        faults.add(here, f"is {called(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
+        faults.add(here, f"is {kind_name(meta)}, but must be a mapping; known keys: {', '.join(META_KEYS)}")
         return
     known = _fields_of(node, meta)
     checks: dict[str, Callable[[Any, SourceLocation], None]] = {
@@ -70,7 +70,7 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
 def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
     """Note where the fields of a mapping break its rules as they stand at the start, own or of a template."""
     for name in rules.necessary_fields:
-        if name not in node and rules.knows(name):
+        if name not in node and rules.expects_field(name):
             faults.add(place, f"has no {name!r}, which its template calls necessary; add it")
     for key, value in node.items():
         if key != META:
@@ -84,19 +84,19 @@ def _check_field(rules: Rules, key: str, value: Any, place: SourceLocation, faul
         return
     plain = value[0] if rules.is_described(key, value) else value
     if word is not None and not has_type(word, plain):
-        faults.add(place, f"is {called(plain)}, but $meta.types wants {type_text(word)}; change one of the two")
+        faults.add(place, f"is {kind_name(plain)}, but $meta.types wants {type_text(word)}; change one of the two")
         return
     if limits is not None:
         least, most = (-math.inf if limits[0] is None else limits[0]), (math.inf if limits[1] is None else limits[1])
         if not is_number(plain):
-            faults.add(place, f"has limits, but is {called(plain)}; limits are for numbers")
+            faults.add(place, f"has limits, but is {kind_name(plain)}; limits are for numbers")
         elif least <= most and not least <= plain <= most:
             faults.add(place, f"has limits {least}..{most}, but it starts at {plain}; change one of the two")
     if isinstance(table, tuple):
         if not is_scalar(plain):
-            faults.add(place, f"has a table of descriptions, but is {called(plain)}; only a single value has one")
+            faults.add(place, f"has a table of descriptions, but is {kind_name(plain)}; only a single value has one")
         elif look_up_text(table, plain) is None and all(is_number(row[0]) for row in table):
-            faults.add(place, f"has a table for numbers, but is {called(plain)}; change one of the two")
+            faults.add(place, f"has a table for numbers, but is {kind_name(plain)}; change one of the two")
 
 
 def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -108,20 +108,20 @@ def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, An
 
 def _check_kind(value: Any, kind: type, wanted: str, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(value, kind):
-        faults.add(place, f"is {called(value)}, but must be {wanted}")
+        faults.add(place, f"is {kind_name(value)}, but must be {wanted}")
 
 
 def _check_updatable(value: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if isinstance(value, bool):
         return
     if not isinstance(value, dict):
-        faults.add(place, f"is {called(value)}, but must be true or false, or a mapping 'field: true or false'")
+        faults.add(place, f"is {kind_name(value)}, but must be true or false, or a mapping 'field: true or false'")
         return
     for name, word in value.items():
         if name != OTHERS and not _is_field(known, name, place.at(name), faults):
             continue
         if not isinstance(word, bool):
-            faults.add(place.at(name), f"is {called(word)}, but must be true or false; change it")
+            faults.add(place.at(name), f"is {kind_name(word)}, but must be true or false; change it")
 
 
 def _check_necessary(value: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
@@ -138,7 +138,7 @@ def _check_necessary(value: Any, known: Mapping[str, Any], place: SourceLocation
 
 def _check_limits(limits: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(limits, dict):
-        faults.add(place, f"is {called(limits)}, but must be a mapping; write 'field: [least, most]'")
+        faults.add(place, f"is {kind_name(limits)}, but must be a mapping; write 'field: [least, most]'")
         return
     for name, bounds in limits.items():
         here = place.at(name)
@@ -159,12 +159,12 @@ def _check_lists(
 ) -> None:
     for at, name in _iterate_names(names, place, faults):
         if _is_field(known, name, at, faults) and name in node and not isinstance(node[name], list):
-            faults.add(at, f"names {name!r}, which is {called(node[name])} and no list; take it out")
+            faults.add(at, f"names {name!r}, which is {kind_name(node[name])} and no list; take it out")
 
 
 def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(types, dict):
-        faults.add(place, f"is {called(types)}, but must be a mapping; write 'field: {TYPE_WORDS[0]}'")
+        faults.add(place, f"is {kind_name(types)}, but must be a mapping; write 'field: {TYPE_WORDS[0]}'")
         return
     words = ", ".join(TYPE_WORDS)
     for name, word in types.items():
@@ -173,7 +173,7 @@ def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
             if not word or not all(is_scalar(choice) for choice in word):
                 faults.add(here, "must list single values to choose from; write them in [ ]")
         elif not isinstance(word, str):
-            faults.add(here, f"is {called(word)}, but must be one of {words}, or a list of values")
+            faults.add(here, f"is {kind_name(word)}, but must be one of {words}, or a list of values")
         elif word not in TYPE_WORDS:
             near = did_you_mean(word, TYPE_WORDS)
             faults.add(here, f"is {word[:80]!r}, but must be one of {words}, or a list of values{near}")
@@ -181,7 +181,7 @@ def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
 
 def _check_descriptions(rules: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
     if not isinstance(rules, dict):
-        faults.add(place, f"is {called(rules)}, but must be a mapping; write 'field: [[value, text], …]'")
+        faults.add(place, f"is {kind_name(rules)}, but must be a mapping; write 'field: [[value, text], …]'")
         return
     for name, rule in rules.items():
         here = place.at(name)
@@ -213,7 +213,9 @@ def _check_template(template: Any, place: SourceLocation, faults: FaultList, dep
     if template is None:
         return
     if not isinstance(template, dict):
-        faults.add(place, f"is {called(template)}, but must be a mapping: the fields and $meta of the things in here")
+        faults.add(
+            place, f"is {kind_name(template)}, but must be a mapping: the fields and $meta of the things in here"
+        )
         return
     if depth >= MAX_DEPTH:
         faults.add(place, f"is a template inside a template more than {MAX_DEPTH} deep; make it flatter")
@@ -239,7 +241,7 @@ def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList
 
 def _iterate_names(names: Any, place: SourceLocation, faults: FaultList) -> Iterable[tuple[SourceLocation, Any]]:
     if not isinstance(names, list):
-        faults.add(place, f"is {called(names)}, but must be a list; write the fields in [ ]")
+        faults.add(place, f"is {kind_name(names)}, but must be a list; write the fields in [ ]")
         return ()
     return [(place.at(index), name) for index, name in enumerate(names)]
 

@@ -20,7 +20,7 @@ from filament.state.pointer import look_up
 from filament.state.rules import Rules, rules_at_root
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.world.checking.meta import check_follows, check_meta
-from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.world.format.shapes import IDENTIFIER
 
 QUESTS = "quests"
@@ -148,7 +148,7 @@ def _walk_node(path: KeyPath, node: Any, rules: Rules, field: str, *, described:
         return
     entry = isinstance(node, list)
     for step, value, name in inner:
-        below = rules.below(name, value, entry=entry) if isinstance(value, dict) else rules
+        below = rules.rules_below(name, value, entry=entry) if isinstance(value, dict) else rules
         yield from _walk_node((*path, step), value, below, name, described=rules.may_describe(name))
 
 
@@ -165,7 +165,7 @@ def _note_anchors(
             continue
         name, place = node[key], where((*path, key))
         if not isinstance(name, str):
-            faults.add(place, f"is {called(name)}, but an anchor must be text; write it in quotes")
+            faults.add(place, f"is {kind_name(name)}, but an anchor must be text; write it in quotes")
         elif not re.fullmatch(IDENTIFIER, name):
             faults.add(
                 place, f"is {name[:80]!r}; an anchor has 1 to 128 characters, none of them a space, '.', '/' or '~'"
@@ -195,7 +195,7 @@ def _check_pair(node: Any, place: SourceLocation, faults: FaultList) -> None:
     if isinstance(node[0], list | dict):
         faults.add(
             place,
-            f"is {called(node[0])} with a description; only a single value can have one. "
+            f"is {kind_name(node[0])} with a description; only a single value can have one. "
             "Describe the fields inside, or name this field in $meta.lists",
         )
     elif not node[1].strip():

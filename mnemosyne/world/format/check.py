@@ -12,7 +12,7 @@ from typing import Any, Final
 from mnemosyne.core.plain_values import plain_faults, text_fault
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.format.conditions import parse_condition
-from mnemosyne.world.format.faults import FaultList, SourceLocation, called, did_you_mean
+from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.world.format.shapes import (
     Anything,
     Choice,
@@ -43,7 +43,7 @@ BROKEN: Final = Broken()
 def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
     """Return `value` with fallbacks filled in and conditions read, or BROKEN after noting why.
 
-    A record with a broken part comes back without that part and a list with BROKEN in its place (see `sound`); only a
+    A record with a broken part comes back without that part and a list with BROKEN in its place (see `iterate_sound`); only a
     value of the wrong kind is BROKEN itself.
     """
     match shape:
@@ -76,7 +76,7 @@ def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) ->
             return _check_op(shape, value, place, faults)
 
 
-def sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
+def iterate_sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
     """Yield the unbroken members of a checked list, each with its place; nothing if the list itself is broken."""
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
@@ -92,7 +92,7 @@ def _add_fault(place: SourceLocation, faults: FaultList, value: Any, wanted: str
         hint = "; write [ ] around it"
     elif value is None:
         hint = "; fill it in or take the key out"
-    faults.add(place, f"is {called(value)}, but must be {wanted}{hint or '; change it'}")
+    faults.add(place, f"is {kind_name(value)}, but must be {wanted}{hint or '; change it'}")
     return BROKEN
 
 
@@ -212,7 +212,7 @@ def _condition_fault(condition: Condition) -> str | None:
         return "asks 'in' of what is no list; write the choices in [ ]"
     ordered = condition.op in (Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE)
     if ordered and (isinstance(condition.value, bool) or not isinstance(condition.value, int | float)):
-        return f"compares {condition.op.value} with {called(condition.value)}; write a number without quotes"
+        return f"compares {condition.op.value} with {kind_name(condition.value)}; write a number without quotes"
     return None
 
 

@@ -83,7 +83,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def called(value: object) -> str:
+def kind_name(value: object) -> str:
     """Return what a person calls this kind of value."""
     names: dict[type, str] = {
         bool: "true or false",

@@ -8,7 +8,7 @@ from typing import Any
 
 from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
-from mnemosyne.world.format.check import BROKEN, check, sound
+from mnemosyne.world.format.check import BROKEN, check, iterate_sound
 from mnemosyne.world.format.faults import FaultList, SourceLocation
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,
@@ -37,7 +37,7 @@ class Part:
 
     def items(self, key: str) -> Iterator[tuple[SourceLocation, Any]]:
         """Yield the sound items of a list, each with its place."""
-        return sound(self.value.get(key), self.place.at(key))
+        return iterate_sound(self.value.get(key), self.place.at(key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,15 +70,15 @@ def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
         planner=_part(pack, "planner.yaml", PLANNER, faults),
         history=_part(pack, "history.yaml", HISTORY, faults),
         lore=tuple(_lore(pack, faults)),
-        quests=tuple(sound(quests, quests_place)),
-        actions=tuple(sound(actions, actions_place)),
-        injections=tuple(sound(injections, injections_place)),
-        quests_known=_all_named(quests),
-        entities_known=_all_named(world.value.get("entities")),
+        quests=tuple(iterate_sound(quests, quests_place)),
+        actions=tuple(iterate_sound(actions, actions_place)),
+        injections=tuple(iterate_sound(injections, injections_place)),
+        quests_known=_all_have_ids(quests),
+        entities_known=_all_have_ids(world.value.get("entities")),
     )
 
 
-def _all_named(items: Any) -> bool:
+def _all_have_ids(items: Any) -> bool:
     return isinstance(items, list | tuple) and all(item is not BROKEN and "id" in item for item in items)
 
 
@@ -117,7 +117,7 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
             if checked is not BROKEN:
                 yield place, checked
         else:
-            yield from sound(check(LORE_FILE, value, place, faults), place)
+            yield from iterate_sound(check(LORE_FILE, value, place, faults), place)
 
 
 def _parse_yaml(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:

@@ -13,7 +13,7 @@ from mnemosyne.core.codec import decode
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message
-from mnemosyne.stores.sql.connection import Connection, among
+from mnemosyne.stores.sql.connection import Connection, expand_in
 
 RECALLED = 1
 RECALLED_NO_MORE = 2
@@ -27,7 +27,7 @@ def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -
     """Return full entries in the order asked; ids that are unknown, deleted or not for recall are left out."""
     if not entry_ids:
         return ()
-    marks, wanted = among(entry_ids)
+    marks, wanted = expand_in(entry_ids)
     rows = connection.execute(
         f"SELECT entry_id, body FROM entries WHERE tenant = ? AND scope = ? AND entry_id IN ({marks}) AND deleted = 0",
         (connection.tenant, scope, *wanted),
@@ -81,7 +81,9 @@ def read_entries_after(
     )
 
 
-def read_written_after(connection: Connection, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+def read_chains_written_after(
+    connection: Connection, after: Mapping[tuple[str, Chain], int]
+) -> frozenset[tuple[str, Chain]]:
     """Return those of these (scope, chain) that hold something written after the sequence given with each; one question."""
     if not after:
         return frozenset()
@@ -99,7 +101,7 @@ def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[M
     """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
     if not scopes:
         return ()
-    marks, wanted = among(scopes)
+    marks, wanted = expand_in(scopes)
     rows = connection.execute(
         f"""SELECT body FROM entries WHERE tenant = ? AND scope IN ({marks}) AND restricted = 1 AND deleted = 0
             ORDER BY entry_id, scope""",

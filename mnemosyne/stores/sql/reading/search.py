@@ -11,14 +11,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mnemosyne.core.codec import decode, encode, text_time
+from mnemosyne.core.codec import decode, encode, parse_time
 from mnemosyne.core.plain_values import text_fault
-from mnemosyne.privacy.scrub import spellings, stands_in, stands_in_tree
+from mnemosyne.privacy.scrub import occurs_in, occurs_in_tree, spellings
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
 from mnemosyne.stores.sql.blobs import unpack_blob
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, Kept
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, TextTable
 
 _AT_ONCE = 16
 
@@ -32,7 +32,7 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
     return tuple(
         AuditRecord(
             audit_id=audit_id,
-            at=text_time(at),
+            at=parse_time(at),
             kind=kind,
             subject_hash=subject_hash,
             reason=reason,
@@ -47,12 +47,12 @@ def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({place for place, _ in _find_occurrences(connection, texts)}))
 
 
-def still_standing(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
+def find_remaining(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that stand anywhere."""
     return frozenset(text for _, text in _find_occurrences(connection, texts))
 
 
-def standing_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
+def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that a world pack says, too."""
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
@@ -68,7 +68,7 @@ def _find_occurrences(connection: Connection, texts: Sequence[str]) -> Iterator[
         yield from _in_packs(connection, some)
 
 
-def _sources() -> Iterator[tuple[Kept, str]]:
+def _sources() -> Iterator[tuple[TextTable, str]]:
     """Yield each table with the SELECT of session and key that its columns are added to."""
     for kept in OF_A_SESSION:
         yield kept, f"s.session_id, {_key(kept)} FROM {kept.table} AS t JOIN sessions AS s ON s.key = t.session"
@@ -76,15 +76,15 @@ def _sources() -> Iterator[tuple[Kept, str]]:
         yield kept, f"'', {_key(kept)} FROM {kept.table} AS s"
 
 
-def _key(kept: Kept) -> str:
+def _key(kept: TextTable) -> str:
     return kept.key if kept.key.startswith("'") else f"{_alias(kept)}.{kept.key}"
 
 
-def _alias(kept: Kept) -> str:
+def _alias(kept: TextTable) -> str:
     return "s" if kept in OF_A_TENANT else "t"
 
 
-def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _in_table(connection: Connection, kept: TextTable, source: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     alias = _alias(kept)
     tests: list[str] = []
     values: list[Any] = [connection.tenant]
@@ -107,7 +107,7 @@ def _in_table(connection: Connection, kept: Kept, source: str, texts: Sequence[s
         words = [word for word in cells[: len(kept.words)] if word is not None]
         trees = [decode(body, object) for body in cells[len(kept.words) :] if body is not None]
         for text in texts:
-            if any(stands_in(text, word) for word in words) or stands_in_tree((text,), trees):
+            if any(occurs_in(text, word) for word in words) or occurs_in_tree((text,), trees):
                 yield place, text
 
 
@@ -125,7 +125,7 @@ def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tup
         if any(needle in body for body in bodies for needle in needles):
             trees = [decode(body, object) for body in bodies]
             for text in texts:
-                if stands_in_tree((text,), trees):
+                if occurs_in_tree((text,), trees):
                     yield f"{OF_A_TURN.table}/{session_id}/{turn_id}", text
 
 
@@ -138,7 +138,7 @@ def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[st
         body = unpack_blob(cell)
         trees = [decode(body, object)] if any(needle in body for needle in needles) else []
         for text in texts:
-            if stands_in(text, world_id) or stands_in(text, digest) or stands_in_tree((text,), trees):
+            if occurs_in(text, world_id) or occurs_in(text, digest) or occurs_in_tree((text,), trees):
                 yield f"{PACK_PLACE}{world_scope(world_id)}", text
 
 

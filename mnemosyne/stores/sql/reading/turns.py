@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
+from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
-from mnemosyne.core.codec import decode, decode_tree, text_time
+from mnemosyne.core.codec import decode, decode_tree, parse_time
 from mnemosyne.core.errors import TurnNotFoundError, UnreadableError
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY
@@ -28,7 +28,7 @@ from mnemosyne.schema.session import (
 )
 from mnemosyne.stores.sql.blobs import unpack_blob
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.sessions import Entered, committed_place, enter, read_lineage, visit
+from mnemosyne.stores.sql.sessions import StoredSession, committed_place, load_head, load_session, read_lineage
 
 TURN_COLUMNS = (
     "number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
@@ -45,11 +45,11 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth, ord""",
             (key, span.branch_id, span.upto_depth),
         )
-        said.extend(placed(row) for row in rows)
+        said.extend(decode_window_message(row) for row in rows)
     return tuple(said)
 
 
-def placed(row: tuple[bytes, str, str, int]) -> WindowMessage:
+def decode_window_message(row: tuple[bytes, str, str, int]) -> WindowMessage:
     """Return a message from `body, turn_id, branch_id, depth`."""
     body, turn_id, branch_id, depth = row
     return WindowMessage(message=decode(body, Message), turn_id=turn_id, branch_id=branch_id, depth=depth)
@@ -78,10 +78,10 @@ def path_summary(row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
 
 def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnRecord:
     """Return one turn with all it holds; SessionNotFoundError, TurnNotFoundError."""
-    return find_turn(connection, enter(connection, session_id), turn_id)
+    return find_turn(connection, load_session(connection, session_id), turn_id)
 
 
-def find_turn(connection: Connection, session: Entered, turn_id: str) -> TurnRecord:
+def find_turn(connection: Connection, session: StoredSession, turn_id: str) -> TurnRecord:
     """Return one turn of a session with all it holds; TurnNotFoundError."""
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
@@ -93,7 +93,7 @@ def read_turns(
     connection: Connection, session_id: str, limit: int, branch_id: str | None, before_depth: int | None
 ) -> tuple[TurnRecord, ...]:
     """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
-    session, head = visit(connection, session_id, branch_id)
+    session, head = load_head(connection, session_id, branch_id)
     newest: list[TurnRecord] = []
     for span in head.lineage:
         if len(newest) >= limit:
@@ -108,7 +108,7 @@ def read_turns(
     return tuple(reversed(newest))
 
 
-def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, with_blobs: bool) -> TurnRecord:
+def _record(connection: Connection, session: StoredSession, row: tuple[Any, ...], *, with_blobs: bool) -> TurnRecord:
     blobs = (None, None, None)
     if with_blobs:
         found = connection.execute("SELECT receipt, prompt, report FROM papers WHERE turn = ?", (row[0],)).fetchone()
@@ -124,7 +124,7 @@ def _record(connection: Connection, session: Entered, row: tuple[Any, ...], *, w
 
 
 def record_of(
-    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
+    session: StoredSession, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
 ) -> TurnRecord:
     """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
 
@@ -139,7 +139,7 @@ def record_of(
 
 
 def _turn_of(
-    session: Entered, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
+    session: StoredSession, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
 ) -> TurnRecord:
     _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
     if status == TurnStatus.COMMITTED:
@@ -162,7 +162,7 @@ def _turn_of(
         report=_decode_blob(blobs[2]),
         anchors=_tree(anchors) or EMPTY,
         ops=() if ops is None else decode(ops, Ops),
-        created_at=None if at is None else text_time(at),
+        created_at=None if at is None else parse_time(at),
     )
 
 
@@ -176,10 +176,10 @@ def _tree(data: bytes | None) -> dict[str, Any] | None:
 
 def read_state(connection: Connection, session_id: str, turn_id: str | None) -> dict[str, Any]:
     """Return the state as it was after a committed turn (None = before the first)."""
-    return rebuild_state(connection, enter(connection, session_id), turn_id)[0]
+    return rebuild_state(connection, load_session(connection, session_id), turn_id)[0]
 
 
-def rebuild_state(connection: Connection, session: Entered, turn_id: str | None) -> tuple[dict[str, Any], int]:
+def rebuild_state(connection: Connection, session: StoredSession, turn_id: str | None) -> tuple[dict[str, Any], int]:
     """Return the state after a committed turn (None = before the first) and how many changing turns were replayed.
 
     It starts from the nearest snapshot on the path, so the replay is short whatever the length of the session.
@@ -210,4 +210,4 @@ def rebuild_state(connection: Connection, session: Entered, turn_id: str | None)
             (session.key, BASE_BRANCH),
         ).fetchone()[0]
     ops = [op for log in reversed(logs) for op in decode(log, Ops)]
-    return (apply_patch(decode_tree(base), ops) if ops else decode_tree(base)), len(logs)
+    return (replay_ops(decode_tree(base), ops) if ops else decode_tree(base)), len(logs)

@@ -14,8 +14,14 @@ from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.reading.turns import TURN_COLUMNS, path_summary, placed, read_summary, record_of
-from mnemosyne.stores.sql.sessions import Entered, visit
+from mnemosyne.stores.sql.reading.turns import (
+    TURN_COLUMNS,
+    decode_window_message,
+    path_summary,
+    read_summary,
+    record_of,
+)
+from mnemosyne.stores.sql.sessions import StoredSession, load_head
 
 _TURN_WIDTH = TURN_COLUMNS.count(",") + 1
 _TURN = f"""SELECT '{{part}}', {", ".join(f"t.{name.strip()}" for name in TURN_COLUMNS.split(","))},
@@ -66,10 +72,10 @@ _WINDOW = " UNION ALL ".join(
 
 def read_window(connection: Connection, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
     """Return what a turn needs of a session; SessionNotFoundError, BranchNotFoundError."""
-    session, head = visit(connection, session_id, branch_id)
+    session, head = load_head(connection, session_id, branch_id)
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
-    asked = (
+    parameters = (
         *(key, head.turn_id),
         *here,
         *(key, head.turn_id),
@@ -81,7 +87,7 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         *(key, WINDOW_USAGES),
     )
     parts: dict[str, list[tuple[Any, ...]]] = {}
-    for part, *row in connection.execute(_WINDOW, asked):
+    for part, *row in connection.execute(_WINDOW, parameters):
         parts.setdefault(part, []).append(tuple(row))
     late = parts.get("prefetch")
     return SessionWindow(
@@ -102,18 +108,20 @@ def _bodies(parts: dict[str, list[tuple[Any, ...]]], part: str) -> list[bytes]:
     return [row[_BODY] for row in sorted(parts.get(part, []), key=lambda row: row[0])]
 
 
-def _turn(session: Entered, parts: dict[str, list[tuple[Any, ...]]], part: str, said: str) -> TurnRecord | None:
+def _turn(
+    session: StoredSession, parts: dict[str, list[tuple[Any, ...]]], part: str, messages_part: str
+) -> TurnRecord | None:
     if part not in parts:
         return None
     (row,) = parts[part]
-    return record_of(session, row[:_TURN_WIDTH], _bodies(parts, said), row[_TURN_WIDTH:])
+    return record_of(session, row[:_TURN_WIDTH], _bodies(parts, messages_part), row[_TURN_WIDTH:])
 
 
 def _messages(
     connection: Connection, key: int, head: SessionHead, limit: int, found: list[tuple[Any, ...]]
 ) -> tuple[WindowMessage, ...]:
     found = sorted(found, key=lambda row: (row[3], row[0]), reverse=True)
-    newest = [placed((row[_BODY], *row[1:4])) for row in found]
+    newest = [decode_window_message((row[_BODY], *row[1:4])) for row in found]
     for span in head.lineage[1:]:
         if len(newest) >= limit:
             break
@@ -122,7 +130,7 @@ def _messages(
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC, ord DESC LIMIT ?""",
             (key, span.branch_id, span.upto_depth, limit - len(newest)),
         )
-        newest.extend(placed(row) for row in rows)
+        newest.extend(decode_window_message(row) for row in rows)
     return tuple(reversed(newest))
 
 

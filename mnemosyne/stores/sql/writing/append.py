@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from mnemosyne.chains.turn_tree import imported_record
+from mnemosyne.chains.turn_tree import build_imported_record
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.sessions import Entered
+from mnemosyne.stores.sql.sessions import StoredSession
 from mnemosyne.stores.sql.writing.messages import insert_messages
 from mnemosyne.stores.sql.writing.turn_rows import (
     abandon_pending,
@@ -28,7 +28,7 @@ _AT_ONCE = 1_000
 
 def append(
     connection: Connection,
-    session: Entered,
+    session: StoredSession,
     head: SessionHead,
     turns: Sequence[ImportedTurn],
     at: datetime | None,
@@ -52,7 +52,7 @@ def append(
                 forget_turn(connection, session.key, turn.turn_id)
             known[turn.turn_id] = TurnStatus.COMMITTED
             depth += 1
-            records.append(imported_record(turn, head, parent_id, depth, at))
+            records.append(build_imported_record(turn, head, parent_id, depth, at))
             parent_id = turn.turn_id
         insert_bare_turns(connection, session.key, records)
         insert_messages(connection, session.key, records)

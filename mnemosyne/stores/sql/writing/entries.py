@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mnemosyne.chains.turn_tree import check_entry, on_path, turn_of
-from mnemosyne.core.codec import decode, encode, time_text
+from mnemosyne.chains.turn_tree import check_entry, place_on_path, turn_of
+from mnemosyne.core.codec import decode, encode, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.sessions import Entered, committed_place
+from mnemosyne.stores.sql.sessions import StoredSession, committed_place
 
 
 def write_session_entries(
-    connection: Connection, session: Entered, head: SessionHead, entries: Sequence[MemoryEntry]
+    connection: Connection, session: StoredSession, head: SessionHead, entries: Sequence[MemoryEntry]
 ) -> int:
     """Write entries of a session and return how many were new or changed.
 
@@ -30,7 +30,7 @@ def write_session_entries(
     return sum(_write_session_entry(connection, session, head, entry) for entry in entries)
 
 
-def _write_session_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> bool:
+def _write_session_entry(connection: Connection, session: StoredSession, head: SessionHead, entry: MemoryEntry) -> bool:
     check_entry(session.session_id, entry)
     row = _find_stored(connection, entry)
     if row is not None and entry.turn_id is None and entry.depth is None:
@@ -46,7 +46,7 @@ def _write_session_entry(connection: Connection, session: Entered, head: Session
     return True
 
 
-def append_session_entries(connection: Connection, session: Entered, entries: Sequence[MemoryEntry]) -> int:
+def append_session_entries(connection: Connection, session: StoredSession, entries: Sequence[MemoryEntry]) -> int:
     """Write entries of committed turns that are not there yet and return how many; TurnNotFoundError."""
     written = 0
     for entry in entries:
@@ -58,9 +58,9 @@ def append_session_entries(connection: Connection, session: Entered, entries: Se
     return written
 
 
-def _place_entry(connection: Connection, session: Entered, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
+def _place_entry(connection: Connection, session: StoredSession, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:
     if entry.turn_id is None:
-        return on_path(entry, head)
+        return place_on_path(entry, head)
     branch_id, depth = committed_place(connection, session, entry.turn_id)
     return replace(entry, branch_id=branch_id, depth=depth)
 
@@ -78,7 +78,7 @@ def _find_stored(
 def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False) -> None:
     """Write an entry under a new number, in place of the row `seq`."""
     if entry.at is not None:
-        time_text(entry.at)
+        format_time(entry.at)
     if seq is not None:
         connection.post("DELETE FROM entries WHERE seq = ?", (seq,))
     connection.post(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnemosyne.chains.message_ids import is_recalled, named, settled
-from mnemosyne.core.codec import encode, time_text
+from mnemosyne.chains.message_ids import assign_free_ids, assign_ids, is_recalled
+from mnemosyne.core.codec import encode, format_time
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message
-from mnemosyne.stores.sql.connection import Connection, among
+from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.reading.entries import RECALLED
 
 MESSAGE_COLUMNS = "session, branch_id, depth, ord, turn_id, message_id, recalled, body"
@@ -21,15 +21,15 @@ _AT_ONCE = 512
 
 def insert_messages(connection: Connection, key: int, records: Sequence[TurnRecord]) -> None:
     """Write the messages of turns, each under an id that no other message of the session has."""
-    wishes = {each.message_id for record in records for each in named(record.turn_id, record.messages)}
-    used = _find_used(connection, key, list(wishes))
+    candidates = {each.message_id for record in records for each in assign_ids(record.turn_id, record.messages)}
+    used = _find_used(connection, key, list(candidates))
 
-    def is_used(wish: str) -> bool:
-        return wish in used or (wish not in wishes and bool(_find_used(connection, key, [wish])))
+    def is_used(candidate: str) -> bool:
+        return candidate in used or (candidate not in candidates and bool(_find_used(connection, key, [candidate])))
 
     rows: list[tuple[object, ...]] = []
     for record in records:
-        messages = settled(record.turn_id, record.messages, is_used)
+        messages = assign_free_ids(record.turn_id, record.messages, is_used)
         used.update(message.message_id for message in messages)
         rows.extend(_row(key, record, place, each) for place, each in enumerate(messages))
     connection.insert("messages", MESSAGE_COLUMNS, rows)
@@ -37,7 +37,7 @@ def insert_messages(connection: Connection, key: int, records: Sequence[TurnReco
 
 def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[object, ...]:
     if message.at is not None:
-        time_text(message.at)
+        format_time(message.at)
     return (
         key,
         record.branch_id,
@@ -53,7 +53,7 @@ def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[ob
 def _find_used(connection: Connection, key: int, message_ids: Sequence[str]) -> set[str]:
     found: set[str] = set()
     for start in range(0, len(message_ids), _AT_ONCE):
-        signs, values = among(message_ids[start : start + _AT_ONCE])
+        signs, values = expand_in(message_ids[start : start + _AT_ONCE])
         rows = connection.execute(
             f"SELECT message_id FROM messages WHERE session = ? AND message_id IN ({signs})", (key, *values)
         )

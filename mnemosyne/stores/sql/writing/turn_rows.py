@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnemosyne.core.codec import encode, time_text
+from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.sql.blobs import pack_blob
-from mnemosyne.stores.sql.connection import Connection, among
+from mnemosyne.stores.sql.connection import Connection, expand_in
 
 _TURN_COLUMNS = (
     "session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
@@ -51,7 +51,7 @@ def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
         record.kind.value,
         record.status.value,
         record.fingerprint,
-        None if record.created_at is None else time_text(record.created_at),
+        None if record.created_at is None else format_time(record.created_at),
         encode(record.anchors) if record.anchors else None,
         encode(record.ops) if record.ops else None,
         encode(record.messages) if waiting else None,
@@ -93,7 +93,7 @@ def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> 
     """Return how far each of these turns has come; those that are not there are left out."""
     found: dict[str, TurnStatus] = {}
     for start in range(0, len(turn_ids), _AT_ONCE):
-        signs, values = among(turn_ids[start : start + _AT_ONCE])
+        signs, values = expand_in(turn_ids[start : start + _AT_ONCE])
         rows = connection.execute(
             f"SELECT turn_id, status FROM turns WHERE session = ? AND turn_id IN ({signs})", (key, *values)
         )

@@ -11,19 +11,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.json_patch import apply_patch
-from mnemosyne.chains.message_ids import named
+from mnemosyne.chains.json_patch import replay_ops
+from mnemosyne.chains.message_ids import assign_ids
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,
     SNAPSHOT_EVERY,
-    at_turn,
     check_adoption,
     check_place,
     check_version,
     is_same,
+    place_at_turn,
 )
-from mnemosyne.core.codec import decode_tree, encode, encode_tree, time_text
+from mnemosyne.core.codec import decode_tree, encode, encode_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
@@ -38,12 +38,12 @@ from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
-    Entered,
+    StoredSession,
     committed_place,
-    enter,
     find_session,
     has_branch,
     head_of,
+    load_session,
 )
 from mnemosyne.stores.sql.writing.append import append
 from mnemosyne.stores.sql.writing.entries import append_session_entries, write_session_entries
@@ -55,7 +55,7 @@ def create_session(connection: Connection, start: SessionStart) -> SessionHead:
     """Create a session with its first turns and entries; SessionExistsError."""
     if not begin_session(connection, start, version=1):
         raise SessionExistsError(start.session_id)
-    session = enter(connection, start.session_id)
+    session = load_session(connection, start.session_id)
     append(connection, session, head_of(connection, session), start.turns, start.at)
     head = head_of(connection, session)
     write_session_entries(connection, session, head, start.entries)
@@ -75,7 +75,7 @@ def begin_session(connection: Connection, start: SessionStart, *, version: int) 
             start.locale,
             MAIN_BRANCH,
             0,
-            None if start.at is None else time_text(start.at),
+            None if start.at is None else format_time(start.at),
         ),
     )
     session = find_session(connection, start.session_id)
@@ -109,7 +109,7 @@ def adopt_world(
     instead_of: Collection[str],
 ) -> SessionHead:
     """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     head = head_of(connection, session)
     if session.world_id == world_id:
         return head
@@ -121,19 +121,19 @@ def adopt_world(
     connection.post("UPDATE sessions SET world_id = ?, locale = ? WHERE key = ?", (world_id, locale, session.key))
     connection.post("UPDATE snapshots SET state = ? WHERE session = ?", (stored, session.key))
     connection.post("UPDATE branch_states SET state = ? WHERE session = ?", (stored, session.key))
-    return moved(connection, session, replace(head, world_id=world_id))
+    return advance_head(connection, session, replace(head, world_id=world_id))
 
 
 def append_turns(
     connection: Connection, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
 ) -> SessionHead:
     """Commit finished turns after the active head; turns that are committed already are skipped."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     before = head_of(connection, session)
     appended = append(connection, session, before, turns, None)
     after = head_of(connection, session) if appended else before
     written = write_session_entries(connection, session, after, entries)
-    return moved(connection, session, after) if appended or written else before
+    return advance_head(connection, session, after) if appended or written else before
 
 
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
@@ -141,9 +141,9 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
 
     A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
     """
-    session = enter(connection, record.session_id)
+    session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
-    record = replace(record, status=TurnStatus.PREPARED, messages=named(record.turn_id, record.messages))
+    record = replace(record, status=TurnStatus.PREPARED, messages=assign_ids(record.turn_id, record.messages))
     status = turn_status(connection, session.key, record.turn_id)
     if status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
@@ -155,12 +155,12 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
         forget_turn(connection, session.key, record.turn_id)
     abandon_pending(connection, session.key, record.branch_id)
     insert_turn(connection, session.key, record)
-    return moved(connection, session, head)
+    return advance_head(connection, session, head)
 
 
 def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
     """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     record = find_turn(connection, session, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
@@ -179,17 +179,17 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
             (number, pack_blob(encode(commit.report))),
         )
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
-    _settle(connection, session.key, record, commit.state)
+    _finish_commit(connection, session.key, record, commit.state)
     after = head_of(connection, session, record.branch_id)
-    write_session_entries(connection, session, after, [at_turn(entry, record) for entry in commit.entries])
-    return moved(connection, session, after)
+    write_session_entries(connection, session, after, [place_at_turn(entry, record) for entry in commit.entries])
+    return advance_head(connection, session, after)
 
 
 def commit_numerical(
     connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
     """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
-    session = enter(connection, record.session_id)
+    session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
     status = turn_status(connection, session.key, record.turn_id)
     if status is TurnStatus.COMMITTED:
@@ -201,18 +201,18 @@ def commit_numerical(
     abandon_pending(connection, session.key, record.branch_id)
     record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
     insert_turn(connection, session.key, record)
-    _settle(connection, session.key, record, state)
-    return moved(connection, session, head_of(connection, session, record.branch_id))
+    _finish_commit(connection, session.key, record, state)
+    return advance_head(connection, session, head_of(connection, session, record.branch_id))
 
 
 def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
     """Open a branch after a committed turn (None = before the first) and make it the active one."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     open_branch(connection, session, turn_id, branch_id)
-    return moved(connection, session, head_of(connection, session, branch_id))
+    return advance_head(connection, session, head_of(connection, session, branch_id))
 
 
-def open_branch(connection: Connection, session: Entered, turn_id: str | None, branch_id: str) -> None:
+def open_branch(connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str) -> None:
     """Open a branch and make it the active one without moving the version."""
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
@@ -228,17 +228,17 @@ def open_branch(connection: Connection, session: Entered, turn_id: str | None, b
 
 def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:
     """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     head = head_of(connection, session, branch_id)
     if session.active_branch == branch_id:
         return head
     _activate(connection, session.key, branch_id)
-    return moved(connection, session, head)
+    return advance_head(connection, session, head)
 
 
 def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
     """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
-    key = enter(connection, session_id).key
+    key = load_session(connection, session_id).key
     if prefetch is None:
         connection.post("DELETE FROM prefetches WHERE session = ?", (key,))
         return
@@ -254,15 +254,15 @@ def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | 
 
 def append_entries(connection: Connection, session_id: str, entries: Sequence[MemoryEntry]) -> int:
     """Add entries of turns that were committed before; those that are there already are skipped. No version moves."""
-    return append_session_entries(connection, enter(connection, session_id), entries)
+    return append_session_entries(connection, load_session(connection, session_id), entries)
 
 
 def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
     """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
-    session = enter(connection, session_id)
+    session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
     if summary.summary.updated_at is not None:
-        time_text(summary.summary.updated_at)
+        format_time(summary.summary.updated_at)
     put_summary(connection, session.key, (branch_id, depth, summary.turn_id), encode(summary.summary))
 
 
@@ -275,13 +275,13 @@ def put_summary(connection: Connection, key: int, place: tuple[str, int, str], b
     )
 
 
-def moved(connection: Connection, session: Entered, head: SessionHead) -> SessionHead:
+def advance_head(connection: Connection, session: StoredSession, head: SessionHead) -> SessionHead:
     """Count a write to the session and return `head` at its new version."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return replace(head, version=session.version + 1)
 
 
-def _settle(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+def _finish_commit(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
     """Give a turn that has just become committed its messages, its state and the head of its branch."""
     insert_messages(connection, key, (record,))
     move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
@@ -298,7 +298,7 @@ def _write_state(connection: Connection, key: int, record: TurnRecord, state: Ma
         here,
     ).fetchone()
     try:
-        replayed = encode_tree(apply_patch(decode_tree(before), record.ops)) if record.ops else before
+        replayed = encode_tree(replay_ops(decode_tree(before), record.ops)) if record.ops else before
     except StateOpError:
         if state is None:
             raise
@@ -319,6 +319,6 @@ def _activate(connection: Connection, key: int, branch_id: str) -> None:
     connection.post("UPDATE sessions SET active_branch = ? WHERE key = ?", (branch_id, key))
 
 
-def _head_of_turn(connection: Connection, session: Entered, record: TurnRecord) -> SessionHead:
+def _head_of_turn(connection: Connection, session: StoredSession, record: TurnRecord) -> SessionHead:
     branch_id, _ = committed_place(connection, session, record.turn_id)
     return head_of(connection, session, branch_id)

@@ -1,7 +1,7 @@
-"""How a new value takes its place: over an old value, or as a new entity shaped by its template.
+"""Computes the value that a place holds after a change: over an old value, or as a new entity shaped by its template.
 
-Pure. Nothing is changed here: values are returned as they will stand in the tree, or RefusedError says why they cannot stand
-there.
+Pure. Nothing is changed here: values are returned as they will be in the tree, or RefusedError says why they are not
+allowed.
 """
 
 from __future__ import annotations
@@ -9,65 +9,66 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from filament.state.anchors import named
+from filament.state.anchors import assign_item_ids
 from filament.state.changes.guards import check_growth, check_new_field, check_removal, check_value, has_ruled_entries
 from filament.state.conventions import ID, IDENTITY, META, is_pair, is_scalar, same_scalar
-from filament.state.descriptions import described_anew, note
+from filament.state.descriptions import add_note, describe_new_value
 from filament.state.rules import KEEP, Rules
 from filament.state.verdicts import Note, Refusal, RefusedError, Remark
 
 _NOTHING = object()
 
 
-def settle(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return what a place holds once `new` is set where `old` stood.
+def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
+    """Return what a place holds once `new` is set where `old` was; RefusedError if a rule forbids it.
 
-    `rules` are those of the mapping that holds `field`; with `entry`, the place is an entry of the list there. A VWD gets
-    the description that goes with its value. A mapping stays a mapping and keeps its id, `_anchor` and `$meta`; each of
-    its fields settles in turn, so that no rule can be passed by from above. A list stays a list.
+    `rules` are those of the mapping that holds `field`; with `entry`, the place is an entry of the list there. A VWD
+    gets the description that belongs to its new value. A mapping stays a mapping and keeps its id, `_anchor` and
+    `$meta`; each of its fields is replaced in turn, so that setting the whole mapping cannot bypass a field's rule. A
+    list stays a list.
     """
     if isinstance(old, Mapping):
-        return _settle_mapping(rules.below(field, old, entry=entry), field, old, new, notes)
+        return _replace_mapping(rules.rules_below(field, old, entry=entry), field, old, new, notes)
     if not entry:
         check_value(rules, field, new)
     if rules.is_described(field, old):
         if is_scalar(new) or is_pair(new):
-            return described_anew(rules, field, old, new, notes)
+            return describe_new_value(rules, field, old, new, notes)
         reason = f"{field!r} is a value with a description: give a value, or [value, description]"
         raise RefusedError(Refusal.WRONG_TYPE, reason)
     if isinstance(old, list | tuple):
-        return _settle_list(rules, field, old, new, notes)
-    return make(rules, field, new, notes, entry=entry)
+        return _replace_list(rules, field, old, new, notes)
+    return build_value(rules, field, new, notes, entry=entry)
 
 
-def _settle_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any, notes: list[Note]) -> dict[str, Any]:
+def _replace_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any, notes: list[Note]) -> dict[str, Any]:
     if not isinstance(new, Mapping):
         raise RefusedError(Refusal.WRONG_TYPE, f"{field!r} has fields of its own: set one of them")
-    settled: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in old.items():
         if key == META or key in IDENTITY:
             if key in new and new[key] != value:
-                raise RefusedError(Refusal.PROTECTED, f"the {key!r} of {field!r} does not change")
-            settled[key] = value
+                raise RefusedError(Refusal.PROTECTED, f"the {key!r} of {field!r} cannot be changed")
+            result[key] = value
         elif key in new:
-            settled[key] = _settle_field(rules, key, value, new[key], notes)
+            result[key] = _replace_field(rules, key, value, new[key], notes)
         else:
             check_removal(rules, key, value)
     for key, value in new.items():
         if key not in old:
             check_new_field(rules, key)
-            settled[key] = make(rules, key, value, notes)
-    return settled
+            result[key] = build_value(rules, key, value, notes)
+    return result
 
 
-def _settle_field(rules: Rules, key: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    settled = settle(rules, key, old, new, notes)
-    if settled != old and not isinstance(old, Mapping) and not rules.may_update(key):
+def _replace_field(rules: Rules, key: str, old: Any, new: Any, notes: list[Note]) -> Any:
+    result = replace_value(rules, key, old, new, notes)
+    if result != old and not isinstance(old, Mapping) and not rules.may_update(key):
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{key!r} may not be updated ($meta.updatable)")
-    return settled
+    return result
 
 
-def _settle_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
+def _replace_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     if not isinstance(new, list):
         raise RefusedError(Refusal.WRONG_TYPE, f"{field!r} is a list: give a list, or PUSH and POP its entries")
     if has_ruled_entries(rules, field, old):
@@ -75,37 +76,39 @@ def _settle_list(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]
         raise RefusedError(Refusal.PROTECTED, reason)
     if len(new) > len(old):
         check_growth(rules, field)
-    return [make(rules, field, item, notes, entry=True) for item in new]
+    return [build_value(rules, field, item, notes, entry=True) for item in new]
 
 
-def make(rules: Rules, field: str, value: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return a new value as it will stand in `field`, or as an `entry` of the list there.
+def build_value(rules: Rules, field: str, value: Any, notes: list[Note], *, entry: bool = False) -> Any:
+    """Return a new value as it will be in `field`, or as an `entry` of the list there; RefusedError if a rule forbids
+    it.
 
-    A mapping follows its template: fields that were not given are filled in, in the template's order; then come the rest,
-    if it may be extended. Types, limits and necessary fields are checked, values with a table described.
+    A mapping follows its template: fields that were not given are filled in, in the template's order; the others
+    follow, if it may be extended. Types, limits and necessary fields are checked; values with a table get their
+    description.
     """
     if isinstance(value, Mapping):
-        return _make_mapping(rules, field, value, notes, entry=entry)
+        return _build_mapping(rules, field, value, notes, entry=entry)
     if not entry:
         check_value(rules, field, value)
     if is_scalar(value) or rules.is_described(field, value):
         if entry:
             return value
         if is_pair(value) and isinstance(value[0], str):
-            said = (
+            sentence = (
                 f"{field!r} is read as {value[0]!r} with the description {value[1]!r}; a list would need $meta.lists."
             )
-            note(notes, Remark.READ_AS_DESCRIBED, field, said)
-        return described_anew(rules, field, None, value, notes)
-    return [make(rules, field, item, notes, entry=True) for item in value]
+            add_note(notes, Remark.READ_AS_DESCRIBED, field, sentence)
+        return describe_new_value(rules, field, None, value, notes)
+    return [build_value(rules, field, item, notes, entry=True) for item in value]
 
 
-def _make_mapping(
+def _build_mapping(
     rules: Rules, field: str, value: Mapping[str, Any], notes: list[Note], *, entry: bool
 ) -> dict[str, Any]:
     shape = rules.shape_below(field, entry=entry)
     bearing = {key: value[key] for key in IDENTITY if key in value}
-    inner = rules.below(field, bearing, entry=entry)
+    inner = rules.rules_below(field, bearing, entry=entry)
     made: dict[str, Any] = {ID: value[ID]} if ID in value else {}
     for key, default in shape.items():
         if key not in (META, *IDENTITY):
@@ -113,9 +116,9 @@ def _make_mapping(
     for key, given in value.items():
         if key in made:
             continue
-        if shape and key not in IDENTITY and not inner.extensible and not inner.knows(key):
-            raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{key!r} is no field of such a thing ($meta.extensible)")
-        made[key] = given if key in IDENTITY else make(inner, key, given, notes)
+        if shape and key not in IDENTITY and not inner.extensible and not inner.expects_field(key):
+            raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{key!r} is not a field of such a thing ($meta.extensible)")
+        made[key] = given if key in IDENTITY else build_value(inner, key, given, notes)
     for name in inner.necessary_fields:
         if name not in made and name not in IDENTITY:
             raise RefusedError(Refusal.MISSING_FIELD, f"such a thing needs {name!r}; give it ($meta.necessary)")
@@ -123,9 +126,9 @@ def _make_mapping(
 
 
 def _fill_field(rules: Rules, field: str, default: Any, given: Any, notes: list[Note]) -> Any:
-    """Return a field of a new thing: what was given, else what its template has there."""
+    """Return a field of a new thing: the given value, otherwise its template's."""
     if given is _NOTHING:
-        return make(rules, field, default, [])
+        return build_value(rules, field, default, [])
     if isinstance(default, Mapping) is not isinstance(given, Mapping):
         wanted = "has fields of its own" if isinstance(default, Mapping) else "is a single value or a list"
         raise RefusedError(Refusal.WRONG_TYPE, f"{field!r} {wanted} in such a thing")
@@ -134,13 +137,13 @@ def _fill_field(rules: Rules, field: str, default: Any, given: Any, notes: list[
     if rules.is_described(field, default) and is_scalar(given):
         keeps = same_scalar(default[0], given) or rules.description_rule(field) == KEEP
         given = [given, default[1]] if keeps else given
-    return make(rules, field, given, notes)
+    return build_value(rules, field, given, notes)
 
 
-def name_new(value: Any, fresh: Iterator[str], *, in_container: bool = False) -> Any:
+def assign_new_ids(value: Any, fresh: Iterator[str], *, in_container: bool = False) -> Any:
     """Return a new value in which every thing in a container has an id; `in_container`: it is one, or a list of them."""
     if in_container and isinstance(value, list | tuple):
-        return [name_new(item, fresh, in_container=True) if isinstance(item, Mapping) else item for item in value]
+        return [assign_new_ids(item, fresh, in_container=True) if isinstance(item, Mapping) else item for item in value]
     if in_container and isinstance(value, Mapping) and ID not in value:
         value = {ID: next(fresh), **value}
-    return named(value, fresh)
+    return assign_item_ids(value, fresh)

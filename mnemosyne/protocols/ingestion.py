@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
-from mnemosyne.schema.ingest import Ingested, IngestOptions
+from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.record import ImportedConversations, ImportRequest
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
@@ -88,7 +88,7 @@ class EvidenceIngestor(Protocol):
         links: EvidenceLinks | None = None,
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
-    ) -> Ingested:
+    ) -> IngestResult:
         """Keep a text; SessionNotFoundError, EvidenceNotFoundError (`derived_from`), ValueError (confidence, ttl)."""
         ...
 
