@@ -413,6 +413,7 @@ class TurnComposer:
             plan=plan,
             select_limit=settings.select_limit,
             fallback_limit=settings.fallback_limit,
+            locale=draft.world.locale,
             calls=draft.calls,
             lease=lease,
         )
