@@ -20,10 +20,10 @@ from anyio import to_thread
 
 from filament import escape_text, open_tag, unescape
 from jacquard.config.sections import EvidenceConfig
+from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.truncation import truncate_with_size
-from jacquard.pipeline.curation.memory_blocks import FLESH_SLOT
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri, evidence_uri
 from mnemosyne.core.off_loop import calculate, size_of
@@ -47,7 +47,6 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
 
-EVIDENCE_LAYER = "evidence"
 _log = logging.getLogger(__name__)
 _TAG = re.compile(r"<[^<>]*>")
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
@@ -239,8 +238,8 @@ def _prompt_block(
     return PromptBlock(
         block_id=resolved.block.block_id,
         block_type=resolved.block.block_type,
-        slot=FLESH_SLOT,
-        source=f"evidence:{evidence.source.kind.value}",
+        slot=slot_of(BlockKind.EVIDENCE),
+        source=f"{EVIDENCE_SOURCE}{evidence.source.kind.value}",
         content=content,
         priority=resolved.block.priority,
         placement=_PLACEMENT,
