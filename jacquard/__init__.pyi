@@ -27,6 +27,7 @@ from .config.sections import (
     SummaryConfig,
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
+from .core.block_kinds import Layer
 from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
 from .core.degradations import Degradation
 from .core.errors import (
@@ -96,7 +97,7 @@ from .pipeline.record.prepared_turn import PreparedTurn, turn_from_record, turn_
 from .pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.weaving.assemble import PromptMessage
-from .pipeline.weaving.layers import ContextCollector, ContextComposer, Layer
+from .pipeline.weaving.layers import ContextCollector, ContextComposer
 from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from .pipeline.weaving.pruners.group_aware import GroupAwarePruner

@@ -12,6 +12,7 @@ from typing import Any
 
 from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
+from jacquard.core.block_kinds import FLESH_LAYER
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.pipeline.curation.memory_blocks import render_memories
@@ -23,8 +24,6 @@ from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
 from jacquard.templating import open_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.protocols import TokenEstimator
-
-HISTORY = "history"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +131,7 @@ def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, e
         count=estimator.estimate,
         tier_tokens=tier_tokens_of(turn.config),
         rules=rules_of(turn.config, turn.at),
-        layer_attributes={"probabilistic": {"model": turn.model}},
+        layer_attributes={FLESH_LAYER: {"model": turn.model}},
         left_out=left_out,
     )
     return complete(laid, turn.carried)

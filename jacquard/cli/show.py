@@ -10,31 +10,27 @@ from rich.text import Text
 
 from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
+from jacquard.core.block_kinds import Subject, subject_of
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, CandidateDecision, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 
 _STYLES = {
-    "instruction": "cyan",
-    "persona": "cyan",
-    "axiom": "cyan",
-    "directive": "bright_magenta",
-    "status": "green",
-    "active_quests": "green",
-    "guidance": "magenta",
-    "summary": "blue",
-    "curation": "yellow",
-    "history": "blue",
-    "user": "bold",
+    Subject.NONE: "",
+    Subject.WORLD: "cyan",
+    Subject.DIRECTIVE: "bright_magenta",
+    Subject.STATE: "green",
+    Subject.GUIDANCE: "magenta",
+    Subject.MEMORIES: "yellow",
+    Subject.TALK: "blue",
+    Subject.INPUT: "bold",
 }
 _LEGEND = "world cyan · state green · guidance magenta · memories yellow · talk blue · input bold"
 
 
 def style_of(source: str) -> str:
     """Return the colour of a block's source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
-    kind, _, rest = source.partition(":")
-    name = rest.rpartition("/")[2].removesuffix(".j2") if kind == "automation" else kind
-    return _STYLES.get(name, "cyan" if kind == "automation" else "")
+    return _STYLES[subject_of(source)]
 
 
 def show_turn(turn: PreparedTurn) -> None:

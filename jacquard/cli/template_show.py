@@ -11,8 +11,8 @@ from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, totals
 from jacquard.cli.shared import clean, out, show
 from jacquard.cli.show import style_of
+from jacquard.core.block_kinds import HISTORY_SLOT, HISTORY_SOURCE
 from jacquard.core.blocks import FRAME
-from jacquard.pipeline.weaving.assemble import HISTORY_SLOT
 
 _VERDICTS = {
     Verdict.PASSED: "green",
@@ -47,7 +47,7 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
     for row in rendering.rows:
         if row.slot == HISTORY_SLOT and row.kept:
             if row is messages[0]:
-                told = Text(f"history  {len(messages)} messages", style=style_of("history"))
+                told = Text(f"history  {len(messages)} messages", style=style_of(HISTORY_SOURCE))
                 table.add_row(str(sum(each.tokens for each in messages)), told, Text(row.slot), Text(row.source))
             continue
         name = f"{row.block_id}  {row.title}" if row.title and row.title != row.block_id else row.block_id

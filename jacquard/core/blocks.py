@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from jacquard.core.block_kinds import KINDS
+from jacquard.core.block_kinds import BlockKind as BlockKind
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
-
-FLESH_SLOT = "flesh"
-"""The slot of what is chosen for one turn: memories, and results of tools."""
 
 FRAME = "frame"
 """The id under which tags and overhead between blocks are counted; no block has it."""
@@ -36,25 +35,6 @@ class Stage(StrEnum):
     STITCHED = "stitched"
     DEDUPLICATED = "deduplicated"
     TRUNCATED = "truncated"
-
-
-class BlockKind(StrEnum):
-    """What a block is, and so what its id is an id of. Ids of two kinds never mean the same thing, however they are spelled.
-
-    UNKNOWN: recorded by a release that had no kinds, where all ids shared one namespace; and the frame between blocks, which
-    is no block. The order is that in which kinds keep an id that two of them have (`rename_duplicates`).
-    """
-
-    UNKNOWN = ""
-    INPUT = "input"
-    TEMPLATE = "template"
-    DIRECTIVE = "directive"
-    INJECTION = "injection"
-    INSTRUCTION = "instruction"
-    RATIONALE = "rationale"
-    MEMORY = "memory"
-    EVIDENCE = "evidence"
-    MESSAGE = "message"
 
 
 class Sensitivity(StrEnum):
@@ -125,6 +105,11 @@ class PromptBlock:
     shortened: bool = False
     kind: BlockKind = BlockKind.UNKNOWN
     uri: str = ""
+
+
+def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:
+    """Say whether a block is of a kind; one that was recorded without its kind is known by its slot."""
+    return block.kind is kind or (block.kind is BlockKind.UNKNOWN and block.slot == KINDS[kind].slot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

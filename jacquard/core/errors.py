@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jacquard.core.block_kinds import HOST_SOURCE, remedy_of
 from jacquard.core.model_calls import Call
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage
@@ -57,23 +58,16 @@ class BudgetExceededError(JacquardError):
         )
 
 
-_REMEDIES = {
-    "user_input": "it is the user's message: shorten it",
-    "axioms": "they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
-    "instruction": "it is the pack's `instruction` in world.yaml with the format of replies: shorten it",
-    "persona": "it is `persona` in world.yaml: shorten it",
-    "guidance": "it holds the goal: shorten the step of the quest that it comes from",
-    "todo": "it is the session's to-do list: close tasks",
-    "tail": "it is the host's own tool calls and results: shorten them, or raise budget.reserved_tail_tokens",
-}
+_TAIL_REMEDY = "it is the host's own tool calls and results: shorten them, or raise budget.reserved_tail_tokens"
 
 
 def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
     """Return what can be done about the biggest block, as a sentence; empty where nothing is known of it."""
     name = blocks[0][0] if blocks else ""
-    if name.startswith("host:"):
+    if name.startswith(f"{HOST_SOURCE}:"):
         return f" The biggest is {name}: it is one of the host's `instructions` in the settings; shorten it."
-    return f" The biggest is {name}: {_REMEDIES[name]}." if name in _REMEDIES else ""
+    remedy = _TAIL_REMEDY if name == "tail" else remedy_of(name)
+    return f" The biggest is {name}: {remedy}." if remedy else ""
 
 
 class InputTooLargeError(JacquardError):

@@ -105,8 +105,9 @@ class Cancellation:
 class SelectionRequest:
     """What a selector sees: the input, the newest messages (oldest first, `name: text`), and the candidates, best first.
 
-    `patience` ends when the turn goes on without the choice; the call itself may go on for the next turn. A selector that calls
-    a model notes each call in `calls` as it begins and as it ends, so that what it cost is in the session's model usage.
+    `locale` is the world's: the language of a prompt for a model. `patience` ends when the turn goes on without the choice;
+    the call itself may go on for the next turn. A selector that calls a model notes each call in `calls` as it begins and as
+    it ends, so that what it cost is in the session's model usage.
     """
 
     user_text: str
@@ -114,6 +115,7 @@ class SelectionRequest:
     plan: PlanContext
     candidates: tuple[Candidate, ...]
     limit: int
+    locale: str = ""
     patience: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 

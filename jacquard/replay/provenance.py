@@ -10,18 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from filament import escape_text
+from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
 from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, CandidateDecision, Span
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
-from jacquard.pipeline.skeleton.instructions import HOST_SOURCE
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.session import Ref
 
-_TEMPLATE, _HISTORY, _USER, _RESULT = "automation:", "history", "user", "evidence:"
 _SHOWN = 50
 
 
@@ -117,7 +116,7 @@ def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: PromptSn
     sources = {evidence.source.uri for evidence in evidences}
     candidate = next((c for c in turn.report.stream_b.candidates if c.uri in sources or _is_named(c, named)), None)
     source = decision.source if decision is not None else ""
-    file = source.removeprefix(_TEMPLATE) if source.startswith(_TEMPLATE) else ""
+    file = source.removeprefix(TEMPLATE_SOURCE) if source.startswith(TEMPLATE_SOURCE) else ""
     return Origin(
         message=span.message,
         role=role,
@@ -153,15 +152,15 @@ def _block_of(tape: PromptSnapshot | None, block_id: str) -> PromptBlock | None:
 
 def _uri(turn: PreparedTurn, block_id: str, source: str, tape: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
     block = _block_of(tape, block_id)
-    if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(_TEMPLATE)):
+    if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(TEMPLATE_SOURCE)):
         return block.uri
-    if refs and source.startswith(_RESULT):
+    if refs and source.startswith(EVIDENCE_SOURCE):
         return evidence_uri(turn.session_id, refs[0].evidence_id)
     directives = tape.source.directives if tape is not None else ()
     if (called := next((entry for entry in directives if entry.entry_id == block_id), None)) is not None:
         return entry_uri(called)
-    if source == _HISTORY:
+    if source == HISTORY_SOURCE:
         scope = session_scope(turn.session_id)
         return format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=block_id))
     # What the host said, be it the input or an instruction of its configuration, is kept with the turn.
-    return turn_uri(turn.session_id, turn.turn_id) if source in (_USER, HOST_SOURCE) else ""
+    return turn_uri(turn.session_id, turn.turn_id) if source in (USER_SOURCE, HOST_SOURCE) else ""

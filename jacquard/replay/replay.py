@@ -14,6 +14,7 @@ from difflib import unified_diff
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig
+from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, plain_config
@@ -28,8 +29,6 @@ from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 
 Count = Callable[[str], int]
-TEMPLATE_SOURCE = "automation:"
-CURATION_SOURCE = "curation"
 PLAYED = (
     "layout",
     "template_id",

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament import PayloadError, load_yaml_marked
+from jacquard.core.block_kinds import WRAPPED_LAYERS
 from jacquard.core.errors import TemplateError
 from jacquard.templating.files import COMMON_TEMPLATE, TemplateFile, resolve_file, template_ids
 from mnemosyne.schema.evidence import BlockType, Priority
 
 MANIFEST = "template.yaml"
-LAYERS = ("deterministic", "probabilistic")
 EACH = ("directives",)
 _KEYS = ("id", "title", "extends", "without", "blocks")
 _BLOCK_KEYS = ("id", "file", "type", "slot", "priority", "layer", "section", "volatile", "order", "each", "title")
@@ -126,7 +126,7 @@ def _wrong(key: str, value: Any) -> str | None:
     choices: dict[str, list[str | None]] = {
         "type": [kind.value for kind in BlockType],
         "priority": [priority.value for priority in Priority],
-        "layer": [*LAYERS, None],
+        "layer": [*WRAPPED_LAYERS, None],
         "each": [*EACH, None],
     }
     if key in choices:

@@ -19,6 +19,7 @@ from random import Random
 
 import pytest
 
+from jacquard.core.block_kinds import FLESH_SLOT
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, Pruner, PruneResult, PruneRules
@@ -37,7 +38,7 @@ def sample_block(
     return PromptBlock(
         block_id=name,
         block_type=BlockType.MEMORY,
-        slot="flesh",
+        slot=FLESH_SLOT,
         source="test",
         content=name,
         priority=priority,

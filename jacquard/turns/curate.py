@@ -100,6 +100,7 @@ class TurnCurator:
             plan=turn.plan,
             select_limit=settings.select_limit,
             fallback_limit=settings.fallback_limit,
+            locale=turn.world.locale,
             calls=context.calls,
             lease=lease,
         )

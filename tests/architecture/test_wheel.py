@@ -39,8 +39,12 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
     import zipfile
 
     (wheel,) = environment.glob("*.whl")
-    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"filament", "mnemosyne", "jacquard"}
+    prompts = [path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "prompts").glob("*/*.t*")]
+    assert prompts
+    assert set(prompts) <= set(names)
 
 
 SUITES = """

@@ -25,9 +25,9 @@ from jacquard import (
     TemplateError,
     shipped_templates,
 )
+from jacquard.core.block_kinds import HISTORY_SLOT
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import Skeleton
-from jacquard.pipeline.skeleton.messages import HISTORY_SLOT
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust
 

@@ -23,7 +23,8 @@ from jacquard import (
     shipped_templates,
     snapshot_in,
 )
-from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, SYSTEM_PROMPT, allowed_layers, layer_of, layers_of
+from jacquard.core.block_kinds import SYSTEM_PROMPT
+from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, allowed_layers, layer_of, layers_of
 from mnemosyne import (
     CalibratedEstimator,
     ImportedTurn,

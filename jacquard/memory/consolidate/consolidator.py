@@ -8,7 +8,7 @@ branch. A batch that fails is reported and left for the next run; the batches af
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -41,6 +41,7 @@ from jacquard.memory.consolidate.spans import (
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
+from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
@@ -138,6 +139,7 @@ class Consolidator:
         `progress` gets (done, all) turns. Failures of the model are in the result; SessionNotFoundError, BranchNotFoundError,
         StoreError come through, and what was made before them stays.
         """
+        await warm_prompts()
         head = await self._store.head(session_id, branch_id)
         names = NameDictionary((await self._worlds.world(head.world_id)).entities)
         narratives = await self._on_path(head, Chain.NARRATIVE)
@@ -207,7 +209,8 @@ class Consolidator:
         told = [(depth, texts[depth]) for depth in sorted(texts) if span.first <= depth <= span.last]
         last = told[-1][1]
         lines = [(depth, entry.text) for depth, entry in told]
-        request = macro_request(lines, before, _locale(text for _, text in lines), config.timeout_seconds)
+        locale = find_text_language("".join(text for _, text in lines))
+        request = macro_request(lines, before, locale, config.timeout_seconds)
         narrative = read_narrative((await self._call_model(head, request, macro_id(last.turn_id or ""))).content)
         return MemoryEntry(
             entry_id=macro_id(last.turn_id or ""),
@@ -238,7 +241,7 @@ class Consolidator:
             )
             for turn in batch
         )
-        locale = _locale(text for turn in turns for _, text in turn.lines)
+        locale = find_text_language("".join(text for turn in turns for _, text in turn.lines))
         request = turns_request(turns, locale, config.timeout_seconds)
         reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
@@ -368,9 +371,3 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
 
 def _known(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for found in lexicon.find(text) for one in found.entity_ids))
-
-
-def _locale(texts: Iterable[str]) -> str:
-    """Return `zh` where texts are mostly Chinese, else `en`: a memory speaks as the conversation does."""
-    text = "".join(texts)
-    return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"

@@ -9,6 +9,7 @@ from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call
 from jacquard.core.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
 from jacquard.memory.summarize.prompts import read_summary, summary_prompt
+from jacquard.prompts.templates import warm_prompts
 
 
 class ModelSummarizer:
@@ -21,6 +22,7 @@ class ModelSummarizer:
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
         """Return the new summary with what the call cost; SummarizerError where there is none to be had."""
+        await warm_prompts()
         asked = LlmRequest(
             messages=summary_prompt(request),
             max_tokens=int(request.limit_tokens * 1.5) + 64,

@@ -35,6 +35,7 @@ from jacquard.memory.summarize.span import (
     own_coverage,
 )
 from jacquard.pipeline.record.events import emit_usage
+from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
@@ -307,7 +308,9 @@ class SummaryRoller:
         """Return the summary up to a depth, batch after batch; what was reached before a failure is kept."""
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
-        locale = await self._locale(window)
+        await warm_prompts()
+        # A summary speaks as the conversation does.
+        locale = find_text_language("".join(placed.message.content for placed in window.messages[-6:]))
         summary: Summary | None = None
         usages: list[ModelUsage] = []
         evidences: list[Evidence] = []
@@ -350,11 +353,6 @@ class SummaryRoller:
             evidences=tuple(evidences),
             failure=failure or "Nothing new.",
         )
-
-    async def _locale(self, window: SessionWindow) -> str:
-        """Return `zh` where the newest messages is mostly Chinese, else `en`: a summary speaks as the conversation does."""
-        text = "".join(placed.message.content for placed in window.messages[-6:])
-        return "zh" if sum("\u3400" <= sign <= "\u9fff" for sign in text) * 4 > len(text) else "en"
 
     async def _batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
         """Return the turns that come next after what is covered: as many as one call takes, one at least."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from filament import escape_text, open_tag
-from jacquard.core.blocks import FLESH_SLOT, BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.core.truncation import truncate_with_size
@@ -20,10 +21,6 @@ from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
-
-FLESH_LAYER = "probabilistic"
-KNOWLEDGE = "knowledge_base"
-MEMORIES = "relevant_memories"
 
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
 _TITLE_CHARS = 60
@@ -48,7 +45,7 @@ def render_memories(
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
     blocks = [_block(entry, name, rank, estimator, limit_tokens) for rank, (name, entry) in enumerate(chosen)]
-    blocks.sort(key=lambda block: block.section != KNOWLEDGE)
+    blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
     return tuple(blocks)
@@ -80,13 +77,13 @@ def _block(
     return PromptBlock(
         block_id=f"flesh:{name}",
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
-        slot=FLESH_SLOT,
-        source=f"curation:{entry.chain.value}",
+        slot=slot_of(BlockKind.MEMORY),
+        source=f"{CURATION_SOURCE}:{entry.chain.value}",
         content=content,
         priority=Priority.HIGH if rank == 0 else Priority.MEDIUM,
         placement=_PLACEMENT,
-        layer=FLESH_LAYER,
-        section=KNOWLEDGE if lore else MEMORIES,
+        layer=KINDS[BlockKind.MEMORY].layer,
+        section=KNOWLEDGE_SECTION if lore else MEMORIES_SECTION,
         rank=rank,
         tokens=estimator.estimate(content),
         volatile=True,
@@ -107,12 +104,12 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
     return PromptBlock(
         block_id="flesh:rationale",
         block_type=BlockType.MEMORY,
-        slot=FLESH_SLOT,
-        source="curation:selector",
+        slot=slot_of(BlockKind.RATIONALE),
+        source=f"{CURATION_SOURCE}:selector",
         content=content,
         priority=Priority.LOW,
         placement=_PLACEMENT,
-        layer=FLESH_LAYER,
+        layer=KINDS[BlockKind.RATIONALE].layer,
         rank=rank,
         tokens=estimator.estimate(content),
         volatile=True,

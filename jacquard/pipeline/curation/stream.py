@@ -48,6 +48,7 @@ class CurationRequest:
     plan: PlanContext
     select_limit: int = 5
     fallback_limit: int = 3
+    locale: str = ""
     lease: Lease | None = None
     patience: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
@@ -60,6 +61,7 @@ class CurationRequest:
             plan=self.plan,
             candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
             limit=limit,
+            locale=self.locale,
             patience=self.patience,
             calls=self.calls,
         )

@@ -11,11 +11,11 @@ from typing import Any
 
 from filament import close_tag, escape_text, open_tag, unescape
 from jacquard.config.sections import PackageConfig
+from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, PackagePart, slot_traits
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.record.diversity import RESULTS, Cut, constrain, document_of, source_of
-from jacquard.pipeline.skeleton.evidence_blocks import EVIDENCE_LAYER
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
@@ -32,13 +32,6 @@ _SIGNAL_NAMES = {
     "graph": "graph_score",
     "rerank": "rerank_score",
 }
-_SYSTEM_TYPES = {"persona": "core_profile", "guidance": "goals", "active_quests": "goals"}
-_DEVELOPER_TYPES = {"instruction": "format_rules", "directive": "other"}
-_SUMMARY = "summary"
-_ELSEWHERE = frozenset({"history", "flesh", "user_input", _SUMMARY})
-_TOLD_ELSEWHERE = frozenset(
-    {BlockKind.INPUT, BlockKind.RATIONALE, BlockKind.MEMORY, BlockKind.EVIDENCE, BlockKind.MESSAGE}
-)
 _TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
@@ -119,13 +112,9 @@ def build_package(
         context_id=report.turn_id,
         session_id=report.session_id,
         created_at=created_at,
-        system_blocks=tuple(
-            _block(b, _SYSTEM_TYPES, created_at)
-            for b in blocks
-            if not _is_elsewhere(b) and b.slot not in _DEVELOPER_TYPES
-        ),
-        developer_blocks=tuple(_block(b, _DEVELOPER_TYPES, created_at) for b in blocks if b.slot in _DEVELOPER_TYPES),
-        working_summary=summary if any(b.slot == _SUMMARY for b in blocks) else "",
+        system_blocks=tuple(_block(b, created_at) for b in blocks if not _has_own_part(b) and not _is_for_developer(b)),
+        developer_blocks=tuple(_block(b, created_at) for b in blocks if _is_for_developer(b)),
+        working_summary=summary if any(b.slot == SUMMARY_SLOT for b in blocks) else "",
         recent_turns=short.turns,
         evidence=short.items,
         user_message=PackageMessage(role=Role.USER.value, content=user_text),
@@ -134,11 +123,15 @@ def build_package(
     )
 
 
-def _is_elsewhere(block: PromptBlock) -> bool:
+def _has_own_part(block: PromptBlock) -> bool:
     """Say whether a package has another place for a block than among those of system and developer."""
     if block.kind is BlockKind.UNKNOWN:
-        return block.slot in _ELSEWHERE
-    return block.kind in _TOLD_ELSEWHERE or block.slot == _SUMMARY
+        return slot_traits(block.slot).part is PackagePart.OWN
+    return KINDS[block.kind].has_own_part or block.slot == SUMMARY_SLOT
+
+
+def _is_for_developer(block: PromptBlock) -> bool:
+    return slot_traits(block.slot).part is PackagePart.DEVELOPER_BLOCKS
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
@@ -170,12 +163,12 @@ def _evidence_text(item: EvidenceItem) -> str:
     return f"{start}{escape_text(item.snippet)}{close_tag('evidence')}"
 
 
-def _block(block: PromptBlock, types: Mapping[str, str], created_at: datetime) -> PackageBlock:
+def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
     if block.category is not None:
         source["memory_item_id"] = _entry_id(block)
     return PackageBlock(
-        type=types.get(block.slot, "other"),
+        type=slot_traits(block.slot).package_type,
         text=block.content,
         updated_at=created_at if block.volatile else None,
         source=source,

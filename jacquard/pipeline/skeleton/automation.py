@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from filament import FilamentError, collect_anchors, with_anchors
+from jacquard.core.block_kinds import TEMPLATE_SOURCE
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.degradations import Degradation
 from jacquard.core.errors import JacquardError
@@ -229,7 +230,7 @@ def _render_spec(
         block_id=entry.entry_id if entry else spec.block_id,
         block_type=spec.type,
         slot=spec.slot,
-        source=f"automation:{spec.name}",
+        source=f"{TEMPLATE_SOURCE}{spec.name}",
         content=content,
         priority=spec.priority,
         placement=_placement(spec, entry),

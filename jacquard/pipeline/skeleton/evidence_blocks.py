@@ -15,7 +15,8 @@ from anyio import to_thread
 
 from filament import escape_text, open_tag
 from jacquard.config.sections import EvidenceConfig
-from jacquard.core.blocks import FLESH_SLOT, BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
@@ -30,7 +31,6 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
 from mnemosyne.schema.query import EvidenceFilter
 
-EVIDENCE_LAYER = "evidence"
 _log = logging.getLogger(__name__)
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 _TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
@@ -135,8 +135,8 @@ def _prompt_block(
     return PromptBlock(
         block_id=resolved.block.block_id,
         block_type=resolved.block.block_type,
-        slot=FLESH_SLOT,
-        source=f"evidence:{evidence.source.kind.value}",
+        slot=slot_of(BlockKind.EVIDENCE),
+        source=f"{EVIDENCE_SOURCE}{evidence.source.kind.value}",
         content=content,
         priority=resolved.block.priority,
         placement=_PLACEMENT,

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from filament import escape_text, open_tag
+from jacquard.core.block_kinds import HOST_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from mnemosyne.schema.evidence import BlockType, Priority
-
-HOST_SOURCE = "host"
-_SLOT = "instruction"
 
 
 def instruction_blocks(told: Mapping[str, str], count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
@@ -26,7 +24,7 @@ def instruction_blocks(told: Mapping[str, str], count: Callable[[str], int]) -> 
                 PromptBlock(
                     block_id=f"{HOST_SOURCE}:{name}",
                     block_type=BlockType.INSTRUCTION,
-                    slot=_SLOT,
+                    slot=slot_of(BlockKind.INSTRUCTION),
                     source=HOST_SOURCE,
                     content=content,
                     priority=Priority.MUST,

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from filament import escape_text
+from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar, plain_value
-from jacquard.pipeline.skeleton.naming import INPUT_ID
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
 from mnemosyne.schema.session import Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
-HISTORY_SLOT = "history"
-INPUT_SLOT = "user_input"
 NEWEST_MESSAGES = 6
 _PLAIN_PARTIES = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "system", "tool"})
 _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.TOOL, Role.SYSTEM: Trust.AUTHORED}
@@ -45,8 +43,8 @@ def history_blocks(
             PromptBlock(
                 block_id=message.message_id,
                 block_type=BlockType.CONVERSATION,
-                slot=HISTORY_SLOT,
-                source="history",
+                slot=slot_of(BlockKind.MESSAGE),
+                source=HISTORY_SOURCE,
                 content=content,
                 role=message.role,
                 priority=Priority.HIGH if age < NEWEST_MESSAGES else Priority.MEDIUM,
@@ -70,8 +68,8 @@ def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
     return PromptBlock(
         block_id=INPUT_ID,
         block_type=BlockType.CONVERSATION,
-        slot=INPUT_SLOT,
-        source="user",
+        slot=slot_of(BlockKind.INPUT),
+        source=USER_SOURCE,
         content=content,
         role=Role.USER,
         priority=Priority.MUST,

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
+from jacquard.core.block_kinds import INPUT_ID
 from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 
-INPUT_ID = "user_input"
 _NOBODY: frozenset[str] = frozenset()
 _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 

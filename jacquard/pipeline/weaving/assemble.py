@@ -11,13 +11,12 @@ from itertools import groupby
 from typing import Any, NoReturn
 
 from filament import escape_attribute
-from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein
+from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein, is_of_kind
 from jacquard.core.receipt import PrefixReport, Span
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
 
 MESSAGE_OVERHEAD_TOKENS = 4
-HISTORY_SLOT = "history"
 
 
 class PromptMessage(dict[str, str]):
@@ -173,7 +172,7 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 
 def is_history_message(block: PromptBlock) -> bool:
     """Say whether a block is a message of the conversation, which is a role message of its own."""
-    return block.kind is BlockKind.MESSAGE or (block.kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
+    return is_of_kind(block, BlockKind.MESSAGE)
 
 
 def _is_tail(block: PromptBlock) -> bool:

@@ -9,33 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
 
 from filament import dump_yaml, escape_text
 from jacquard.config.sections import LayersConfig
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule
+from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SYSTEM_PROMPT, Layer, slot_traits
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule, is_of_kind
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision
 from jacquard.pipeline.skeleton.todo import open_todo
-from jacquard.pipeline.weaving.assemble import HISTORY_SLOT, PromptMessage, assemble, is_history_message
+from jacquard.pipeline.weaving.assemble import PromptMessage, assemble, is_history_message
 from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.session import Role
 
 SUFFIX = "__context"
-SYSTEM_PROMPT = "system_prompt"
-
-
-class Layer(StrEnum):
-    """The five shared layers, in their order; the agent's own prompt, the conversation and the query frame them."""
-
-    FRAMEWORK = "framework__context"
-    EXPERIENCE = "experience__context"
-    KNOWLEDGE = "knowledge__context"
-    TODO = "todo__context"
-    COMPRESSION = "compression__context"
 
 
 ORDER: Mapping[str, int] = MappingProxyType(
@@ -48,19 +37,6 @@ _LAYOUT = SkeinTemplate(
     rules=tuple(SlotRule(slot=name, position=Position.SYSTEM, order=order) for name, order in ORDER.items()),
     separate=True,
 )
-_SLOTS = {
-    "instruction": SYSTEM_PROMPT,
-    "persona": SYSTEM_PROMPT,
-    "axiom": Layer.FRAMEWORK.value,
-    "directive": Layer.FRAMEWORK.value,
-    "flesh.knowledge_base": Layer.KNOWLEDGE.value,
-    "flesh": Layer.EXPERIENCE.value,
-    "status": Layer.TODO.value,
-    "active_quests": Layer.TODO.value,
-    "todo": Layer.TODO.value,
-    "guidance": Layer.TODO.value,
-    "summary": Layer.COMPRESSION.value,
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,13 +194,9 @@ def layer_of(block: PromptBlock) -> str:
 
     A block of a slot that has no layer of its own is knowledge.
     """
-    if is_history_message(block) or _is_input(block):
+    if is_history_message(block) or is_of_kind(block, BlockKind.INPUT):
         return ""
-    return _SLOTS.get(f"{block.slot}.{block.section}") or _SLOTS.get(block.slot) or Layer.KNOWLEDGE.value
-
-
-def _is_input(block: PromptBlock) -> bool:
-    return block.kind is BlockKind.INPUT or (block.kind is BlockKind.UNKNOWN and block.slot == "user_input")
+    return slot_traits(block.slot, block.section).shared_layer or Layer.KNOWLEDGE.value
 
 
 def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...]]:
@@ -285,7 +257,7 @@ def _input(history: Sequence[PromptBlock], query: str | None) -> PromptBlock:
         return last
     if last is not None and last.content == query:
         raise ConfigError("The query is the last of checkpoint_messages already; give it in one place only.")
-    return replace(_block("user_input", query), slot="user_input", role=Role.USER)
+    return replace(_block(INPUT_ID, query), slot=INPUT_SLOT, role=Role.USER)
 
 
 def _block(name: str, text: str) -> PromptBlock:

@@ -1,0 +1,219 @@
+"""The one list of block kinds and of slots: whatever is decided by the kind or the slot of a block is a column here.
+
+A kind says what the id of a block is an id of; a slot is the name by which a layout places it. Blocks of code have the slot of
+their kind, blocks of templates the slot that their manifest gives them, be it one of `SLOTS` or a name of the author's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+INPUT_ID = "user_input"
+"""The id of the block of the user's input; no other block has it."""
+
+HOST_SOURCE = "host"
+TEMPLATE_SOURCE = "automation:"
+CURATION_SOURCE = "curation"
+EVIDENCE_SOURCE = "evidence:"
+HISTORY_SOURCE = "history"
+USER_SOURCE = "user"
+
+HISTORY_SLOT = "history"
+INPUT_SLOT = "user_input"
+FLESH_SLOT = "flesh"
+INSTRUCTION_SLOT = "instruction"
+SUMMARY_SLOT = "summary"
+
+FLESH_LAYER = "probabilistic"
+EVIDENCE_LAYER = "evidence"
+WRAPPED_LAYERS = ("deterministic", FLESH_LAYER)
+"""The wrappers `<context_layer>` that a template may ask for."""
+
+KNOWLEDGE_SECTION = "knowledge_base"
+MEMORIES_SECTION = "relevant_memories"
+SYSTEM_PROMPT = "system_prompt"
+"""Where the layers of seed 003 have the agent's own prompt, before all layers."""
+
+
+class Layer(StrEnum):
+    """The five shared layers, in their order; the agent's own prompt, the conversation and the query frame them."""
+
+    FRAMEWORK = "framework__context"
+    EXPERIENCE = "experience__context"
+    KNOWLEDGE = "knowledge__context"
+    TODO = "todo__context"
+    COMPRESSION = "compression__context"
+
+
+class PackagePart(StrEnum):
+    """Where a context package has a text: among its blocks, or in a part of its own (messages, evidence, summary)."""
+
+    SYSTEM_BLOCKS = "system_blocks"
+    DEVELOPER_BLOCKS = "developer_blocks"
+    OWN = "own"
+
+
+class Subject(StrEnum):
+    """What a block is about, by which the command line colours it."""
+
+    NONE = ""
+    WORLD = "world"
+    DIRECTIVE = "directive"
+    STATE = "state"
+    GUIDANCE = "guidance"
+    MEMORIES = "memories"
+    TALK = "talk"
+    INPUT = "input"
+
+
+class BlockKind(StrEnum):
+    """What a block is, and so what its id is an id of. Ids of two kinds never mean the same thing, however they are spelled.
+
+    UNKNOWN: recorded by a release that had no kinds, where all ids shared one namespace; and the frame between blocks, which
+    is no block. The order is that in which kinds keep an id that two of them have (`rename_duplicates`).
+    """
+
+    UNKNOWN = ""
+    INPUT = "input"
+    TEMPLATE = "template"
+    DIRECTIVE = "directive"
+    INJECTION = "injection"
+    INSTRUCTION = "instruction"
+    RATIONALE = "rationale"
+    MEMORY = "memory"
+    EVIDENCE = "evidence"
+    MESSAGE = "message"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KindTraits:
+    """What holds for all blocks of a kind.
+
+    `slot` is theirs; None where the manifest of their template says it. `source` is what their source is, or begins with.
+    `has_own_part`: a context package has them in a part of its own, whatever their slot. `layer` is the wrapper that they
+    stand in. `subject` is None where the slot says it.
+    """
+
+    source: str
+    slot: str | None = None
+    has_own_part: bool = False
+    layer: str | None = None
+    subject: Subject | None = None
+
+
+KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
+    {
+        BlockKind.INPUT: KindTraits(slot=INPUT_SLOT, source=USER_SOURCE, has_own_part=True, subject=Subject.INPUT),
+        BlockKind.TEMPLATE: KindTraits(source=TEMPLATE_SOURCE),
+        BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE),
+        BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
+        BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
+        BlockKind.RATIONALE: KindTraits(
+            slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
+        ),
+        BlockKind.MEMORY: KindTraits(
+            slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
+        ),
+        BlockKind.EVIDENCE: KindTraits(
+            slot=FLESH_SLOT, source=EVIDENCE_SOURCE, has_own_part=True, layer=EVIDENCE_LAYER, subject=Subject.NONE
+        ),
+        BlockKind.MESSAGE: KindTraits(
+            slot=HISTORY_SLOT, source=HISTORY_SOURCE, has_own_part=True, subject=Subject.TALK
+        ),
+    }
+)
+"""Every kind but UNKNOWN."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlotTraits:
+    """What holds for the blocks of a slot.
+
+    `shared_layer` is their layer of seed 003 (None: history and input, which have none). `part` and `package_type` say where a
+    context package has them and as what. `remedy` is what a user can do when the block does not fit that must stay;
+    `block_id` is its id in the shipped templates, where that is not the name of the slot.
+    """
+
+    shared_layer: str | None = Layer.KNOWLEDGE.value
+    part: PackagePart = PackagePart.SYSTEM_BLOCKS
+    package_type: str = "other"
+    subject: Subject = Subject.WORLD
+    remedy: str = ""
+    block_id: str = ""
+
+
+SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
+    {
+        INSTRUCTION_SLOT: SlotTraits(
+            shared_layer=SYSTEM_PROMPT,
+            part=PackagePart.DEVELOPER_BLOCKS,
+            package_type="format_rules",
+            remedy="it is the pack's `instruction` in world.yaml with the format of replies: shorten it",
+        ),
+        "persona": SlotTraits(
+            shared_layer=SYSTEM_PROMPT,
+            package_type="core_profile",
+            remedy="it is `persona` in world.yaml: shorten it",
+        ),
+        "axiom": SlotTraits(
+            shared_layer=Layer.FRAMEWORK.value,
+            block_id="axioms",
+            remedy="they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
+        ),
+        "directive": SlotTraits(
+            shared_layer=Layer.FRAMEWORK.value, part=PackagePart.DEVELOPER_BLOCKS, subject=Subject.DIRECTIVE
+        ),
+        f"{FLESH_SLOT}.{KNOWLEDGE_SECTION}": SlotTraits(part=PackagePart.OWN, subject=Subject.MEMORIES),
+        FLESH_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, part=PackagePart.OWN, subject=Subject.MEMORIES),
+        "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
+        "active_quests": SlotTraits(shared_layer=Layer.TODO.value, package_type="goals", subject=Subject.STATE),
+        "todo": SlotTraits(shared_layer=Layer.TODO.value, remedy="it is the session's to-do list: close tasks"),
+        "guidance": SlotTraits(
+            shared_layer=Layer.TODO.value,
+            package_type="goals",
+            subject=Subject.GUIDANCE,
+            remedy="it holds the goal: shorten the step of the quest that it comes from",
+        ),
+        SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
+        HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),
+        INPUT_SLOT: SlotTraits(
+            shared_layer=None,
+            part=PackagePart.OWN,
+            subject=Subject.INPUT,
+            remedy="it is the user's message: shorten it",
+        ),
+    }
+)
+"""The slots of the shipped templates and of blocks of code. `slot.section` goes before `slot`, as in layouts."""
+
+_OTHER = SlotTraits()
+
+
+def slot_traits(slot: str, section: str | None = None) -> SlotTraits:
+    """Return what holds for a slot, in one of its sections; a slot of an author's own is knowledge of the world."""
+    return SLOTS.get(f"{slot}.{section}") or SLOTS.get(slot) or _OTHER
+
+
+def slot_of(kind: BlockKind) -> str:
+    """Return the slot of the blocks of a kind that no template makes; KeyError for the other kinds."""
+    if (slot := KINDS[kind].slot) is None:
+        raise KeyError(kind)
+    return slot
+
+
+def remedy_of(block_id: str) -> str:
+    """Return what a user can do when a block does not fit that must stay, as half a sentence; empty where nothing is known."""
+    return next((traits.remedy for slot, traits in SLOTS.items() if (traits.block_id or slot) == block_id), "")
+
+
+def subject_of(source: str) -> Subject:
+    """Return what a block is about by its source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
+    for traits in KINDS.values():
+        if traits.subject is not None and source.partition(":")[0] == traits.source.rstrip(":"):
+            return traits.subject
+    if not source.startswith(TEMPLATE_SOURCE):
+        return Subject.NONE
+    return slot_traits(source.rpartition("/")[2].removesuffix(".j2")).subject

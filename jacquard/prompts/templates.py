@@ -1,0 +1,154 @@
+"""Loads and renders the prompts for small models: `<language>/<name>.txt` beside this module.
+
+A template is plain text: comments, then the headings `[system]` and `[user]`, each with the text of that message. `$name` stands
+for a value, `$$` for a dollar sign. Values are data: nothing in them is ever read as a placeholder or a heading. A template
+has no loops and no conditions: what repeats or may be missing is made by the caller, who escapes it. Jinja is not used here,
+because its limits on untrusted templates would refuse long conversations, and these templates need nothing but values.
+
+A new language is a folder with a `language.toml` and the templates that it translates; English stands in for the others.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from string import Template
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.core.errors import TemplateError
+
+FALLBACK_LANGUAGE = "en"
+_LANGUAGE_FILE = "language.toml"
+_HEADING = re.compile(r"^\[(system|user)\]\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptTemplate:
+    """One prompt: `shown` is its file for people, `messages` are (role, text) in order, `placeholders` the names of its values."""
+
+    shown: str
+    messages: tuple[tuple[str, Template], ...]
+    placeholders: frozenset[str]
+
+    def render(self, values: Mapping[str, str | int]) -> tuple[tuple[str, str], ...]:
+        """Return the messages as (role, text); TemplateError unless `values` has exactly the names of the placeholders."""
+        _check_names(self.shown, self.placeholders, values.keys())
+        return tuple((role, text.substitute(values)) for role, text in self.messages)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptLanguage:
+    """The prompts of one language by name.
+
+    `words_per_token`: how many words (in Chinese: characters) one token makes. `letters` finds the letters that this language
+    alone has, None where it has none of its own.
+    """
+
+    words_per_token: float
+    letters: re.Pattern[str] | None
+    prompts: Mapping[str, PromptTemplate]
+
+
+def render_prompt(name: str, locale: str, **values: str | int) -> tuple[tuple[str, str], ...]:
+    """Return the messages of a prompt as (role, text), in the language of a locale; in English where that has none.
+
+    TemplateError where English has none either, a file has a fault, or the values are not those of the placeholders.
+    """
+    for language in (find_language(locale), FALLBACK_LANGUAGE):
+        if (template := load_prompts()[language].prompts.get(name)) is not None:
+            return template.render(values)
+    raise TemplateError(_shown(FALLBACK_LANGUAGE, name), None, "there is no such prompt")
+
+
+def words_per_token(locale: str) -> float:
+    """Return how many words one token makes in the language of a locale; TemplateError where a file has a fault."""
+    return load_prompts()[find_language(locale)].words_per_token
+
+
+def find_language(locale: str) -> str:
+    """Return the language of a locale (`zh-CN`: `zh`): the longest name of a folder that it starts with, else English."""
+    found = [name for name in load_prompts() if locale.lower().startswith(name)]
+    return max(found, key=len, default=FALLBACK_LANGUAGE)
+
+
+def find_text_language(text: str) -> str:
+    """Return the language whose own letters make up the greatest part of a text, more than a quarter; else English."""
+    counts = {
+        name: len(language.letters.findall(text))
+        for name, language in load_prompts().items()
+        if language.letters is not None
+    }
+    best = max(counts, key=lambda name: counts[name], default=FALLBACK_LANGUAGE)
+    return best if counts.get(best, 0) * 4 > len(text) else FALLBACK_LANGUAGE
+
+
+async def warm_prompts() -> None:
+    """Load all prompts off the event loop, unless they are loaded; TemplateError as of `load_prompts`."""
+    if not load_prompts.cache_info().currsize:
+        await to_thread.run_sync(load_prompts)
+
+
+@lru_cache(maxsize=1)
+def load_prompts() -> Mapping[str, PromptLanguage]:
+    """Return all prompts by language. The first call reads the files (on the event loop, call `warm_prompts` first).
+
+    TemplateError where a file has a fault, or a translation has other placeholders than the English prompt.
+    """
+    root = resources.files(__package__)
+    folders = [entry for entry in root.iterdir() if entry.joinpath(_LANGUAGE_FILE).is_file()]
+    found = {folder.name: _read_language(folder) for folder in sorted(folders, key=lambda folder: folder.name)}
+    for language in found.values():
+        for name, template in language.prompts.items():
+            if (english := found[FALLBACK_LANGUAGE].prompts.get(name)) is None:
+                raise TemplateError(template.shown, None, "has no English prompt beside it")
+            _check_names(template.shown, template.placeholders, english.placeholders)
+    return found
+
+
+def parse_template(text: str, shown: str) -> PromptTemplate:
+    """Return the template that a text holds; TemplateError with `shown` as its file where it has a fault."""
+    head, *parts = _HEADING.split(text)
+    for number, line in enumerate(head.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            raise TemplateError(shown, number, "only comments may stand before the first heading", line)
+    messages = tuple(
+        (role, Template(body.removesuffix("\n"))) for role, body in zip(parts[::2], parts[1::2], strict=True)
+    )
+    if [role for role, _ in messages] != ["system", "user"]:
+        raise TemplateError(shown, None, "needs the headings [system] and [user], in this order, each once")
+    if not all(body.is_valid() for _, body in messages):
+        raise TemplateError(shown, None, "has a $ that begins no name; write $$ for a dollar sign")
+    names = frozenset(name for _, body in messages for name in body.get_identifiers())
+    return PromptTemplate(shown=shown, messages=messages, placeholders=names)
+
+
+def _read_language(folder: Traversable) -> PromptLanguage:
+    facts: dict[str, Any] = tomllib.loads(folder.joinpath(_LANGUAGE_FILE).read_text(encoding="utf-8"))
+    files = {entry.name.removesuffix(".txt"): entry for entry in folder.iterdir() if entry.name.endswith(".txt")}
+    return PromptLanguage(
+        words_per_token=float(facts["words_per_token"]),
+        letters=re.compile(f"[{facts['letters']}]") if "letters" in facts else None,
+        prompts={
+            name: parse_template(file.read_text(encoding="utf-8"), _shown(folder.name, name))
+            for name, file in sorted(files.items())
+        },
+    )
+
+
+def _check_names(shown: str, placeholders: frozenset[str], names: Set[str]) -> None:
+    """Raise TemplateError where a placeholder has no value, or a value no placeholder."""
+    if missing := sorted(placeholders - names):
+        raise TemplateError(shown, None, f"${missing[0]} has no value; given are: {', '.join(sorted(names))}")
+    if unknown := sorted(names - placeholders):
+        raise TemplateError(shown, None, f"there is no ${unknown[0]}; it has: {', '.join(sorted(placeholders))}")
+
+
+def _shown(language: str, name: str) -> str:
+    return f"prompts/{language}/{name}.txt"
