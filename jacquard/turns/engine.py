@@ -1,6 +1,6 @@
 """ContextEngine: joins the parts (seed 002 section 6.7; spec 2). Only the engine writes to the store.
 
-`_prepare` is the road of one turn: load the session, plan, run Stream A beside Stream B, compose one prompt inside one budget,
+`_prepare` is the whole of one turn: load the session, plan, run Stream A beside Stream B, compose one prompt inside one budget,
 record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its prompt is complete,
 so a turn that fails leaves nothing behind.
 

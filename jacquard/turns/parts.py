@@ -42,7 +42,7 @@ class EngineParts:
     - `redactor`: None: what is too sensitive is withheld instead of masked.
     - `ingestor`: takes in results of tools, by `ingest_options`; None: the host stores evidence itself.
     - `refiner`: tier 1 of the planner.
-    - `ahead`: embeds the user's message while it is planned, and the newest messages behind a committed turn.
+    - `ahead`: embeds the user's message while it is planned, and the newest messages after a committed turn.
     - `events` receives the events, `tracing` the spans.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """

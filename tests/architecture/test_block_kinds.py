@@ -24,7 +24,7 @@ NAMED = {
     "jacquard/pipeline/weaving/layers.py": {"INPUT"},  # the query has no layer
     "jacquard/pipeline/weaving/weave.py": {"UNKNOWN"},
     "jacquard/pipeline/record/build_prompt.py": {"MEMORY"},  # which memories a prompt holds
-    "jacquard/pipeline/record/evidence.py": {"EVIDENCE"},  # makes them
+    "jacquard/pipeline/skeleton/evidence_blocks.py": {"EVIDENCE"},  # makes them
     "jacquard/pipeline/record/package.py": {"UNKNOWN"},
     "jacquard/replay/provenance.py": {"UNKNOWN"},
 }
@@ -60,7 +60,13 @@ def written_slots(tree: ast.Module):
             yield node.value.lineno
         if isinstance(node, ast.Compare):
             sides = (node.left, *node.comparators)
-            is_about_one = any(isinstance(side, ast.Attribute) and side.attr in ("slot", "kind") for side in sides)
+            # The kind of a store's location is another thing.
+            is_about_one = any(
+                isinstance(side, ast.Attribute)
+                and side.attr in ("slot", "kind")
+                and ast.unparse(side) != "location.kind"
+                for side in sides
+            )
             if is_about_one and any(text(side) in words for side in sides):
                 yield node.lineno
         if isinstance(node, ast.Dict | ast.Set | ast.Tuple | ast.List):

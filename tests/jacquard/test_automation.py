@@ -19,6 +19,7 @@ from jacquard import (
     AutomationStream,
     HistoryConfig,
     JacquardError,
+    PlannedTurn,
     Position,
     PromptBlock,
     RuntimeConfig,
@@ -26,7 +27,6 @@ from jacquard import (
     shipped_templates,
 )
 from jacquard.core.block_kinds import HISTORY_SLOT
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust

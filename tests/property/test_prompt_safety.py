@@ -14,6 +14,7 @@ from jacquard import (
     AutomationStream,
     GreedyPriorityPruner,
     PlanContext,
+    PlannedTurn,
     RuntimeConfig,
     SearchIntent,
     Selection,
@@ -22,7 +23,6 @@ from jacquard import (
     shipped_templates,
 )
 from jacquard.pipeline.curation.memory_blocks import render_memories
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.weaving.prompt import build_prompt
 from mnemosyne import (
     Author,
