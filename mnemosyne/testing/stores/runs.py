@@ -81,7 +81,7 @@ class StoreRuns(StoreTests):
                 assert (await store.window("bare", message_limit=1, branch_id=branch)).state == gold_state(3)
             for turn in (None, "p001", "p002"):
                 assert await store.state_at("bare", turn) == gold_state(3)
-            with pytest.raises(WorldNotAdoptedError, match="lives in world 'forest'"):
+            with pytest.raises(WorldNotAdoptedError, match="in world 'forest'"):
                 await store.adopt_world("bare", "desert", "en", {})
             moved = await store.adopt_world("bare", "desert", "en", gold_state(4), instead_of=("", "forest"))
             assert moved.world_id == "desert"
