@@ -81,9 +81,9 @@ from .retrieval.embedding.prefetching import PrefetchingEmbedder
 from .retrieval.embedding.remote import RemoteEmbedder
 from .retrieval.engines.memory import MemoryIndex
 from .retrieval.engines.tiered import TieredIndex
+from .retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from .retrieval.recall.entry_list import EntryList
-from .retrieval.recall.hybrid import BOTH_ARMS, HybridRetriever
-from .retrieval.recall.recall_state import BM25, VECTOR
+from .retrieval.recall.hybrid import HybridRetriever
 from .retrieval.text.words import has_cjk, word_tokens
 from .schema.document import (
     SCHEMA_VERSION,
@@ -199,9 +199,9 @@ from .stores.sqlite.store import SqliteStore
 from .world import load_world
 
 __all__ = [
+    "ALL_ARMS",
     "BARE_DIGEST",
     "BM25",
-    "BOTH_ARMS",
     "CORPUS_FILE",
     "EMPTY",
     "ERASED",

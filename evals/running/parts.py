@@ -22,8 +22,8 @@ from evals.running.plain_rrf import reciprocal
 from jacquard import FlashSelector, HeuristicSelector, LlmAdapter, RerankSelector, Selector, open_reranker
 from jacquard import open_embedder as named_embedder
 from mnemosyne import (
+    ALL_ARMS,
     BM25,
-    BOTH_ARMS,
     VECTOR,
     CalibratedEstimator,
     EntrySource,
@@ -61,7 +61,7 @@ class Choice(StrEnum):
 
 
 _WORDS, _VECTORS = frozenset({BM25}), frozenset({VECTOR})
-_ARMS = {Arm.HYBRID: (BOTH_ARMS,), Arm.VECTOR: (_VECTORS,), Arm.BM25: (_WORDS,), Arm.RRF: (_WORDS, _VECTORS)}
+_ARMS = {Arm.HYBRID: (ALL_ARMS,), Arm.VECTOR: (_VECTORS,), Arm.BM25: (_WORDS,), Arm.RRF: (_WORDS, _VECTORS)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

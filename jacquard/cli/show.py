@@ -14,6 +14,7 @@ from jacquard.core.block_kinds import Subject, subject_of
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, CandidateDecision, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from mnemosyne.schema.query import SIGNAL_NAMES
 
 _STYLES = {
     Subject.NONE: "",
@@ -108,7 +109,7 @@ def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
     for name in ("entry", "chain", "signals", "decision"):
         table.add_column(name)
     for c in candidates:
-        parts = {name: getattr(c.signals, name) for name in ("vector", "fts", "fused", "recency", "graph", "rerank")}
+        parts = {name: getattr(c.signals, name) for name in SIGNAL_NAMES}
         signals = " ".join(f"{name}={value:.2f}" for name, value in parts.items() if value is not None)
         style = "bold yellow" if c.chosen else "dim"
         name = f"{c.entry_id}  {c.title}" if c.title else c.entry_id

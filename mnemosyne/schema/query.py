@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import NamedTuple
 
@@ -164,6 +164,10 @@ class Signals:
     recency: float | None = None
     graph: float | None = None
     rerank: float | None = None
+
+
+SIGNAL_NAMES = tuple(each.name for each in fields(Signals))
+"""The score parts of a candidate, in the order in which they are stored and shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said
 
 from mnemosyne import (
-    BOTH_ARMS,
+    ALL_ARMS,
     CalibratedEstimator,
     Chain,
     Comparison,
@@ -67,7 +67,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def asked(
-    index: Index, text: str, viewer: str | None, state: Mapping[str, Any], arms: frozenset[str] = BOTH_ARMS
+    index: Index, text: str, viewer: str | None, state: Mapping[str, Any], arms: frozenset[str] = ALL_ARMS
 ) -> Recall:
     hidden = hidden_entries([one for one in EVERYTHING if one.viewers or one.when], viewer, state)
     recalling = HybridRetriever(EntryList(EVERYTHING), index, LetterEmbedder(), CalibratedEstimator(), arms=arms)
@@ -82,7 +82,7 @@ def ids(recall: Recall) -> set[str]:
 
 
 @pytest.mark.parametrize("text", ASKED)
-@pytest.mark.parametrize("arms", [frozenset({"bm25"}), frozenset({"vector"}), BOTH_ARMS])
+@pytest.mark.parametrize("arms", [frozenset({"bm25"}), frozenset({"vector"}), ALL_ARMS])
 async def test_no_secret_reaches_the_candidates(index: Index, text: str, arms: frozenset[str]) -> None:
     outsider = await asked(index, text, None, {"gate": {"open": False}}, arms)
     assert outsider.candidates

@@ -21,7 +21,7 @@ from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.stream import Curation, make_entry_ids_unique
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, Trust
-from mnemosyne.schema.query import Candidate, Recall, Signals
+from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, Recall, Signals
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
@@ -219,7 +219,6 @@ def _candidates(prefetch: Prefetch) -> Sequence[Mapping[str, Any]]:
 
 
 def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
-    signals = candidate.signals
     return {
         "entry_id": candidate.entry_id,
         "scope": candidate.scope,
@@ -228,14 +227,7 @@ def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
         "title": candidate.title,
         "preview": candidate.preview,
         "score": candidate.score,
-        "signals": {
-            "vector": signals.vector,
-            "fts": signals.fts,
-            "fused": signals.fused,
-            "recency": signals.recency,
-            "graph": signals.graph,
-            "rerank": signals.rerank,
-        },
+        "signals": {name: getattr(candidate.signals, name) for name in SIGNAL_NAMES},
         "tags": list(candidate.tags),
         "entities": list(candidate.entities),
         "depth": candidate.depth,

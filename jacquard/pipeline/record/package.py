@@ -21,17 +21,12 @@ from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
-from mnemosyne.schema.query import Candidate, Signals, place_of
+from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, Signals, place_of
 from mnemosyne.schema.session import Role
 
-_SIGNAL_NAMES = {
-    "vector": "vector_score",
-    "fts": "fts_score",
-    "fused": "rrf_score",
-    "recency": "recency_score",
-    "graph": "graph_score",
-    "rerank": "rerank_score",
-}
+_SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for name in SIGNAL_NAMES}
+"""What seed 000 calls the score parts of a candidate."""
+
 _TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
@@ -256,7 +251,7 @@ def _clip(text: str, max_chars: int) -> str:
 
 def _item(entry: MemoryEntry, candidate: Candidate | None, report: Report, created_at: datetime) -> EvidenceItem:
     signals = candidate.signals if candidate else Signals()
-    parts = {_SIGNAL_NAMES[name]: getattr(signals, name) for name in _SIGNAL_NAMES}
+    parts = {told: getattr(signals, name) for name, told in _SCORE_NAMES.items()}
     ref = {
         "document_id": entry.metadata.get("document_id"),
         "section_id": entry.metadata.get("section_id"),

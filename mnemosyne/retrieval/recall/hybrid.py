@@ -18,19 +18,13 @@ from anyio import to_thread
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
-from mnemosyne.retrieval.recall.fusion import (
-    WEIGHTS,
-    Arm,
-    FusionWeights,
-    vector_weight,
-)
+from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
+from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights
 from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.recall_state import (
-    BM25,
-    VECTOR,
     Pool,
     RankedEntry,
     RecallState,
@@ -43,14 +37,13 @@ from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery
 
-BOTH_ARMS = frozenset({BM25, VECTOR})
 _FACET_LIMIT = 50
 
 
 class HybridRetriever:
     """A `Retriever` over any entry source, index and embedder.
 
-    `arms`: with one arm alone (`bm25` or `vector`) recall ranks by it and by nothing else, for comparisons; with both, by
+    `arms`: with one arm alone (`bm25` or `vector`) recall ranks by it and by nothing else, for comparisons; with all, by
     everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
 
@@ -68,15 +61,15 @@ class HybridRetriever:
         embedder: Embedder | None,
         estimator: TokenEstimator,
         *,
-        arms: frozenset[str] = BOTH_ARMS,
+        arms: frozenset[str] = ALL_ARMS,
         inline_vectors: int = 8,
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
         weights: FusionWeights = WEIGHTS,
         index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
     ) -> None:
-        if not arms or not arms <= BOTH_ARMS:
-            raise ValueError(f"arms are {sorted(BOTH_ARMS)}, at least one of them; got {sorted(arms)}")
+        if not arms or not arms <= ALL_ARMS:
+            raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
         self._source, self._index, self._estimator = source, index, estimator
         self._embedder = embedder if VECTOR in arms else None
         self._arms = arms
@@ -118,7 +111,7 @@ class HybridRetriever:
         Questions that have nothing to do with one another are recalled each by itself (`split_query`).
         """
         size = size_of(query.text)
-        parts = await calculate(split_query, query, size=size) if self._arms == BOTH_ARMS else (query,)
+        parts = await calculate(split_query, query, size=size) if self._arms == ALL_ARMS else (query,)
         if len(parts) == 1:
             return await self._recall(query)
         found: dict[int, Recall] = {}
@@ -133,7 +126,7 @@ class HybridRetriever:
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
         size = size_of(query.text, query.recent)
-        state = await calculate(partial(_begin_recall, whole=self._arms == BOTH_ARMS), query, size=size)
+        state = await calculate(partial(_begin_recall, whole=self._arms == ALL_ARMS), query, size=size)
         ready = anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(self._search_words, state, ready)
@@ -216,7 +209,7 @@ class HybridRetriever:
 
     async def _words_of(self, state: RecallState, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
-        pool.arms[BM25] = Arm(hits=hits)
+        state.add_hits(BM25, pool, hits, self._weights)
 
     async def _facets_of(self, state: RecallState, pool: Pool) -> None:
         pool.near = await self._index.search_text(state.facets, pool.where, _FACET_LIMIT)
@@ -239,8 +232,7 @@ class HybridRetriever:
         if state.vector is not None:
             hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
             if hits:
-                worth = vector_weight(state.features, pool.chain, state.fitness, self._weights) if state.whole else 1.0
-                pool.arms[VECTOR] = Arm(hits=hits, weight=worth, dense=True)
+                state.add_hits(VECTOR, pool, hits, self._weights)
 
     async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
         scored = await to_thread.run_sync(state.rank_finds, self._weights)

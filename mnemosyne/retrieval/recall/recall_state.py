@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
 from mnemosyne.retrieval.recall.fusion import (
     Arm,
     FusionWeights,
@@ -29,8 +30,6 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_sco
 from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.session import BranchSpan
 
-BM25 = "bm25"
-VECTOR = "vector"
 _SEAT_SHARE = 10
 
 
@@ -53,8 +52,7 @@ class FusedPool:
     pool: Pool
     fused: Mapping[str, float]
     unit: float
-    words: Mapping[str, float]
-    cosines: Mapping[str, float]
+    by_arm: Mapping[str, Mapping[str, float]]
     found: Collection[str]
 
     @classmethod
@@ -72,8 +70,7 @@ class FusedPool:
             pool=pool,
             fused=fused,
             unit=unit,
-            words=by_arm.get(BM25, {}),
-            cosines=by_arm.get(VECTOR, {}),
+            by_arm=by_arm,
             found={hit.entry_id for hit in pool.near}.union(*by_arm.values()),
         )
 
@@ -86,21 +83,19 @@ class FusedPool:
             fused,
             self.pool.weight,
             self.unit if fused is not None else 0.0,
-            self.words.get(entry_id),
-            self.cosines.get(entry_id),
+            {name: scores[entry_id] for name, scores in self.by_arm.items() if entry_id in scores},
         )
 
 
 class ScoredEntry(NamedTuple):
-    """An entry after fusion, before it is fetched; `fused`, `words` and `cosine` are None where no arm saw it."""
+    """An entry after fusion, before it is fetched; `fused` is None where no arm saw it, `by_arm` has the score of each that did."""
 
     scope: str
     entry_id: str
     fused: float | None
     weight: float
     unit: float
-    words: float | None
-    cosine: float | None
+    by_arm: Mapping[str, float]
 
 
 class RankedEntry(NamedTuple):
@@ -117,11 +112,12 @@ class RankedEntry(NamedTuple):
         """What each arm and each place made of it."""
         found = self.found
         near = self.near if self.near > 0.0 else None
-        return Signals(vector=found.cosine, fts=found.words, fused=found.fused, recency=self.recency, graph=near)
+        by_signal = {ARMS[name].signal: score for name, score in found.by_arm.items()}
+        return Signals(**by_signal, fused=found.fused, recency=self.recency, graph=near)
 
 
 class RecallState:
-    """One recall under way. `whole`: both arms are heard and everything counts; else one arm alone ranks."""
+    """One recall under way. `whole`: all arms are heard and everything counts; else one arm alone ranks."""
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole
@@ -143,6 +139,18 @@ class RecallState:
     def record_ms(self, step: str, started: float) -> None:
         """Note how long a step took that began at `started` (`perf_counter`)."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
+
+    def add_hits(self, name: str, pool: Pool, hits: Sequence[Hit], weights: FusionWeights) -> None:
+        """Note what an arm found in a pool, weighed for this query."""
+        pool.arms[name] = build_arm(
+            name,
+            hits,
+            features=self.features,
+            chain=pool.chain,
+            fitness=self.fitness,
+            weights=weights,
+            is_alone=not self.whole,
+        )
 
     def likely_ids(self) -> list[tuple[str, list[str]]]:
         """Return for each scope the ids of its best finds by words, as many as there are places, whatever the chain."""
@@ -190,7 +198,9 @@ class RecallState:
         found = []
         for entry, words in zip(admitted, score_extra(admitted, self.terms), strict=True):
             fused, weight = words / max(best, words) if words > 0.0 else 0.0, self.weights.get(entry.chain, 0.0)
-            scored = ScoredEntry(entry.scope, entry.entry_id, fused or None, weight, 0.0, words or None, None)
+            scored = ScoredEntry(
+                entry.scope, entry.entry_id, fused or None, weight, 0.0, {BM25: words} if words else {}
+            )
             each = self._weigh(entry, scored, fused, weight)
             if each.score > 0.0:
                 found.append(each)

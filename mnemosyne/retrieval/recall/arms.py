@@ -1,0 +1,60 @@
+"""The one list of the arms of recall: whatever differs between them, apart from their search, is a column here.
+
+An arm is one way of searching every chain. `hybrid` has the search of each; `fusion` joins what they found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from mnemosyne.retrieval.recall.fusion import WEIGHTS, Arm, FusionWeights, vector_weight
+from mnemosyne.retrieval.recall.query_features import QueryFeatures
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit
+
+BM25 = "bm25"
+VECTOR = "vector"
+
+Weigh = Callable[[QueryFeatures, Chain, float, FusionWeights], float]
+"""Gives what the best of an arm counts for a query in a chain; the third is the share of the query that the model knows."""
+
+
+def _weigh_words(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights) -> float:
+    """Words are the measure: other arms are weighed against them."""
+    return 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArmTraits:
+    """What holds for an arm: the field of `Signals` that keeps its score, whether every entry has one (`Arm.dense`), its weight."""
+
+    signal: str
+    is_dense: bool
+    weigh: Weigh
+
+
+ARMS: Mapping[str, ArmTraits] = MappingProxyType(
+    {
+        BM25: ArmTraits(signal="fts", is_dense=False, weigh=_weigh_words),
+        VECTOR: ArmTraits(signal="vector", is_dense=True, weigh=vector_weight),
+    }
+)
+ALL_ARMS = frozenset(ARMS)
+
+
+def build_arm(
+    name: str,
+    hits: Sequence[Hit],
+    *,
+    features: QueryFeatures,
+    chain: Chain,
+    fitness: float,
+    weights: FusionWeights = WEIGHTS,
+    is_alone: bool = False,
+) -> Arm:
+    """Return what an arm found in a chain, weighed for the query; an arm that ranks alone counts 1. KeyError for no arm."""
+    traits = ARMS[name]
+    weight = 1.0 if is_alone else traits.weigh(features, chain, fitness, weights)
+    return Arm(hits=hits, weight=weight, dense=traits.is_dense)
