@@ -25,7 +25,7 @@ from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
-from evals.reporting.progress import Told, bars
+from evals.reporting.progress import OnProgress, show_progress
 from jacquard import JacquardError
 from mnemosyne import MnemosyneError
 
@@ -44,7 +44,7 @@ EmbedderOption = Annotated[
     str, typer.Option("--embedder", metavar="NAME", help="`none`, `auto`, or a model as everywhere.")
 ]
 JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the figures as JSON too.")]
-Measured = Callable[[Callable[[str], None], Told], Awaitable[dict[str, Any]]]
+Measured = Callable[[Callable[[str], None], OnProgress], Awaitable[dict[str, Any]]]
 
 
 @app.callback(invoke_without_command=True)
@@ -208,8 +208,8 @@ def prefix(
     """Play a conversation in both layouts; print what a provider's prefix cache would use again, and what broke it."""
     kept: list[dict[str, Any]] = []
 
-    async def run(say: Callable[[str], None], told: Told) -> dict[str, Any]:
-        kept.append(await prefix_bench.run(data, world, session, turns, embedder, say, told))
+    async def run(say: Callable[[str], None], progress: OnProgress) -> dict[str, Any]:
+        kept.append(await prefix_bench.run(data, world, session, turns, embedder, say, progress))
         return kept[0]
 
     _measure(run, prefix_bench.show, json_file)
@@ -219,12 +219,12 @@ def prefix(
         write_baseline.write_text(json.dumps(prefix_bench.baseline_of(kept[0]), indent=1) + "\n", encoding="utf-8")
     if baseline is not None:
         try:
-            fallen = prefix_bench.fallen(kept[0], prefix_bench.read_baseline(baseline))
+            find_drops = prefix_bench.find_drops(kept[0], prefix_bench.read_baseline(baseline))
         except EvalError as error:
-            fallen = [str(error)]
-        for sentence in fallen:
+            find_drops = [str(error)]
+        for sentence in find_drops:
             _err.print(Text(f"error: {sentence}", style="bold red"))
-        if fallen:
+        if find_drops:
             raise typer.Exit(1)
 
 
@@ -292,8 +292,8 @@ def _measure(
     run: Measured, show: Callable[[Mapping[str, Any], Console], None], json_file: Path | None
 ) -> dict[str, Any]:
     try:
-        with bars(_err) as told:
-            figures = anyio.run(run, _say, told)
+        with show_progress(_err) as progress:
+            figures = anyio.run(run, _say, progress)
         if json_file is not None:
             json_file.parent.mkdir(parents=True, exist_ok=True)
             json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -57,17 +57,17 @@ async def run(model: str, queries: int, say: Say, progress: Progress) -> dict[st
         names = {"torch": model, "onnx": f"onnx:{made.folder}"}
         cold: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
         for place in range(STARTS):
-            for kind in _turned(place):
-                cold[kind].append(await _cold(names[kind]))
+            for kind in _alternate(place):
+                cold[kind].append(await _measure_cold_start(names[kind]))
             progress("cold starts", place + 1, STARTS)
-        warm = {kind: await _opened(names[kind]) for kind in KINDS}
+        warm = {kind: await _open_warm_embedder(names[kind]) for kind in KINDS}
         asked = await _queries(warm, queries, progress)
         rates = await _batches(warm, progress)
     return {
         "model": model,
         "queries": queries,
         "least_cosine": made.least_cosine,
-        "kinds": {kind: {**asked[kind], **rates[kind], **_started(cold[kind])} for kind in KINDS},
+        "kinds": {kind: {**asked[kind], **rates[kind], **_measure_starts(cold[kind])} for kind in KINDS},
         "machine": machine(),
         "load": load(),
     }
@@ -80,20 +80,20 @@ def _export(model: str, folder: Path) -> Any:
     return export_model(model, folder)
 
 
-async def _cold(name: str) -> dict[str, float]:
+async def _measure_cold_start(name: str) -> dict[str, float]:
     done = await anyio.run_process([sys.executable, "-c", _COLD, name], stderr=None)
     found: dict[str, float] = json.loads(done.stdout.decode().splitlines()[-1])
     return found
 
 
-def _started(starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _measure_starts(starts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {
         "cold_seconds": statistics.median(each["seconds"] for each in starts),
         "memory_mb": statistics.median(each["memory_mb"] for each in starts),
     }
 
 
-async def _opened(name: str) -> Embedder:
+async def _open_warm_embedder(name: str) -> Embedder:
     embedder = await to_thread.run_sync(open_embedder, name)
     if embedder is None:
         raise RuntimeError(f"{name!r} names no embedder")
@@ -107,7 +107,7 @@ async def _queries(warm: Mapping[str, Embedder], count: int, progress: Progress)
     worked: dict[str, list[float]] = {kind: [] for kind in KINDS}
     english = islice((text for text in questions(10 * (count + WARM), SEED) if text.isascii()), count + WARM)
     for place, text in enumerate(english):
-        for kind in _turned(place):
+        for kind in _alternate(place):
             began, rested = perf_counter(), process_time()
             await warm[kind].embed([text], "query")
             if place >= WARM:
@@ -131,7 +131,7 @@ async def _batches(warm: Mapping[str, Embedder], progress: Progress) -> dict[str
     times: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
     for place in range(BATCHES):
         part = texts[place * BATCH_TEXTS : (place + 1) * BATCH_TEXTS]
-        for kind in _turned(place):
+        for kind in _alternate(place):
             began, rested = perf_counter(), process_time()
             await warm[kind].embed(part, "document")
             times[kind].append((perf_counter() - began, process_time() - rested))
@@ -145,7 +145,7 @@ async def _batches(warm: Mapping[str, Embedder], progress: Progress) -> dict[str
     }
 
 
-def _turned(place: int) -> Sequence[str]:
+def _alternate(place: int) -> Sequence[str]:
     return KINDS if place % 2 == 0 else KINDS[::-1]
 
 

@@ -99,7 +99,7 @@ def plain_prompt(request: SelectionRequest, texts: Mapping[str, str]) -> tuple[t
         }
         for one in request.candidates
     ]
-    asked = {"recent_history": list(request.recent), "current_input": request.user_text, "candidate_pool": pool}
+    asked = {"recent_history": list(request.recent), "current_input": request.user_message, "candidate_pool": pool}
     rules = (
         "You are the Context Curator. Select the most relevant items of the candidate pool to help answer the current input, "
         f'at most {request.limit}. Return JSON: {{"selected_ids": [...]}}.'

@@ -87,7 +87,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Played:
+class PlayedTurn:
     """One turn of it: `best` of what was wanted could be chosen, `kept` of that was."""
 
     line: Line
@@ -98,7 +98,7 @@ class Played:
     carried_over: bool
 
 
-def talk_of(queries: Sequence[LabelledQuery], language: str, settings: Settings) -> tuple[Line, ...]:
+def select_talk(queries: Sequence[LabelledQuery], language: str, settings: Settings) -> tuple[Line, ...]:
     """Return the talk: scenes of up to four inputs that share evidence, in the order of the file, with nods in between.
 
     A nod wants what the input before it wanted.
@@ -106,7 +106,9 @@ def talk_of(queries: Sequence[LabelledQuery], language: str, settings: Settings)
     random, lines = Random(SEED), list[Line]()
     for number, scene in enumerate(scenes_of(queries)):
         for query in scene:
-            wanted = tuple(sorted((name for name, grade in query.relevant.items() if grade), key=_by_grade(query)))
+            wanted = tuple(
+                sorted((name for name, grade in query.relevant.items() if grade), key=_order_by_grade(query))
+            )
             line = Line(text=query.text, wanted=wanted, scene=number, viewer=query.viewer)
             lines.append(line)
             if random.random() < settings.small_talk:
@@ -133,13 +135,13 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         for language in settings.languages:
             file = SETS / f"whispering_forest_{language}.jsonl"
-            lines = talk_of(await to_thread.run_sync(read_queries, file), language, settings)
+            lines = select_talk(await to_thread.run_sync(read_queries, file), language, settings)
             for arm, turns in (("rules", None), ("asked", 0), ("lease", settings.lease_turns)):
                 say(f"{language}: {len(lines)} turns, {ARMS[arm]}")
                 folder = Path(name) / f"{language}-{arm}"
                 folder.mkdir()
-                told = _named(f"{language} {arm}", progress)
-                played, requests = await _play(folder, language, lines, settings, turns, told)
+                report = _prefix_progress(f"{language} {arm}", progress)
+                played, requests = await _play(folder, language, lines, settings, turns, report)
                 arms[f"{language} {arm}"] = {**_figures(played, requests), "rows": [_row(each) for each in played]}
     return {
         "settings": {name: getattr(settings, name) for name in Settings.__dataclass_fields__},
@@ -151,8 +153,8 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
 
 async def _play(
     folder: Path, language: str, lines: Sequence[Line], settings: Settings, lease_turns: int | None, progress: Progress
-) -> tuple[list[Played], list[dict[str, Any]]]:
-    played: list[Played] = []
+) -> tuple[list[PlayedTurn], list[dict[str, Any]]]:
+    played: list[PlayedTurn] = []
     async with ServerProcess(folder / "requests.jsonl", SEED) as server:
         config = RuntimeConfig(
             curation=CurationConfig(
@@ -174,7 +176,7 @@ async def _play(
         return played, await server.requests()
 
 
-async def _turn(runtime: Runtime, line: Line, config: RuntimeConfig, scenes: dict[str, int]) -> Played:
+async def _turn(runtime: Runtime, line: Line, config: RuntimeConfig, scenes: dict[str, int]) -> PlayedTurn:
     began = perf_counter()
     turn = await runtime.engine.prepare_turn("s", line.text, config)
     wall_ms = (perf_counter() - began) * 1000
@@ -182,7 +184,7 @@ async def _turn(runtime: Runtime, line: Line, config: RuntimeConfig, scenes: dic
     stream = turn.report.stream_b
     there = {each.entry_id for each in stream.candidates}
     best = [name for name in line.wanted if name in there][: config.curation.select_limit]
-    return Played(
+    return PlayedTurn(
         line=line,
         report=turn.report,
         wall_ms=wall_ms,
@@ -192,7 +194,7 @@ async def _turn(runtime: Runtime, line: Line, config: RuntimeConfig, scenes: dic
     )
 
 
-def _figures(played: Sequence[Played], requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _figures(played: Sequence[PlayedTurn], requests: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     streams = [each.report.stream_b for each in played]
     used = sum(each.path.value == "leased" for each in streams)
     refused = Counter(_kind(each.lease_refused) for each in streams if each.lease_refused)
@@ -229,7 +231,7 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     return {"p50": round(p50, 1), "p95": round(p95, 1)}
 
 
-def _row(played: Played) -> dict[str, Any]:
+def _row(played: PlayedTurn) -> dict[str, Any]:
     stream = played.report.stream_b
     return {
         "text": played.line.text,
@@ -276,9 +278,9 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
     console.print(Text(f"load of the machine: {figures['load']['before']} before, {figures['load']['after']} after"))
 
 
-def _by_grade(query: LabelledQuery) -> Callable[[str], int]:
+def _order_by_grade(query: LabelledQuery) -> Callable[[str], int]:
     return lambda name: -query.relevant[name]
 
 
-def _named(name: str, progress: Progress) -> Progress:
+def _prefix_progress(name: str, progress: Progress) -> Progress:
     return lambda what, done, total: progress(f"{name}: {what}", done, total)

@@ -1,8 +1,8 @@
-"""A model server whose mood is changed while it runs: the other side of the deadline benchmark.
+"""A model server whose mode of answering is changed while it runs: the other side of the deadline benchmark.
 
-It runs in a process of its own, so that it takes no time from the event loop that is measured, and speaks just enough of
-`POST /v1/chat/completions`. A line on its standard input sets the mood; it answers with a line when it holds. Every request is
-written to its log as it comes in. Standard library only; nothing of the product is imported.
+It runs in a process of its own, so that it takes no time from the event loop that is measured, and speaks just enough
+of `POST /v1/chat/completions`. A line on its standard input sets the mode; a line on standard output confirms it. Every
+request is written to its log as it comes in. Standard library only; nothing of the product is imported.
 
 A line `choose ["id", …]` makes it an oracle: from then on it chooses these, as far as they are shown to it.
 
@@ -11,7 +11,7 @@ A line `choose ["id", …]` makes it an oracle: from then on it chooses these, a
     hang       no answer
     refuse     HTTP 401, 429, 500, or the connection dropped
     rubbish    an answer without a choice in it, or no JSON at all
-    choose     what it was told to choose, after 0.4 s
+    choose     the ids that were set by `choose`, after 0.4 s
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _RUBBISH = (
 )
 
 
-class MoodyServer:
-    """Answers as the mood of the moment says; `seed` fixes delays and faults in the order of requests."""
+class FaultyServer:
+    """Answers in the way that the present mode says; `seed` fixes delays and faults in the order of requests."""
 
     def __init__(self, mood: str, seed: int, log: TextIO) -> None:
         self.mood = mood
@@ -120,23 +120,23 @@ async def _send(writer: asyncio.StreamWriter, status: int, value: dict[str, Any]
     return True
 
 
-async def _obey(server: MoodyServer) -> None:
-    """Take moods from standard input until it ends; each is confirmed by a line."""
+async def _read_moods(server: FaultyServer) -> None:
+    """Read modes from standard input until it ends; each is confirmed by a line."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        mood, _, told = line.strip().partition(" ")
+        mood, _, value = line.strip().partition(" ")
         if mood == CHOOSE:
-            server.wanted, server.mood = tuple(json.loads(told)), CHOOSE
+            server.wanted, server.mood = tuple(json.loads(value)), CHOOSE
         elif mood in MOODS:
             server.mood = mood
         print(server.mood, flush=True)
 
 
 async def _main(port: int, mood: str, seed: int, log: TextIO) -> None:
-    server = MoodyServer(mood, seed, log)
+    server = FaultyServer(mood, seed, log)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", port)
     print(listening.sockets[0].getsockname()[1], flush=True)
-    await _obey(server)
+    await _read_moods(server)
 
 
 def main() -> None:

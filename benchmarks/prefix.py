@@ -89,7 +89,7 @@ def exchanges_of(folder: Path, session: str | None) -> tuple[str, list[Exchange]
     return name, pairs
 
 
-def played(world: WorldPack, turns: int) -> Iterator[Exchange]:
+def make_exchanges(world: WorldPack, turns: int) -> Iterator[Exchange]:
     """Yield made-up exchanges for a world: they ask after its things, and every third reply changes its numbers."""
     answers = utterances(turns, SEED)
     names = [entity.name for entity in world.entities] or ["it"]
@@ -151,7 +151,7 @@ def sample_of(turn: PreparedTurn, number: int) -> Sample:
     )
 
 
-def summed(samples: Sequence[Sample]) -> dict[str, Any]:
+def sum_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return the shares of a run (0..1, by tokens over all turns), what broke prefixes, and each turn."""
     total, before = sum(s.total for s in samples), sum(s.before_tail for s in samples)
     lost: Counter[str] = Counter()
@@ -192,7 +192,7 @@ async def run(
     """Play the conversation in both layouts, each in a store of its own, and return the figures."""
     pack = None if world is None else await to_thread.run_sync(load_world, world)
     if pack is not None:
-        name, pairs = pack.world_id, list(played(pack, turns))
+        name, pairs = pack.world_id, list(make_exchanges(pack, turns))
     elif data is not None:
         name, pairs = await to_thread.run_sync(exchanges_of, data, session)
         pairs = list(islice(pairs, turns))
@@ -211,30 +211,30 @@ async def run(
                 await runtime.warm()
                 await runtime.sync(name)
                 samples = await measure(runtime, name, pairs, layout, progress)
-        figures["layouts"][layout] = summed(samples)
+        figures["layouts"][layout] = sum_samples(samples)
     return figures
 
 
-def fallen(figures: Mapping[str, Any], baseline: Mapping[str, float]) -> list[str]:
+def find_drops(figures: Mapping[str, Any], baseline: Mapping[str, float]) -> list[str]:
     """Return a sentence for each layout whose share before the tail fell below its baseline."""
-    told = []
+    drops = []
     for layout, before in baseline.items():
         now = figures["layouts"][layout]["share_before_tail"]
         if now < before - TOLERANCE:
-            told.append(f"{layout}: {now:.1%} of the tokens before the tail are used again; it was {before:.1%}.")
-    return told
+            drops.append(f"{layout}: {now:.1%} of the tokens before the tail are used again; it was {before:.1%}.")
+    return drops
 
 
 def baseline_of(figures: Mapping[str, Any]) -> dict[str, float]:
-    """Return what `fallen` compares with."""
+    """Return what `find_drops` compares with."""
     return {layout: round(row["share_before_tail"], 4) for layout, row in figures["layouts"].items()}
 
 
 def read_baseline(file: Path) -> dict[str, float]:
     """Return a baseline that was written before; SetupError where it is none."""
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
-        return {str(layout): float(share) for layout, share in told.items()}
+        shares = json.loads(file.read_text(encoding="utf-8"))
+        return {str(layout): float(share) for layout, share in shares.items()}
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise SetupError(
             f"{file}: is no baseline of this benchmark ({error}); write one with --write-baseline."
@@ -276,8 +276,8 @@ def show_turns(figures: Mapping[str, Any], console: Console) -> None:
         table.add_column(layout, justify="right")
         table.add_column("broken by")
     rows: dict[int, dict[str, Mapping[str, Any]]] = {}
-    for layout, told in layouts.items():
-        for row in told["by_turn"]:
+    for layout, figures_of_layout in layouts.items():
+        for row in figures_of_layout["by_turn"]:
             rows.setdefault(row["turn"], {})[layout] = row
     for turn, by_layout in sorted(rows.items()):
         cells = [str(turn)]

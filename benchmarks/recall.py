@@ -105,12 +105,12 @@ async def measure(
         made = MadeUpVectors(SEED)
         side = await _fill(size, made, TieredIndex(folder / str(size), memory_rows=memory_rows), progress)
         # As an engine's `warm()` sets a process before the first turn.
-        settled = ProcessTuning()
-        settled.settle()
+        tuning = ProcessTuning()
+        tuning.tune()
         try:
-            rows.append(await _asked(side, made, queries, progress))
+            rows.append(await _measure_recalls(side, made, queries, progress))
         finally:
-            settled.release()
+            tuning.release()
             await side.index.close()
     return {"queries": queries, "width": WIDTH, "sizes": rows, "machine": machine(), "load": load()}
 
@@ -147,7 +147,7 @@ async def _settle(index: TieredIndex) -> float:
     return perf_counter() - began
 
 
-async def _asked(side: Side, made: MadeUpVectors, queries: int, progress: Progress) -> dict[str, Any]:
+async def _measure_recalls(side: Side, made: MadeUpVectors, queries: int, progress: Progress) -> dict[str, Any]:
     recalling = HybridRetriever(side.source, side.index, made, CalibratedEstimator(), vector_patience_seconds=60.0)
     times, worked = list[float](), list[float]()
     for place, text in enumerate(islice(questions(queries + 3, SEED), queries + 3)):
@@ -160,8 +160,8 @@ async def _asked(side: Side, made: MadeUpVectors, queries: int, progress: Progre
         if not recall.candidates:
             raise RuntimeError(f"recall found nothing for {text!r} among {side.rows} entries")
         progress(f"asking {side.rows:,}", place + 1, queries + 3)
-    found, exact_ms = await _found_share(side, made, min(queries, 20))
-    adds = await _adds(side, made, recalling)
+    found, exact_ms = await _measure_found_share(side, made, min(queries, 20))
+    adds = await _measure_adds(side, made, recalling)
     median, most = percentiles(times, 50, 95)
     return {
         "rows": side.rows,
@@ -178,7 +178,7 @@ async def _asked(side: Side, made: MadeUpVectors, queries: int, progress: Progre
     }
 
 
-async def _found_share(side: Side, made: MadeUpVectors, queries: int) -> tuple[float, float]:
+async def _measure_found_share(side: Side, made: MadeUpVectors, queries: int) -> tuple[float, float]:
     """Return the share of the true nearest 50 that the index finds, and what the exact scan took (median, ms)."""
     where = IndexFilter(scope=_SCOPE, chains=frozenset({Chain.HISTORY}), lineage=_line(side.rows))
     shares, times = [], []
@@ -192,7 +192,7 @@ async def _found_share(side: Side, made: MadeUpVectors, queries: int) -> tuple[f
     return statistics.mean(shares), statistics.median(times)
 
 
-async def _adds(side: Side, made: MadeUpVectors, recalling: HybridRetriever) -> list[float]:
+async def _measure_adds(side: Side, made: MadeUpVectors, recalling: HybridRetriever) -> list[float]:
     """Return what it takes to add one entry; each must be found by the next recall."""
     times = []
     for number in range(_ADDS):

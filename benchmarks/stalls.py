@@ -1,8 +1,8 @@
-"""The longest time in which the event loop could not go on, while embedding, indexing and disk are made slow.
+"""The longest time in which the event loop was blocked, while embedding, indexing and disk are made slow.
 
-A ticker sleeps one millisecond at a time beside engines that prepare and commit turns; what it wakes late is a stall. The
-embedder sleeps in its thread, every transaction of the store waits on its own, the index takes in thousands of new entries
-within the turns. First the machine itself is measured, with nothing else going on.
+A ticker sleeps one millisecond at a time beside engines that prepare and commit turns; what it wakes late is a stall.
+The embedder sleeps in its thread, every transaction of the store waits on its own, the index takes in thousands of new
+entries within the turns. First the machine itself is measured, with nothing else going on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import numpy as np
 from anyio import to_thread
 from rich.console import Console
 
-from evals.reporting.progress import Told
-from jacquard import CurationConfig, RuntimeConfig, bare_world, create_context_engine
+from evals.reporting.progress import OnProgress
+from jacquard import CurationConfig, RuntimeConfig, build_bare_world, create_context_engine
 from mnemosyne import Chain, MemoryEntry, SqliteStore, TieredIndex, Vectors, world_scope
 from mnemosyne.stores.sql.connection import Connection
 
@@ -65,11 +65,11 @@ class _SlowRunner:
         self._inner, self._delay_ms = inner, delay_ms
 
     async def run(self, work: Callable[[Connection], Any]) -> Any:
-        def slowly(connection: Connection) -> Any:
+        def run_slowly(connection: Connection) -> Any:
             time.sleep(self._delay_ms / 1000)
             return work(connection)
 
-        return await self._inner.run(slowly)
+        return await self._inner.run(run_slowly)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -116,7 +116,7 @@ class Ticker:
 
 
 async def run(
-    turns: int, entries: int, embed_ms: int, disk_ms: int, say: Callable[[str], None], told: Told
+    turns: int, entries: int, embed_ms: int, disk_ms: int, say: Callable[[str], None], progress: OnProgress
 ) -> dict[str, Any]:
     """Return the figures of the idle loop and of the busy one."""
     say("the idle loop first, then the busy one")
@@ -161,7 +161,7 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
 async def _play(folder: Path, turns: int, entries: int, embed_ms: int, disk_ms: int) -> None:
     store = slow_store(folder / "store.db", disk_ms)
     index = TieredIndex(folder / "index")
-    world = bare_world("stalls")
+    world = build_bare_world("stalls")
     config = RuntimeConfig(curation=CurationConfig(deadline_ms=400))
     chance = random.Random(7)
     try:

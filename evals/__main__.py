@@ -24,11 +24,11 @@ from evals.dataset import read_all, read_set
 from evals.errors import EvalError, SetupError
 from evals.forward import run_benchmarks
 from evals.loaders import locomo, longmemeval, perltqa
-from evals.reporting.progress import bars
+from evals.reporting.progress import show_progress
 from evals.reporting.report import print_report, result_json
 from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
-from evals.running.arms import beside_json, print_beside, run_arms, set_beside
-from evals.running.gate import read_gate, run_gate, updated
+from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_arms
+from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm, Choice
 from evals.running.run import DEFAULT_CACHE, Options, run_set
@@ -142,8 +142,8 @@ def run(
     try:
         _check_place(json_file)
         labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
-        with bars(_err) as told:
-            result = anyio.run(run_set, labelled, options, told, None, _journal(json_file))
+        with show_progress(_err) as progress:
+            result = anyio.run(run_set, labelled, options, progress, None, _journal(json_file))
         report = result_json(result)
         _write(report, json_file)
     except (EvalError, JacquardError, MnemosyneError) as error:
@@ -178,11 +178,11 @@ def arms(
     try:
         for labelled in read_all(data):
             _check_place(out / f"{labelled.name}.json")
-            with bars(_err) as told:
-                reports = anyio.run(run_arms, labelled, options, out, _keep, told)
-            found = set_beside(labelled.name, reports, by_session=by_session)
-            figures[labelled.name] = beside_json(found)
-            print_beside(found, _out())
+            with show_progress(_err) as progress:
+                reports = anyio.run(run_arms, labelled, options, out, _keep, progress)
+            found = compare_with_arms(labelled.name, reports, by_session=by_session)
+            figures[labelled.name] = arms_to_json(found)
+            print_arms(found, _out())
             _keep(figures, out / "arms.json")
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise _fail(str(error)) from error
@@ -208,8 +208,8 @@ def convert(
     if len(files) != wanted:
         raise typer.BadParameter(f"{kind.value} needs {wanted} of them, not {len(files)}", param_hint="FILE…")
     try:
-        with bars(_err) as told:
-            found = LOADERS[kind](files, told)
+        with show_progress(_err) as progress:
+            found = LOADERS[kind](files, progress)
         write_set(found, files, out)
     except EvalError as error:
         raise _fail(str(error)) from error
@@ -242,9 +242,9 @@ def world(
     """Score whole turns of a world: what reached the prompt, where evidence was lost, and whether a secret leaked."""
     try:
         _check_place(json_file)
-        with bars(_err) as told:
+        with show_progress(_err) as progress:
             work = partial(run_world, embedder=embedder, layout=layout, max_input_tokens=max_input_tokens, limit=limit)
-            report = result_json(anyio.run(partial(work, pack, queries, progress=told)))
+            report = result_json(anyio.run(partial(work, pack, queries, progress=progress)))
         _write(report, json_file)
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise _fail(str(error)) from error
@@ -261,10 +261,10 @@ def gate(
     """Run the checked-in sets; exit with 1 if a score fell below the baseline or a secret leaked."""
     try:
         kept = read_gate(file)
-        with bars(_err) as told:
-            verdicts = anyio.run(run_gate, kept, embedder, told)
+        with show_progress(_err) as progress:
+            verdicts = anyio.run(run_gate, kept, embedder, progress)
         if update:
-            file.write_text(updated(kept, verdicts), encoding="utf-8")
+            file.write_text(update_baseline(kept, verdicts), encoding="utf-8")
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise _fail(str(error)) from error
     console = _out()
@@ -342,14 +342,14 @@ def report(
     """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
     try:
         _check_place(out)
-        drawn = import_module("evals.reporting.page").page(_named(files))
+        drawn = import_module("evals.reporting.page").page(_name_reports(files))
         out.write_text(drawn, encoding="utf-8", errors="replace")
     except EvalError as error:
         raise _fail(str(error)) from error
     _err.print(Text(f"{out} is written."))
 
 
-def _named(files: list[Path]) -> dict[str, dict[str, Any]]:
+def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
     """Return the reports by their shortest names that tell them apart."""
     short = [file.stem for file in files]
     names = short if len(set(short)) == len(short) else [str(file) for file in files]

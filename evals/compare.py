@@ -23,7 +23,7 @@ SHOWN = ("recall@5", "recall@10", "recall@25", "recall@50", "all@10", "ndcg@5", 
 RESAMPLES = 10_000
 LEVEL = 95.0
 DIGITS = 5
-"""Smaller differences are none: a baseline keeps rounded values."""
+"""Smaller differences count as none, because a baseline has rounded values."""
 _SEED = 20_240_601
 _LISTED = 3
 
@@ -84,7 +84,7 @@ def compare(
 
     DatasetError when the reports are not of the same queries with the same labels, or lack a metric.
     """
-    rows_a, rows_b = _scored(a), _scored(b)
+    rows_a, rows_b = _select_scored(a), _select_scored(b)
     _check_same(rows_a, rows_b)
     for metric in metrics:
         for name, rows in (("first", rows_a), ("second", rows_b)):
@@ -172,7 +172,7 @@ def print_comparison(found: Comparison, names: tuple[str, str], console: Console
         console.print(table)
 
 
-def _scored(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _select_scored(report: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {row["id"]: row for row in report["queries"] if row.get("metrics") is not None}
 
 

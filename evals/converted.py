@@ -1,6 +1,7 @@
-"""A set made out of somebody else's files, and how it is written: `corpus*.jsonl`, `queries.jsonl`, `set.json`.
+"""A labelled set made from the files of another data set, and how it is written: `corpus*.jsonl`, `queries.jsonl`,
+`set.json`.
 
-The room exists so that every loader yields the same and none writes files. It must not import a loader.
+Every loader returns this one value, and none writes files itself. It must not import a loader.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Converted:
+class ConvertedSet:
     """What a loader made: lines by corpus file, lines of queries, and what was left out, by reason."""
 
     name: str
@@ -46,8 +47,8 @@ def read_json(file: Path) -> Any:
         ) from error
 
 
-def need(value: Any, name: str, where: str, kind: type) -> Any:
-    """Return `value[name]`; DatasetError, naming the place, where it is missing or of another kind."""
+def require(value: Any, name: str, where: str, kind: type) -> Any:
+    """Return `value[name]`. Raises DatasetError, which names the place, where it is missing or of another type."""
     if not isinstance(value, Mapping) or name not in value:
         raise DatasetError(f"{where}: {name} is missing; is this a file of that data set?")
     if not isinstance(value[name], kind):
@@ -65,7 +66,7 @@ def time_of(text: Any, *formats: str) -> str | None:
     return None
 
 
-def write_set(found: Converted, files: Sequence[Path], folder: Path) -> None:
+def write_set(found: ConvertedSet, files: Sequence[Path], folder: Path) -> None:
     """Write a set; each file is put in its place whole, `set.json` last. OSError where it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, lines in {**found.corpora, QUERIES_FILE: found.queries}.items():

@@ -1,7 +1,7 @@
 """Labelled sets: `corpus.jsonl` beside `queries.jsonl`, read and checked before anything runs.
 
-The corpus is read by the importer of mnemosyne, so that a set is mapped into memory as a host's own export would be. This
-room knows no retriever and no metric, and must not import one.
+The corpus is read by the importer of mnemosyne, so a set becomes memory in the same way as a host's own export. It must
+not import a retriever or a metric.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LabelledSet:
             for session, queries in grouped.items()
         )
 
-    def sampled(self, limit: int | None) -> LabelledSet:
+    def sample(self, limit: int | None) -> LabelledSet:
         """Return the set with at most `limit` queries, spread evenly over the file so that every part of it stays."""
         count = len(self.queries)
         if limit is None or limit >= count:
@@ -166,7 +166,7 @@ def _read_about(file: Path) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise DatasetError(f"{file}: cannot be read as JSON ({error}). Mend it or take it away.") from error
     if not isinstance(about, dict):
-        raise DatasetError(f"{file}: holds {_called(about)}; it must be one JSON object.")
+        raise DatasetError(f"{file}: holds {_describe_type(about)}; it must be one JSON object.")
     return about
 
 
@@ -200,9 +200,9 @@ def _query(file: Path, number: int, raw: bytes, labels: Sequence[str], by: str) 
     text = _text(file, number, row, "query")
     session, category = row.get("session"), row.get(by)
     if session is not None and not isinstance(session, str):
-        _fail(file, number, "session", f"is {_called(session)}; it must be text or null")
+        _fail(file, number, "session", f"is {_describe_type(session)}; it must be text or null")
     if isinstance(category, list | dict):
-        _fail(file, number, by, f"is {_called(category)}; it must be one value")
+        _fail(file, number, by, f"is {_describe_type(category)}; it must be one value")
     named = category if isinstance(category, str) else json.dumps(category)
     return LabelledQuery(
         query_id=_text(file, number, row, "id"),
@@ -227,7 +227,7 @@ def _row(file: Path, number: int, raw: bytes) -> dict[str, Any]:
     except (RecursionError, ValueError) as error:
         _fail(file, number, "", f"cannot be read as JSON ({error}); flatten or shorten it")
     if not isinstance(row, dict):
-        _fail(file, number, "", f"is {_called(row)}; write one JSON object a line")
+        _fail(file, number, "", f"is {_describe_type(row)}; write one JSON object a line")
     return row
 
 
@@ -236,7 +236,7 @@ def _text(file: Path, number: int, row: Mapping[str, Any], name: str) -> str:
         _fail(file, number, name, "is missing; every query needs id, query and relevant")
     value = row[name]
     if not isinstance(value, str):
-        _fail(file, number, name, f"is {_called(value)}; it must be text")
+        _fail(file, number, name, f"is {_describe_type(value)}; it must be text")
     if not value.strip():
         _fail(file, number, name, "is empty; write something or take the line away")
     return value
@@ -246,17 +246,17 @@ def _history(file: Path, number: int, value: Any) -> tuple[Utterance, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        _fail(file, number, "history", f'is {_called(value)}; it must be a list of {{"speaker", "text"}}')
+        _fail(file, number, "history", f'is {_describe_type(value)}; it must be a list of {{"speaker", "text"}}')
     said = []
     for place, item in enumerate(value):
         name = f"history[{place}]"
         if not isinstance(item, dict):
-            _fail(file, number, name, f'is {_called(item)}; it must be {{"speaker", "text"}}')
+            _fail(file, number, name, f'is {_describe_type(item)}; it must be {{"speaker", "text"}}')
         speaker, text = item.get("speaker"), item.get("text")
         if speaker is not None and not isinstance(speaker, str):
-            _fail(file, number, f"{name}.speaker", f"is {_called(speaker)}; it must be text or null")
+            _fail(file, number, f"{name}.speaker", f"is {_describe_type(speaker)}; it must be text or null")
         if not isinstance(text, str):
-            _fail(file, number, f"{name}.text", f"is {_called(text)}; it must be text")
+            _fail(file, number, f"{name}.text", f"is {_describe_type(text)}; it must be text")
         said.append(Utterance(speaker=speaker, text=text))
     return tuple(said)
 
@@ -268,7 +268,7 @@ def _relevant(file: Path, number: int, row: Mapping[str, Any], labels: Sequence[
             _fail(file, number, name, "is missing; every query needs its labels, {} where nothing is relevant")
         value = row[name]
         if not isinstance(value, dict):
-            _fail(file, number, name, f"is {_called(value)}; it must map document ids to grades")
+            _fail(file, number, name, f"is {_describe_type(value)}; it must map document ids to grades")
         for document_id, grade in value.items():
             if not isinstance(grade, int) or isinstance(grade, bool) or grade < 0:
                 _fail(file, number, f"{name}.{document_id}", f"is {grade!r}; a grade is a whole number from 0 up")
@@ -278,7 +278,7 @@ def _relevant(file: Path, number: int, row: Mapping[str, Any], labels: Sequence[
 
 def _viewer(file: Path, number: int, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        _fail(file, number, "viewer", f"is {_called(value)}; it must be text or null")
+        _fail(file, number, "viewer", f"is {_describe_type(value)}; it must be text or null")
     return value
 
 
@@ -290,7 +290,7 @@ def _forbidden(file: Path, number: int, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _called(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     names = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
     return "null" if value is None else names.get(type(value), type(value).__name__)
 

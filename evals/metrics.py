@@ -1,7 +1,7 @@
-"""Scores of rankings and selections. The numbers come from ir-measures; this room only asks for them and averages.
+"""Scores of rankings and selections. The numbers come from ir-measures; this module only asks for them and averages.
 
-Three steps, each on its own: judge every query (`judge`), combine (`mean`), split (`by_category`). It knows no retriever
-and no file.
+Three steps, each on its own: judge every query (`judge`), combine (`mean`), split (`by_category`). It knows no
+retriever and no file.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def judge(outcomes: Sequence[Outcome]) -> dict[str, Scores]:
     for scores in found.values():
         scores.update({f"all@{k}": float(scores[f"recall@{k}"] >= _WHOLE) for k in CUTS})
     for each in judged:
-        found[each.query_id].update(_within_budgets(each))
+        found[each.query_id].update(_score_within_budgets(each))
     return {query_id: {name: scores[name] for name in (*METRICS, *TOKEN_METRICS)} for query_id, scores in found.items()}
 
 
@@ -87,7 +87,7 @@ def by_category(outcomes: Sequence[Outcome], scores: Mapping[str, Scores]) -> di
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def _within_budgets(outcome: Outcome) -> dict[str, float]:
+def _score_within_budgets(outcome: Outcome) -> dict[str, float]:
     wanted = {document_id for document_id, grade in outcome.relevant.items() if grade > 0}
     used = np.cumsum(outcome.tokens, dtype=np.int64)
     return {

@@ -4,7 +4,7 @@ from .adapters.observe.otel import OtelTracing
 from .adapters.observe.prometheus import PrometheusMetrics
 from .adapters.observe.spans import NO_TRACING
 from .authoring.linting.lint import LintReport, lint_templates
-from .config.experiments import enrolled
+from .config.experiments import apply_experiments
 from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
     ArmConfig,
@@ -94,17 +94,17 @@ from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.commit import CommitResult
 from .pipeline.record.package import to_messages
 from .pipeline.record.prepared_turn import PreparedTurn, turn_from_record, turn_to_json
-from .pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
+from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.weaving.assemble import PromptMessage
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
 from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
-from .pipeline.worlds import bare_world
-from .replay.provenance import origins_of, tokens_by_block
-from .replay.replay import differences, play
-from .templating import shipped_templates
+from .pipeline.worlds import build_bare_world
+from .replay.provenance import count_tokens_by_block, find_origins
+from .replay.replay import find_differences, replay_prompt
+from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
 from .turns.parts import EngineParts
@@ -234,14 +234,17 @@ __all__ = [
     "Triage",
     "Workshop",
     "WorldUnavailableError",
-    "bare_world",
+    "apply_experiments",
+    "build_bare_world",
     "build_recall_query",
     "config_from_environment",
     "config_from_mapping",
     "config_from_yaml",
+    "count_tokens_by_block",
     "create_context_engine",
-    "differences",
-    "enrolled",
+    "find_differences",
+    "find_origins",
+    "find_shipped_templates",
     "lint_templates",
     "load_config",
     "load_layout",
@@ -251,15 +254,12 @@ __all__ = [
     "open_selector",
     "open_token_estimator",
     "open_workshop",
-    "origins_of",
     "plan_from_json",
     "plan_to_json",
-    "play",
+    "read_snapshot",
     "recent_lines",
-    "shipped_templates",
-    "snapshot_in",
+    "replay_prompt",
     "to_messages",
-    "tokens_by_block",
     "turn_from_record",
     "turn_to_json",
 ]

@@ -1,8 +1,8 @@
-"""How late prompts are when the selector's model is slow, hangs, breaks off, dies or talks rubbish.
+"""How late prompts are when the selector's model is slow, hangs, breaks off, dies or answers nonsense.
 
-Sessions are played at once, over real HTTP, against a server in a process of its own whose mood changes as the run goes on.
-What counts is the time of Stream B beyond its deadline; and which road each turn took, what became of late results, and what
-the circuit breaker did.
+Sessions are played at once, over real HTTP, against a server in a process of its own whose mode changes during the run.
+Measured are the time of Stream B beyond its deadline, the path of each turn, the use of late results, and the changes
+of the circuit breaker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 
-def mood_at(turn: int, turns: int) -> str:
+def find_mood(turn: int, turns: int) -> str:
     """Return the server's mood at a turn (0-based); a run shorter than a cycle goes through all of one."""
     parts = sum(share for _, share in CYCLE)
     length = min(CYCLE_TURNS, turns)
@@ -71,7 +71,7 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
                 await runtime.warm()
                 play = _Play(runtime=runtime, config=config, settings=settings, server=server, progress=progress)
                 pulse = Pulse()
-                with _watched_breaker() as changes:
+                with _watch_breaker() as changes:
                     began = time.time()
                     async with pulse.watching(), anyio.create_task_group() as players:
                         for number, session_id in enumerate(ids):
@@ -120,7 +120,7 @@ class _Play:
                 if place >= self._settings.turns:
                     return
                 self._begun += 1
-                mood = mood_at(place, self._settings.turns)
+                mood = find_mood(place, self._settings.turns)
                 await self._server.put(mood)
             plain = place % PLAIN_EACH == PLAIN_EACH - 1
             self.samples.append(await self._turn(session_id, text, mood, plain))
@@ -165,7 +165,7 @@ class _Changes(logging.Handler):
 
 
 @contextmanager
-def _watched_breaker() -> Iterator[list[Change]]:
+def _watch_breaker() -> Iterator[list[Change]]:
     """Give the list into which every change of the circuit breaker goes."""
     heard, log = _Changes(), logging.getLogger("jacquard.pipeline.curation.breaker")
     level, passed_on = log.level, log.propagate

@@ -109,7 +109,7 @@ def figures_of(run: Run, settings: Settings, seconds: float) -> dict[str, Any]:
         "settings": asdict(settings),
         "seconds": seconds,
         "paths": dict(Counter(each.path for each in samples)),
-        "roads": _roads(samples),
+        "roads": _count_paths(samples),
         "lateness_ms": {
             "stream": _lateness([each.stream_ms - settings.deadline_ms for each in asked]),
             "stream_at_deadline": _lateness([each.stream_ms - settings.deadline_ms for each in waited]),
@@ -124,7 +124,7 @@ def figures_of(run: Run, settings: Settings, seconds: float) -> dict[str, Any]:
             "offered": used + len(refused),
             "used": used,
             "guarded_out": len(refused),
-            "guards": dict(Counter(_guard(each) for each in refused).most_common()),
+            "guards": dict(Counter(_generalise_guard(each) for each in refused).most_common()),
         },
         "breaker": _breaker(run.changes, settings),
         "server": {"calls": len(run.requests), "by_mood": dict(Counter(str(each["mood"]) for each in run.requests))},
@@ -141,11 +141,11 @@ def faults_of(run: Run, settings: Settings) -> Iterator[str]:
     for each in run.samples:
         if each.code not in LEGAL.get(each.path, ()):
             yield f"turn {each.turn_id} took an illegal road: {each.path}/{each.code}: {each.reason}"
-    yield from _late_results_out_of_place(run.samples)
+    yield from _find_misplaced_late_results(run.samples)
     yield from _breaker_faults(run, settings)
 
 
-def _late_results_out_of_place(samples: Sequence[Sample]) -> Iterator[str]:
+def _find_misplaced_late_results(samples: Sequence[Sample]) -> Iterator[str]:
     """A late result serves the turn right after the one that asked, in its session, where they share a word."""
     last: dict[str, Sample] = {}
     for each in sorted(samples, key=lambda one: one.at):
@@ -192,12 +192,12 @@ def _breaker(changes: Sequence[Change], settings: Settings) -> dict[str, Any]:
     }
 
 
-def _guard(sentence: str) -> str:
+def _generalise_guard(sentence: str) -> str:
     """Return a guard's sentence without what is different each time."""
     return re.sub(r"\d+", "n", sentence)
 
 
-def _roads(samples: Sequence[Sample]) -> list[dict[str, Any]]:
+def _count_paths(samples: Sequence[Sample]) -> list[dict[str, Any]]:
     found = []
     for path, code in sorted({(each.path, each.code) for each in samples}):
         walls = [each.wall_ms for each in samples if (each.path, each.code) == (path, code)]
@@ -234,7 +234,7 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
             f"embedder {settings['embedder']}"
         )
     )
-    _show_roads(figures["roads"], console)
+    _show_paths(figures["roads"], console)
     _show_lateness(figures, console)
     prefetch, breaker, server = figures["prefetch"], figures["breaker"], figures["server"]
     offered = prefetch["offered"]
@@ -259,7 +259,7 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         )
 
 
-def _show_roads(roads: Sequence[Mapping[str, Any]], console: Console) -> None:
+def _show_paths(roads: Sequence[Mapping[str, Any]], console: Console) -> None:
     table = Table(title="roads: the whole of prepare_turn", title_justify="left")
     for name in ("path", "code", "turns", "p50 ms", "p99 ms", "max ms"):
         table.add_column(name, justify="left" if name in ("path", "code") else "right")

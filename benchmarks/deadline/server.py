@@ -1,4 +1,4 @@
-"""The moody model server as a process: started, put into a mood, killed and started again on the same port."""
+"""The faulty model server as a process: started, set to a mode, killed and started again on the same port."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ServerProcess:
         return f"http://127.0.0.1:{self._port}/v1"
 
     async def put(self, mood: str) -> None:
-        """Have the server in a mood before returning; `dead` kills its process."""
+        """Set the server's mode before returning; `dead` kills its process."""
         if mood == self._mood:
             return
         self._mood = mood

@@ -1,4 +1,4 @@
-"""The process of one stack: takes orders as JSON lines on standard input, answers each with one line.
+"""The process of one stack: reads orders as JSON lines from standard input and answers each with one line.
 
 Times are taken here, around the stack's own call and nothing else. Whatever a library prints goes to standard error.
 """
@@ -20,8 +20,8 @@ import anyio
 from anyio import to_thread
 
 from benchmarks.conversation import utterances
-from benchmarks.rivals.names import OURS, entrant
-from benchmarks.rivals.stacks.stack import Ask, Stack, estimate, even, unfound
+from benchmarks.rivals.names import OURS, find_entrant
+from benchmarks.rivals.stacks.stack import Stack, TurnRequest, estimate, find_missing, normalise_spaces
 from evals.dataset import read_set
 from evals.reporting.machine import memory_mb
 from mnemosyne import Chain, CorpusDocument
@@ -31,13 +31,13 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 
 class Child:
-    """One stack at its orders."""
+    """Runs the orders for one stack."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         before = memory_mb()
         began = perf_counter()
         self._cache = Path(order["cache"]) if order.get("cache") else None
-        module, _, name = entrant(order["stack"]).place.partition(":")
+        module, _, name = find_entrant(order["stack"]).place.partition(":")
         made_up = bool(order.get("made_up"))
         self._ours = order["stack"] == OURS
         kinds = import_module("benchmarks.rivals.model")
@@ -61,7 +61,7 @@ class Child:
     async def index(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Take in a pool of a set, or made-up talk."""
         self._documents = await to_thread.run_sync(documents_of, order)
-        self._talk = talk_of(self._documents, int(order["history"]))
+        self._talk = select_talk(self._documents, int(order["history"]))
         self._texts = {each.document_id: each.text for each in self._documents}
         self._model.cache = None if order.get("fresh") else self._cache
         before = memory_mb()
@@ -88,7 +88,7 @@ class Child:
 
     async def turn(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Prepare a turn."""
-        ask = Ask(query=order["query"], limit=int(order["limit"]), tokens=int(order["tokens"]))
+        ask = TurnRequest(query=order["query"], limit=int(order["limit"]), tokens=int(order["tokens"]))
         self._model.free, self._model.embed_ms = False, 0.0
         began, rested = perf_counter(), process_time()
         turn = await self._stack.turn(ask)
@@ -101,9 +101,11 @@ class Child:
             "ranked": list(turn.ranked),
             "evidence": [[name, tokens] for name, tokens in turn.evidence],
             "prompt_tokens": estimate("\n".join(content for _, content in turn.messages)),
-            "not_in_prompt": unfound(turn, self._texts),
+            "not_in_prompt": find_missing(turn, self._texts),
             "steps_ms": dict(turn.steps_ms),
-            "talk_not_in_prompt": [each.document_id for each in self._talk if even(each.text) not in prompt],
+            "talk_not_in_prompt": [
+                each.document_id for each in self._talk if normalise_spaces(each.text) not in prompt
+            ],
         }
 
     async def recall(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +121,7 @@ class Child:
         await self._stack.close()
         return {}
 
-    async def obey(self, order: Mapping[str, Any]) -> dict[str, Any]:
+    async def run_order(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one order and add what the process holds now."""
         orders = {"warm", "index", "embed", "turn", "recall", "close"}
         if order["do"] not in orders:
@@ -148,7 +150,7 @@ def documents_of(order: Mapping[str, Any]) -> tuple[CorpusDocument, ...]:
     return tuple(islice(found, order["first"])) if order.get("first") else found
 
 
-def talk_of(documents: Sequence[CorpusDocument], count: int) -> tuple[CorpusDocument, ...]:
+def select_talk(documents: Sequence[CorpusDocument], count: int) -> tuple[CorpusDocument, ...]:
     """Return the newest `count` lines of talk or a few fewer, so that they begin with the user (who spoke first)."""
     said = [each for each in documents if each.chain is Chain.HISTORY]
     newest = said[len(said) - min(count, len(said)) :]
@@ -183,7 +185,7 @@ async def serve(answers: int) -> None:
                 child = Child(order)
                 answer: dict[str, Any] = {**child.opened, "memory_mb": memory_mb()}
             else:
-                answer = await child.obey(order)
+                answer = await child.run_order(order)
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}
         answer["network"] = reached[:20]

@@ -16,7 +16,7 @@ from benchmarks.rivals.run import Options, run
 from benchmarks.rivals.show import show
 from benchmarks.rivals.worker import Limits
 from evals.errors import EvalError
-from evals.reporting.progress import bars
+from evals.reporting.progress import show_progress
 from evals.running.run import DEFAULT_CACHE
 from jacquard import JacquardError
 from mnemosyne import MnemosyneError
@@ -77,8 +77,8 @@ def rivals(
     try:
         if json_file is not None:
             json_file.parent.mkdir(parents=True, exist_ok=True)
-        with bars(err) as told:
-            figures = anyio.run(run, options, lambda text: err.print(Text(text, style="dim")), told)
+        with show_progress(err) as progress:
+            figures = anyio.run(run, options, lambda text: err.print(Text(text, style="dim")), progress)
         if json_file is not None:
             json_file.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except (EvalError, JacquardError, MnemosyneError) as error:

@@ -13,18 +13,18 @@ Rows = Sequence[Mapping[str, Any]]
 _SHOWN = ("recall@5", "recall@50", "ndcg@5")
 
 
-def summed(rows: Rows, facts: Rows) -> dict[str, Any]:
+def sum_figures(rows: Rows, facts: Rows) -> dict[str, Any]:
     """Return `turns`, `quality`, `rate` and `sizes`, each by stack in the order of the entrants; empty where not run."""
     on_set = [row for row in rows if row["part"] == "set"]
     sizes = sorted({row["size"] for row in facts if row["part"] == "size"})
     return {
-        "turns": _by_stack([row for row in on_set if row["kind"] == "narrow"], times),
-        "wide_turns": _by_stack([row for row in on_set if row["kind"] == "wide"], times),
-        "quality": _by_stack(on_set, quality),
+        "turns": _group_by_stack([row for row in on_set if row["kind"] == "narrow"], times),
+        "wide_turns": _group_by_stack([row for row in on_set if row["kind"] == "wide"], times),
+        "quality": _group_by_stack(on_set, quality),
         "rate": {row["stack"]: _rate(row) for row in facts if row["part"] == "rate"},
         "memory_mb": _memory(rows, facts),
-        "sizes": {str(size): _sized(size, rows, facts) for size in sizes},
-        "fastest_framework": fastest([row for row in on_set if row["kind"] == "narrow"]),
+        "sizes": {str(size): _summarize_size(size, rows, facts) for size in sizes},
+        "fastest_framework": find_fastest([row for row in on_set if row["kind"] == "narrow"]),
     }
 
 
@@ -63,9 +63,9 @@ def quality(rows: Rows) -> dict[str, Any]:
     }
 
 
-def fastest(rows: Rows) -> dict[str, Any] | None:
+def find_fastest(rows: Rows) -> dict[str, Any] | None:
     """Return the framework stack whose turn is fastest (p50), and how many times as long as ours it takes; None without."""
-    by_name = _by_stack(rows, times)
+    by_name = _group_by_stack(rows, times)
     frameworks = [each.name for each in ENTRANTS if each.framework and each.name in by_name]
     if not frameworks or OURS not in by_name:
         return None
@@ -96,7 +96,7 @@ def _outcome(row: Mapping[str, Any], found: Sequence[str], costs: Sequence[Seque
     )
 
 
-def _by_stack(rows: Rows, what: Any) -> dict[str, Any]:
+def _group_by_stack(rows: Rows, what: Any) -> dict[str, Any]:
     found = {}
     for each in ENTRANTS:
         own = [row for row in rows if row["stack"] == each.name]
@@ -122,10 +122,10 @@ def _memory(rows: Rows, facts: Rows) -> dict[str, float]:
     return found
 
 
-def _sized(size: int, rows: Rows, facts: Rows) -> dict[str, Any]:
+def _summarize_size(size: int, rows: Rows, facts: Rows) -> dict[str, Any]:
     own = [row for row in rows if row["part"] == "size" and row["size"] == size]
-    recalls = _by_stack([row for row in own if row["kind"] == "recall"], times)
-    turns = _by_stack([row for row in own if row["kind"] == "turn"], times)
+    recalls = _group_by_stack([row for row in own if row["kind"] == "recall"], times)
+    turns = _group_by_stack([row for row in own if row["kind"] == "turn"], times)
     filled = {row["stack"]: row for row in facts if row["part"] == "size" and row["size"] == size}
     stacks = {
         name: {
@@ -140,5 +140,5 @@ def _sized(size: int, rows: Rows, facts: Rows) -> dict[str, Any]:
     }
     return {
         "stacks": stacks,
-        "fastest_framework": fastest([row for row in own if row["kind"] == "turn"]),
+        "fastest_framework": find_fastest([row for row in own if row["kind"] == "turn"]),
     }

@@ -32,7 +32,7 @@ class SharedModel:
         self.name, self.embed_ms, self.free = name, 0.0, False
         self._made = MadeUpVectors(SEED) if made_up or name == MADE_UP else None
         self.cache = cache
-        self._loaded: Any = None
+        self._load_model: Any = None
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Return a unit vector a text."""
@@ -61,9 +61,9 @@ class SharedModel:
         return np.asarray(row)
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
-        if self._loaded is None:
-            self._loaded = _loaded(self.name)
-        rows = self._loaded.encode(
+        if self._load_model is None:
+            self._load_model = _load_model(self.name)
+        rows = self._load_model.encode(
             list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
         return np.asarray(rows, dtype=np.float32)
@@ -113,7 +113,7 @@ class NotingEmbedder:
         return np.stack([known[key] for key in keys])
 
 
-def _loaded(name: str) -> Any:
+def _load_model(name: str) -> Any:
     # Imported when a text is embedded: made-up vectors need no model.
     import torch
     from sentence_transformers import SentenceTransformer

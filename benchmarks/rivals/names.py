@@ -1,4 +1,4 @@
-"""Which stacks there are, what each needs, and what each must be told so that it leaves the network alone."""
+"""The compared stacks, the packages that each needs, and the settings that keep each off the network."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ ENTRANTS = (
 NAMES = tuple(each.name for each in ENTRANTS)
 
 
-def entrant(name: str) -> Entrant:
+def find_entrant(name: str) -> Entrant:
     """Return an entrant by name; SetupError names those there are."""
     for each in ENTRANTS:
         if each.name == name:
@@ -95,9 +95,9 @@ def entrant(name: str) -> Entrant:
     raise SetupError(f"There is no stack {name!r}; choose from {', '.join(NAMES)}.")
 
 
-def lacking(each: Entrant) -> str | None:
-    """Return the sentence that says which packages a stack lacks, or None."""
-    missing = [name for name in each.needs if installed(name) is None]
+def find_missing_packages(each: Entrant) -> str | None:
+    """Return a sentence that says which packages a stack lacks, or None."""
+    missing = [name for name in each.needs if find_version(name) is None]
     if not missing:
         return None
     return (
@@ -106,7 +106,7 @@ def lacking(each: Entrant) -> str | None:
     )
 
 
-def installed(name: str) -> str | None:
+def find_version(name: str) -> str | None:
     """Return the version of a distribution, or None."""
     try:
         return version(name)
@@ -114,17 +114,17 @@ def installed(name: str) -> str | None:
         return None
 
 
-def chosen(only: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
+def choose_entrants(only: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
     """Return the stacks to run, and why others are left out.
 
     Those that are named must be installed (SetupError); where none is named, what is not installed is left out. Ours is
     always among them.
     """
     if only:
-        named = [entrant(name) for name in dict.fromkeys((OURS, *only))]
+        named = [find_entrant(name) for name in dict.fromkeys((OURS, *only))]
         for each in named:
-            if (fault := lacking(each)) is not None:
+            if (fault := find_missing_packages(each)) is not None:
                 raise SetupError(fault)
         return named, {}
-    faults = {each.name: fault for each in ENTRANTS if (fault := lacking(each)) is not None}
+    faults = {each.name: fault for each in ENTRANTS if (fault := find_missing_packages(each)) is not None}
     return [each for each in ENTRANTS if each.name not in faults], faults

@@ -16,8 +16,8 @@ from typing import Any
 from anyio import to_thread
 
 from benchmarks.conversation import questions
-from benchmarks.rivals.figures import summed
-from benchmarks.rivals.names import ENTRANTS, Entrant, chosen, installed
+from benchmarks.rivals.figures import sum_figures
+from benchmarks.rivals.names import ENTRANTS, Entrant, choose_entrants, find_version
 from benchmarks.rivals.worker import Limits, StackFailedError, Worker, open_worker
 from evals.dataset import LabelledQuery, LabelledSet, Pool, read_set
 from evals.errors import DatasetError
@@ -69,12 +69,12 @@ class Bench:
     facts: list[dict[str, Any]] = field(default_factory=list)
     network: dict[str, list[str]] = field(default_factory=dict)
 
-    def fell(self, entrant: Entrant, part: str, error: StackFailedError) -> None:
+    def note_failure(self, entrant: Entrant, part: str, error: StackFailedError) -> None:
         """Take note that a stack did not get through a part."""
         self.left_out[f"{entrant.name}, {part}"] = str(error)
         self.say(f"{entrant.name}, {part}: left out: {error}")
 
-    async def opened(self, stack: AsyncExitStack, part: str, **order: Any) -> list[Worker]:
+    async def open_workers(self, stack: AsyncExitStack, part: str, **order: Any) -> list[Worker]:
         """Open the processes of all stacks, warm."""
         workers = []
         for entrant in self.entrants:
@@ -85,7 +85,7 @@ class Bench:
                 await worker.ask(do="warm")
                 workers.append(worker)
             except StackFailedError as error:
-                self.fell(entrant, part, error)
+                self.note_failure(entrant, part, error)
         return workers
 
     async def each(self, workers: list[Worker], part: str, turn: int, **order: Any) -> Iterator[tuple[str, Any]]:
@@ -96,17 +96,17 @@ class Bench:
             try:
                 answers.append((worker.entrant.name, await worker.ask(**order)))
             except StackFailedError as error:
-                self.fell(worker.entrant, part, error)
+                self.note_failure(worker.entrant, part, error)
                 workers.remove(worker)
             if worker.network:
                 self.network[worker.entrant.name] = list(worker.network)
         return iter(answers)
 
-    async def on_set(self, labelled: LabelledSet) -> None:
+    async def run_on_set(self, labelled: LabelledSet) -> None:
         """Turns and quality: every query of the set, narrow (timed) and wide (scored)."""
         cache = str(self.options.cache)
         async with AsyncExitStack() as stack:
-            workers = await self.opened(stack, "set", cache=cache)
+            workers = await self.open_workers(stack, "set", cache=cache)
             done = 0
             for pool in labelled.pools():
                 await self._pool(workers, labelled, pool, done)
@@ -151,7 +151,7 @@ class Bench:
     async def rate(self) -> None:
         """The rate of indexing where there is no set: on made-up talk."""
         async with AsyncExitStack() as stack:
-            await self._rated(await self.opened(stack, "rate"), _rated(self.options, None))
+            await self._rated(await self.open_workers(stack, "rate"), _rated(self.options, None))
 
     async def _rated(self, workers: list[Worker], where: Mapping[str, Any]) -> None:
         """Index a few documents anew, and let the bare embedder do the same before and after in the same process."""
@@ -163,7 +163,7 @@ class Bench:
                 indexed = await worker.ask(do="index", history=self.options.history, fresh=True, **where)
                 after = await worker.ask(do="embed", **where)
             except StackFailedError as error:
-                self.fell(worker.entrant, "rate", error)
+                self.note_failure(worker.entrant, "rate", error)
                 continue
             self.facts.append(
                 {
@@ -183,11 +183,11 @@ class Bench:
             self.entrants = group
             try:
                 async with AsyncExitStack() as stack:
-                    await self._sized(await self.opened(stack, f"{size:,} entries", made_up=True), size)
+                    await self._measure_size(await self.open_workers(stack, f"{size:,} entries", made_up=True), size)
             finally:
                 self.entrants = everyone
 
-    async def _sized(self, workers: list[Worker], size: int) -> None:
+    async def _measure_size(self, workers: list[Worker], size: int) -> None:
         part, count = f"{size:,} entries", self.options.queries
         for worker in tuple(workers):
             self.say(f"{worker.entrant.name}: indexing {size:,} entries")
@@ -201,33 +201,33 @@ class Bench:
             await self.each(workers, part, 0, do="turn", query=text, **NARROW)
         asked = (text for text in questions(count * 8, SEED) if not has_cjk(text))
         for number, text in enumerate(islice(asked, count)):
-            told = {"part": "size", "size": size, "number": number}
+            facts = {"part": "size", "size": size, "number": number}
             for name, answer in await self.each(
                 workers, part, number, do="recall", query=text, limit=NARROW["limit"] * 2
             ):
-                self.rows.append({**told, "kind": "recall", "stack": name, **answer})
+                self.rows.append({**facts, "kind": "recall", "stack": name, **answer})
             for name, answer in await self.each(workers, part, number, do="turn", query=text, **NARROW):
-                self.rows.append({**told, "kind": "turn", "stack": name, **answer})
+                self.rows.append({**facts, "kind": "turn", "stack": name, **answer})
             self.progress(f"asking {size:,}", number + 1, count)
 
 
 async def run(options: Options, say: Say, progress: Progress) -> dict[str, Any]:
     """Compare, and return all figures with every single measurement; SetupError, DatasetError."""
-    entrants, left_out = await to_thread.run_sync(chosen, options.only)
+    entrants, left_out = await to_thread.run_sync(choose_entrants, options.only)
     for sentence in left_out.values():
         say(f"left out: {sentence}")
     bench = Bench(options=options, say=say, progress=progress, entrants=entrants, left_out=left_out)
     before = load()
     labelled = None if options.data is None else await to_thread.run_sync(_labelled, options)
     if labelled is not None:
-        await bench.on_set(labelled)
+        await bench.run_on_set(labelled)
     elif options.rate_documents:
         await bench.rate()
     for size in options.sizes:
         await bench.size(size)
     return {
-        **await to_thread.run_sync(summed, bench.rows, bench.facts),
-        "stacks": await to_thread.run_sync(lambda: {each.name: _about(each) for each in entrants}),
+        **await to_thread.run_sync(sum_figures, bench.rows, bench.facts),
+        "stacks": await to_thread.run_sync(lambda: {each.name: _describe_entrant(each) for each in entrants}),
         "left_out": bench.left_out,
         "network": bench.network,
         "config": _config(options, labelled),
@@ -246,7 +246,7 @@ def _labelled(options: Options) -> LabelledSet:
         if not kept:
             raise DatasetError(f"{options.data}: no query belongs to session {options.session!r}.")
         found = LabelledSet(name=found.name, corpus=found.corpus, queries=kept, about=found.about)
-    return found.sampled(options.limit)
+    return found.sample(options.limit)
 
 
 def _rated(options: Options, labelled: LabelledSet | None) -> dict[str, Any]:
@@ -256,11 +256,11 @@ def _rated(options: Options, labelled: LabelledSet | None) -> dict[str, Any]:
     return {"folder": str(options.data), "session": session, "first": options.rate_documents}
 
 
-def _about(each: Entrant) -> dict[str, Any]:
+def _describe_entrant(each: Entrant) -> dict[str, Any]:
     return {
         "how": each.how,
         "framework": each.framework,
-        "packages": {name: found for name in each.needs if (found := installed(name)) is not None},
+        "packages": {name: found for name in each.needs if (found := find_version(name)) is not None},
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import psycopg
 from psycopg import sql
 
-from benchmarks.stores.drivers import Said, written
+from benchmarks.stores.drivers import Said, encode_message
 
 
 class PlainPostgres:
@@ -31,7 +31,7 @@ class PlainPostgres:
                 for turn in turns:
                     depth += 1
                     for place, each in enumerate(turn):
-                        copy.write_row((depth, place, written(each)))
+                        copy.write_row((depth, place, encode_message(each)))
             cursor.execute("UPDATE session SET head = %s", (depth,))
 
     def append(self, turn: Sequence[Said]) -> None:
@@ -39,11 +39,11 @@ class PlainPostgres:
         with self._driver.transaction():
             row = self._driver.execute("UPDATE session SET head = head + 1 RETURNING head").fetchone()
             depth = 0 if row is None else row[0]
-            rows = [(depth, place, written(each)) for place, each in enumerate(turn)]
+            rows = [(depth, place, encode_message(each)) for place, each in enumerate(turn)]
             with self._driver.cursor() as cursor:
                 cursor.executemany("INSERT INTO messages VALUES (%s, %s, %s)", rows)
 
-    def newest(self, count: int) -> list[Said]:
+    def load_newest(self, count: int) -> list[Said]:
         """Return the newest messages, oldest first."""
         rows = self._driver.execute("SELECT body FROM messages ORDER BY depth DESC, ord DESC LIMIT %s", (count,))
         return [json.loads(body) for (body,) in rows][::-1]

@@ -1,7 +1,7 @@
 """The same messages kept by hand, without a store: what a host would write who needs nothing but the last messages.
 
-The room exists so that a store's cost stands beside that of its driver. Each writes a turn of messages in one transaction
-that is as durable as the store's own, and reads the newest messages back; none knows branches, states, receipts or recall.
+With it, a store's cost is compared with that of its driver. Each writes a turn of messages in one transaction that is
+as durable as the store's own, and reads the newest messages back; none knows branches, states, receipts or recall.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PlainDriver(Protocol):
         """Write one turn; it is kept when this returns."""
         ...
 
-    def newest(self, count: int) -> list[Said]:
+    def load_newest(self, count: int) -> list[Said]:
         """Return the newest messages, oldest first."""
         ...
 
@@ -54,9 +54,9 @@ class PlainList:
 
     def append(self, turn: Sequence[Said]) -> None:
         """Write one turn."""
-        self._said.extend(written(each) for each in turn)
+        self._said.extend(encode_message(each) for each in turn)
 
-    def newest(self, count: int) -> list[Said]:
+    def load_newest(self, count: int) -> list[Said]:
         """Return the newest messages, oldest first."""
         return [json.loads(body) for body in self._said[-count:]]
 
@@ -74,15 +74,15 @@ class PlainLines:
     def fill(self, turns: Iterable[Sequence[Said]]) -> None:
         """Write many turns."""
         with self._path.open("ab") as file:
-            file.writelines(written(each) + b"\n" for turn in turns for each in turn)
+            file.writelines(encode_message(each) + b"\n" for turn in turns for each in turn)
 
     def append(self, turn: Sequence[Said]) -> None:
         """Write one turn."""
         with self._path.open("ab", buffering=0) as file:
-            file.write(b"".join(written(each) + b"\n" for each in turn))
+            file.write(b"".join(encode_message(each) + b"\n" for each in turn))
             os.fsync(file.fileno())
 
-    def newest(self, count: int) -> list[Said]:
+    def load_newest(self, count: int) -> list[Said]:
         """Return the newest messages, oldest first."""
         with self._path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -128,10 +128,10 @@ class PlainSqlite:
 
     def _write(self, turn: Sequence[Said]) -> None:
         (depth,) = self._driver.execute("UPDATE session SET head = head + 1 RETURNING head").fetchone()
-        rows = [(depth, place, written(each)) for place, each in enumerate(turn)]
+        rows = [(depth, place, encode_message(each)) for place, each in enumerate(turn)]
         self._driver.executemany("INSERT INTO messages VALUES (?, ?, ?)", rows)
 
-    def newest(self, count: int) -> list[Said]:
+    def load_newest(self, count: int) -> list[Said]:
         """Return the newest messages, oldest first."""
         rows = self._driver.execute("SELECT body FROM messages ORDER BY depth DESC, ord DESC LIMIT ?", (count,))
         return [json.loads(body) for (body,) in rows][::-1]
@@ -141,6 +141,6 @@ class PlainSqlite:
         self._driver.close()
 
 
-def written(said: Said) -> bytes:
+def encode_message(said: Said) -> bytes:
     """Return the JSON of a message."""
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()

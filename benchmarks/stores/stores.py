@@ -133,7 +133,7 @@ async def _side(kind: str, size: int, folder: Path, uri: str, progress: Progress
     ready = perf_counter()
     held = memory_mb() - before
     plain = _plain(kind, folder, uri, size)
-    plain.fill([_said(each) for each in turn.messages] for turn in turns_of(size))
+    plain.fill([_build_plain_message(each) for each in turn.messages] for turn in turns_of(size))
     return Side(
         kind=kind,
         messages=size,
@@ -168,7 +168,7 @@ def _turn(texts: Sequence[str]) -> tuple[Message, ...]:
     )
 
 
-def _said(message: Message) -> Said:
+def _build_plain_message(message: Message) -> Said:
     return {"role": message.role.value, "content": message.content}
 
 
@@ -179,7 +179,7 @@ def _times() -> tuple[float, float]:
 async def _round(side: Side, number: int) -> None:
     """Append a turn and load a window, once in the store and once by hand, whichever first."""
     messages = _turn((f"How far is it to the mill, the {number}th time? 还有多远？", "Not far, 不远了。"))
-    said = [_said(each) for each in messages]
+    said = [_build_plain_message(each) for each in messages]
     for first in (number % 4 < 2, number % 4 >= 2):
         if first:
             began = _times()
@@ -193,7 +193,7 @@ async def _round(side: Side, number: int) -> None:
             side.plain.append(said)
             side.add("plain append", began)
             began = _times()
-            side.plain.newest(WINDOW)
+            side.plain.load_newest(WINDOW)
             side.add("plain load", began)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.converted import Converted, Line, Progress, need, read_json, time_of
+from evals.converted import ConvertedSet, Line, Progress, read_json, require, time_of
 
 SOURCE = "github.com/snap-research/locomo, data/locomo10.json"
 LICENCE = "CC BY-NC 4.0"
@@ -22,7 +22,7 @@ _SITTING = re.compile(r"session_(\d+)\Z")
 _TURN = re.compile(r"D\d+:\d+")
 
 
-def convert(files: Sequence[Path], progress: Progress) -> Converted:
+def convert(files: Sequence[Path], progress: Progress) -> ConvertedSet:
     """Return the set of one `locomo10.json`; questions without any known evidence are left out."""
     (file,) = files
     talks = read_json(file)
@@ -31,17 +31,20 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
     summaries: list[Line] = []
     queries: list[Line] = []
     left_out: Counter[str] = Counter()
-    for count, talk in enumerate(talks, start=1):
+    for count, turns_by_id in enumerate(talks, start=1):
         where = f"{file}[{count - 1}]"
-        name, conversation = str(need(talk, "sample_id", where, object)), need(talk, "conversation", where, dict)
+        name, conversation = (
+            str(require(turns_by_id, "sample_id", where, object)),
+            require(turns_by_id, "conversation", where, dict),
+        )
         own = list(_turns(name, conversation, where))
         turns += own
-        told, cited = _observations(name, talk, conversation)
-        observations += told
-        summed = _summaries(name, talk, conversation)
+        observed, cited = _observations(name, turns_by_id, conversation)
+        observations += observed
+        summed = _summaries(name, turns_by_id, conversation)
         summaries += summed
         known = {line["meta"]["dia_id"] for line in own}
-        for number, asked in enumerate(need(talk, "qa", where, list)):
+        for number, asked in enumerate(require(turns_by_id, "qa", where, list)):
             evidence = [turn for text in asked.get("evidence") or () for turn in _TURN.findall(str(text))]
             found = list(dict.fromkeys(turn for turn in evidence if turn in known))
             if not found:
@@ -52,7 +55,7 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
                 {
                     "id": f"{name}:q{number}",
                     "session": name,
-                    "query": need(asked, "question", f"{where}.qa[{number}]", str),
+                    "query": require(asked, "question", f"{where}.qa[{number}]", str),
                     "relevant": {f"{name}:{turn}": 1 for turn in found},
                     "category": CATEGORIES.get(asked.get("category"), str(asked.get("category"))),
                     "answer": asked.get("answer"),
@@ -66,7 +69,9 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
         "corpus_observations.jsonl": observations,
         "corpus_summaries.jsonl": summaries,
     }
-    return Converted(name="locomo", source=SOURCE, licence=LICENCE, corpora=corpora, queries=queries, left_out=left_out)
+    return ConvertedSet(
+        name="locomo", source=SOURCE, licence=LICENCE, corpora=corpora, queries=queries, left_out=left_out
+    )
 
 
 def _sittings(conversation: Mapping[str, Any]) -> list[int]:
@@ -77,37 +82,37 @@ def _turns(name: str, conversation: Mapping[str, Any], where: str) -> Iterator[L
     place = 0
     for sitting in _sittings(conversation):
         at = time_of(conversation.get(f"session_{sitting}_date_time"), _TIME)
-        for said in need(conversation, f"session_{sitting}", where, list):
-            told = need(said, "dia_id", f"{where}.session_{sitting}", str)
+        for said in require(conversation, f"session_{sitting}", where, list):
+            dia_id = require(said, "dia_id", f"{where}.session_{sitting}", str)
             caption = said.get("blip_caption")
             text = " ".join(
                 part for part in (said.get("text"), f"[shares an image: {caption}]" if caption else "") if part
             )
             if text.strip():
                 yield {
-                    "id": f"{name}:{told}",
+                    "id": f"{name}:{dia_id}",
                     "chain": "history",
                     "session": name,
                     "turn": place,
                     "at": at,
                     "speaker": said.get("speaker"),
                     "text": text,
-                    "meta": {"dia_id": told, "sitting": sitting},
+                    "meta": {"dia_id": dia_id, "sitting": sitting},
                 }
                 place += 1
 
 
 def _observations(
-    name: str, talk: Mapping[str, Any], conversation: Mapping[str, Any]
+    name: str, turns_by_id: Mapping[str, Any], conversation: Mapping[str, Any]
 ) -> tuple[list[Line], dict[str, set[str]]]:
     """Return what the data observes of each speaker, and which turns each observation cites."""
     lines: list[Line] = []
     cited: dict[str, set[str]] = {}
     for sitting in _sittings(conversation):
-        observed = (talk.get("observation") or {}).get(f"session_{sitting}_observation") or {}
+        observed = (turns_by_id.get("observation") or {}).get(f"session_{sitting}_observation") or {}
         at = time_of(conversation.get(f"session_{sitting}_date_time"), _TIME)
         for place, (speaker, (text, evidence)) in enumerate(
-            (speaker, each[:2]) for speaker, told in observed.items() for each in told if len(each) >= 2
+            (speaker, each[:2]) for speaker, noted in observed.items() for each in noted if len(each) >= 2
         ):
             entry = f"{name}:O{sitting}:{place}"
             meta = {"sitting": sitting, "about": speaker}
@@ -116,8 +121,8 @@ def _observations(
     return lines, cited
 
 
-def _summaries(name: str, talk: Mapping[str, Any], conversation: Mapping[str, Any]) -> list[Line]:
-    found = talk.get("session_summary") or {}
+def _summaries(name: str, turns_by_id: Mapping[str, Any], conversation: Mapping[str, Any]) -> list[Line]:
+    found = turns_by_id.get("session_summary") or {}
     return [
         {
             "id": f"{name}:S{sitting}",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.converted import Converted, Line, Progress, need, read_json, time_of
+from evals.converted import ConvertedSet, Line, Progress, read_json, require, time_of
 from evals.errors import DatasetError
 
 SOURCE = "github.com/xiaowu0162/LongMemEval"
@@ -21,7 +21,7 @@ _ABSTAIN = "_abs"
 _WEEKDAY = re.compile(r"\s*\([^)]*\)")
 
 
-def convert(files: Sequence[Path], progress: Progress) -> Converted:
+def convert(files: Sequence[Path], progress: Progress) -> ConvertedSet:
     """Return the set of one file of the data; sessions of a history are put in the order of their dates."""
     (file,) = files
     asked = read_json(file)
@@ -32,7 +32,7 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
     left_out: Counter[str] = Counter()
     for count, question in enumerate(asked, start=1):
         where = f"{file}[{count - 1}]"
-        name = str(need(question, "question_id", where, object))
+        name = str(require(question, "question_id", where, object))
         own, marked, held = _history(name, question, where)
         abstains = name.endswith(_ABSTAIN)
         relevant = [] if abstains else marked or held
@@ -44,15 +44,15 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
             {
                 "id": name,
                 "session": name,
-                "query": need(question, "question", where, str),
+                "query": require(question, "question", where, str),
                 "relevant": dict.fromkeys(relevant, 1),
                 "category": "abstention" if abstains else kind,
                 "answer": question.get("answer"),
-                "asked_at": _at(question.get("question_date")),
+                "asked_at": _read_time(question.get("question_date")),
             }
         )
         progress("questions", count, len(asked))
-    return Converted(
+    return ConvertedSet(
         name=file.stem,
         source=SOURCE,
         licence=LICENCE,
@@ -64,9 +64,9 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
 
 def _history(name: str, question: Mapping[str, Any], where: str) -> tuple[list[Line], list[str], list[str]]:
     """Return the turns of a question's history, those marked as evidence, and those of the sessions with the answer."""
-    sessions = need(question, "haystack_sessions", where, list)
+    sessions = require(question, "haystack_sessions", where, list)
     ids = question.get("haystack_session_ids") or [str(number) for number in range(len(sessions))]
-    dates = [_at(date) for date in question.get("haystack_dates") or [None] * len(sessions)]
+    dates = [_read_time(date) for date in question.get("haystack_dates") or [None] * len(sessions)]
     if not len(ids) == len(dates) == len(sessions):
         raise DatasetError(f"{where}: haystack_sessions, _session_ids and _dates are not of one length.")
     answers = set(map(str, question.get("answer_session_ids") or ()))
@@ -75,7 +75,7 @@ def _history(name: str, question: Mapping[str, Any], where: str) -> tuple[list[L
     held: list[str] = []
     for number in sorted(range(len(sessions)), key=lambda each: (dates[each] or "", each)):
         for place, said in enumerate(sessions[number]):
-            text = need(said, "content", f"{where}.haystack_sessions[{number}][{place}]", str)
+            text = require(said, "content", f"{where}.haystack_sessions[{number}][{place}]", str)
             if not text.strip():
                 continue
             entry = f"{name}:{number}:{place}"
@@ -98,5 +98,5 @@ def _history(name: str, question: Mapping[str, Any], where: str) -> tuple[list[L
     return turns, marked, held
 
 
-def _at(text: Any) -> str | None:
+def _read_time(text: Any) -> str | None:
     return time_of(_WEEKDAY.sub("", str(text)), "%Y/%m/%d %H:%M", "%Y/%m/%d")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.converted import Converted, Line, Progress, read_json, time_of
+from evals.converted import ConvertedSet, Line, Progress, read_json, time_of
 from evals.errors import DatasetError
 
 SOURCE = "github.com/Elvin-Yiming-Du/PerLTQA, Dataset"
@@ -22,10 +22,10 @@ _TIMES = ("%B %d, %Y", "%Y-%m-%d %H:%M", "%Y-%m-%d", "%B %Y", "%Y")
 _PARTS = ("profile", "social_relationship", "events", "dialogues")
 
 
-def convert(files: Sequence[Path], progress: Progress) -> Converted:
+def convert(files: Sequence[Path], progress: Progress) -> ConvertedSet:
     """Return the set of a memory file and a file of questions, in this order."""
     memory_file, question_file = files
-    people, asked = _people(memory_file), _asked(question_file)
+    people, asked = _people(memory_file), _read_questions(question_file)
     documents: list[Line] = []
     queries: list[Line] = []
     left_out: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def convert(files: Sequence[Path], progress: Progress) -> Converted:
             )
         progress("people", count, len(people))
     left_out["people without memory"] = len(set(asked) - set(people))
-    return Converted(
+    return ConvertedSet(
         name=memory_file.stem,
         source=SOURCE,
         licence=LICENCE,
@@ -70,7 +70,7 @@ def _people(file: Path) -> dict[str, Mapping[str, Any]]:
     return value
 
 
-def _asked(file: Path) -> dict[str, Mapping[str, Any]]:
+def _read_questions(file: Path) -> dict[str, Mapping[str, Any]]:
     value = read_json(file)
     if isinstance(value, dict):
         return value

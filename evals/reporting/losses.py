@@ -9,7 +9,7 @@ from enum import StrEnum
 from evals.metrics import Outcome
 
 
-class Stage(StrEnum):
+class LossStage(StrEnum):
     """The step at which a relevant document was lost, in the order of the road; DELIVERED: it was not."""
 
     NOT_INDEXED = "not indexed"
@@ -19,9 +19,9 @@ class Stage(StrEnum):
     DELIVERED = "delivered"
 
 
-def stages(
+def find_stages(
     outcome: Outcome, *, unreachable: Iterable[str] = (), shown: frozenset[str] | None = None
-) -> dict[str, Stage]:
+) -> dict[str, LossStage]:
     """Return the stage of each relevant document by id.
 
     `unreachable` are ids that no index holds; `shown` those that stand in the prompt (None: whatever was selected does).
@@ -34,19 +34,19 @@ def stages(
         if grade <= 0:
             continue
         if document_id in there:
-            found[document_id] = Stage.DELIVERED
+            found[document_id] = LossStage.DELIVERED
         elif document_id in missing:
-            found[document_id] = Stage.NOT_INDEXED
+            found[document_id] = LossStage.NOT_INDEXED
         elif document_id in chosen:
-            found[document_id] = Stage.PRUNED
+            found[document_id] = LossStage.PRUNED
         elif document_id in outcome.retrieved:
-            found[document_id] = Stage.NOT_SELECTED
+            found[document_id] = LossStage.NOT_SELECTED
         else:
-            found[document_id] = Stage.NOT_RECALLED
+            found[document_id] = LossStage.NOT_RECALLED
     return found
 
 
-def tally(found: Iterable[Stage]) -> dict[str, int]:
+def count_stages(found: Iterable[LossStage]) -> dict[str, int]:
     """Return how many documents ended at each stage, every stage named, in the order of the road."""
     counted = Counter(found)
-    return {stage.value: counted[stage] for stage in Stage}
+    return {stage.value: counted[stage] for stage in LossStage}

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from evals.compare import interval
 from evals.errors import DatasetError, SetupError
 from evals.metrics import BUDGETS, CUTS
-from evals.reporting.losses import Stage
+from evals.reporting.losses import LossStage
 
 try:
     import matplotlib as mpl
@@ -47,12 +47,12 @@ def page(reports: Mapping[str, Mapping[str, Any]]) -> str:
     return environment.get_template(TEMPLATE).render(
         reports=shown,
         metrics=TABLED,
-        stages=[stage.value for stage in Stage],
+        stages=[stage.value for stage in LossStage],
         plots={
-            "Recall by number of candidates": _by_k(reports),
-            "Recall by budget of tokens": _by_tokens(reports),
-            "Recall time, each query": _latency(reports),
-            "Where relevant evidence was lost": _losses(reports),
+            "Recall by number of candidates": _plot_by_k(reports),
+            "Recall by budget of tokens": _plot_by_tokens(reports),
+            "Recall time, each query": _plot_latency(reports),
+            "Where relevant evidence was lost": _plot_losses(reports),
         },
     )
 
@@ -62,25 +62,25 @@ def _intervals(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     return {name: interval([row[name] for row in rows], resamples=2000) for name in TABLED} if rows else {}
 
 
-def _by_k(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
-    figure, axes = _canvas("candidates taken, best first", "share of relevant found, %")
+def _plot_by_k(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _build_canvas("candidates taken, best first", "share of relevant found, %")
     for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
         axes.plot(CUTS, [100 * report["metrics"][f"recall@{k}"] for k in CUTS], "o-", color=colour, label=name)
     axes.set_xticks(CUTS)
-    return _drawn(figure, axes)
+    return _render_svg(figure, axes)
 
 
-def _by_tokens(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
-    figure, axes = _canvas("tokens of the texts taken, best first", "share of relevant found, %")
+def _plot_by_tokens(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _build_canvas("tokens of the texts taken, best first", "share of relevant found, %")
     for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
         values = [100 * report["metrics"][f"recall@{budget}tok"] for budget in BUDGETS]
         axes.plot(BUDGETS, values, "o-", color=colour, label=name)
     axes.set_xticks(BUDGETS)
-    return _drawn(figure, axes)
+    return _render_svg(figure, axes)
 
 
-def _latency(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
-    figure, axes = _canvas("milliseconds (the query's embedding included)", "share of queries that took less, %")
+def _plot_latency(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _build_canvas("milliseconds (the query's embedding included)", "share of queries that took less, %")
     for colour, (name, report) in zip(_cycle(reports), reports.items(), strict=True):
         times = sorted(row["latency_ms"]["recall"] for row in report["queries"])
         shares = [100 * (place + 1) / len(times) for place in range(len(times))]
@@ -88,14 +88,14 @@ def _latency(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
     axes.set_xscale("log")
     for axis in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
         axis(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
-    return _drawn(figure, axes)
+    return _render_svg(figure, axes)
 
 
-def _losses(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
-    figure, axes = _canvas("share of all relevant documents, %", "")
+def _plot_losses(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
+    figure, axes = _build_canvas("share of all relevant documents, %", "")
     names = list(reports)
     left = [0.0] * len(names)
-    for stage, colour in zip(Stage, _STAGE_COLOURS, strict=True):
+    for stage, colour in zip(LossStage, _STAGE_COLOURS, strict=True):
         totals = [max(1, sum(reports[name]["evidence"].values())) for name in names]
         widths = [
             100 * reports[name]["evidence"][stage.value] / total for name, total in zip(names, totals, strict=True)
@@ -104,10 +104,10 @@ def _losses(reports: Mapping[str, Mapping[str, Any]]) -> Markup:
         left = [start + width for start, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    return _drawn(figure, axes, loc="lower center", ncols=len(Stage), bbox_to_anchor=(0.5, 1.0))
+    return _render_svg(figure, axes, loc="lower center", ncols=len(LossStage), bbox_to_anchor=(0.5, 1.0))
 
 
-def _canvas(across: str, up: str) -> tuple[Any, Any]:
+def _build_canvas(across: str, up: str) -> tuple[Any, Any]:
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.set_xlabel(across)
@@ -116,7 +116,7 @@ def _canvas(across: str, up: str) -> tuple[Any, Any]:
     return figure, axes
 
 
-def _drawn(figure: Any, axes: Any, **legend: Any) -> Markup:
+def _render_svg(figure: Any, axes: Any, **legend: Any) -> Markup:
     """Return a figure as SVG that is the same for the same reports."""
     axes.legend(fontsize="small", framealpha=0.6, **legend)
     out = io.StringIO()

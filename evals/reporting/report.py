@@ -13,7 +13,7 @@ from rich.text import Text
 
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
 from evals.reporting.figures import percentiles
-from evals.reporting.losses import Stage, stages, tally
+from evals.reporting.losses import LossStage, count_stages, find_stages
 
 LISTED = 5
 WHOLE_TURNS = "engine"
@@ -43,9 +43,9 @@ class Row:
     leaked: tuple[str, ...] = ()
 
     @property
-    def lost(self) -> dict[str, Stage]:
+    def lost(self) -> dict[str, LossStage]:
         """Where each relevant document was lost."""
-        return stages(self.outcome, unreachable=self.unreachable, shown=self.shown)
+        return find_stages(self.outcome, unreachable=self.unreachable, shown=self.shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,10 +80,10 @@ def result_json(result: Result) -> dict[str, Any]:
             "selection_p50": tokens_p50,
             "selection_p95": tokens_p95,
             "selection_total": int(sum(tokens)),
-            **_spent(result.rows),
+            **_sum_usage(result.rows),
         },
         "counts": {**result.counts, "queries": len(result.rows), "scored": len(scores)},
-        "evidence": tally(stage for row in result.rows for stage in row.lost.values()),
+        "evidence": count_stages(stage for row in result.rows for stage in row.lost.values()),
         "leaks": _leaks(result.rows),
         "problems": _problems(result.rows, scores),
         "config": dict(result.config),
@@ -148,7 +148,7 @@ def _leaks(rows: Sequence[Row]) -> dict[str, Any]:
     return {"queries": len(found), "rate": len(found) / len(rows) if rows else 0.0, "ids": found}
 
 
-def _spent(rows: Sequence[Row]) -> dict[str, int]:
+def _sum_usage(rows: Sequence[Row]) -> dict[str, int]:
     """Return what a selector's model used, where it said so."""
     names = ("prompt_tokens", "completion_tokens")
     return {
@@ -208,10 +208,12 @@ def _warnings(problems: Mapping[str, Any]) -> list[str]:
         missing = sum(len(ids) for ids in unreachable.values())
         lines.append(
             f"{_count(len(unreachable), 'query')} with relevant ids that are not in the pool ({missing}; they count as not found): "
-            f"{_some(list(unreachable))}"
+            f"{_join_some(list(unreachable))}"
         )
     if unlabelled:
-        lines.append(f"{_count(len(unlabelled), 'query')} without anything relevant (not scored): {_some(unlabelled)}")
+        lines.append(
+            f"{_count(len(unlabelled), 'query')} without anything relevant (not scored): {_join_some(unlabelled)}"
+        )
     lines += [
         f"selector failed on {_count(count, 'query')}: {code}" for code, count in problems["selector_errors"].items()
     ]
@@ -221,7 +223,7 @@ def _warnings(problems: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_some(names: Sequence[str]) -> str:
     return ", ".join(names[:LISTED]) + (", …" if len(names) > LISTED else "")
 
 

@@ -1,7 +1,7 @@
-"""Ours beside what it is made of, on the same queries in one run: words alone, vectors alone, and both by plain RRF.
+"""Compares ours with its parts, on the same queries in one run: words alone, vectors alone, and both by plain RRF.
 
-All have the same keys, the same model and the same planner, so that what differs is how they are joined. The better of words
-and vectors is found out afterwards, metric by metric, which is in favour of them.
+All have the same keys, the same model and the same planner, so that what differs is how they are joined. The better of
+words and vectors is found out afterwards, metric by metric, which is in favour of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Keep = Callable[[Report, Path], object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Beside:
+class ArmComparison:
     """One set: the reports by arm, the interval of ours, and per metric ours less the better single arm and less RRF.
 
     `drawn`: how many sessions or single queries the intervals are drawn from.
@@ -49,7 +49,7 @@ class Beside:
 
 
 async def run_arms(
-    labelled: LabelledSet, options: Options, folder: Path, keep: Keep, told: Callable[[str, int, int], None]
+    labelled: LabelledSet, options: Options, folder: Path, keep: Keep, progress: Callable[[str, int, int], None]
 ) -> dict[Arm, Report]:
     """Run every arm on a set; each report is given to `keep` with its place in `folder` (`SET.ARM.json`) once it is whole.
 
@@ -60,7 +60,7 @@ async def run_arms(
         file = folder / f"{labelled.name}.{arm}.json"
 
         def named(what: str, done: int, total: int, arm: Arm = arm) -> None:
-            told(f"{labelled.name}, {arm}: {what}", done, total)
+            progress(f"{labelled.name}, {arm}: {what}", done, total)
 
         journal = file.with_name(file.name + SUFFIX)
         reports[arm] = result_json(await run_set(labelled, replace(options, retriever=arm), named, None, journal))
@@ -68,13 +68,13 @@ async def run_arms(
     return reports
 
 
-def set_beside(name: str, reports: Mapping[Arm, Report], *, by_session: bool = False) -> Beside:
+def compare_with_arms(name: str, reports: Mapping[Arm, Report], *, by_session: bool = False) -> ArmComparison:
     """Compare ours with the other arms; `by_session` draws whole sessions. DatasetError where nothing was scored."""
     ours = reports[Arm.HYBRID]
     less = {arm: _gains(reports[arm], ours, by_session=by_session) for arm in (*SINGLES, Arm.RRF)}
     rows = [row for row in ours["queries"] if row["metrics"] is not None]
     clusters = clusters_of(rows, by_session=by_session)
-    return Beside(
+    return ArmComparison(
         name=name,
         drawn=len(set(clusters)),
         reports=reports,
@@ -90,7 +90,7 @@ def _gains(a: Report, b: Report, *, by_session: bool) -> dict[str, Difference]:
     return {each.metric: each for each in compare(a, b, metrics=SHOWN, by_session=by_session).differences[""]}
 
 
-def beside_json(found: Beside) -> dict[str, Any]:
+def arms_to_json(found: ArmComparison) -> dict[str, Any]:
     """Return the figures as a JSON value, 0..1; every single query stands in the reports."""
     return {
         "drawn": found.drawn,
@@ -101,7 +101,7 @@ def beside_json(found: Beside) -> dict[str, Any]:
     }
 
 
-def print_beside(found: Beside, console: Console) -> None:
+def print_arms(found: ArmComparison, console: Console) -> None:
     """Print a set: a row an arm, the interval of ours, and what ours gains."""
     ours = found.reports[Arm.HYBRID]
     data, counts, machine = ours["config"]["data"], ours["counts"], ours["config"]["machine"]
@@ -115,8 +115,8 @@ def print_beside(found: Beside, console: Console) -> None:
         console.print(_table(found, metrics))
 
 
-def _table(found: Beside, metrics: Sequence[str]) -> Table:
-    drawn = f"{found.drawn} drawn, whole sessions" if found.drawn < _scored(found) else "queries drawn"
+def _table(found: ArmComparison, metrics: Sequence[str]) -> Table:
+    drawn = f"{found.drawn} drawn, whole sessions" if found.drawn < _count_scored(found) else "queries drawn"
     table = Table(title=f"percent; in brackets {LEVEL:g} % intervals ({drawn})", title_justify="left")
     table.add_column("", no_wrap=True)
     for name in metrics:
@@ -125,22 +125,22 @@ def _table(found: Beside, metrics: Sequence[str]) -> Table:
         means = found.reports[arm]["metrics"]
         cells = [f"{100 * means[metric]:.1f}" for metric in metrics]
         table.add_row("ours" if arm is Arm.HYBRID else arm.value, *cells, style="bold" if arm is Arm.HYBRID else "")
-    table.add_row("", *(_ends(*found.intervals[metric], sign="") for metric in metrics))
+    table.add_row("", *(_format_interval(*found.intervals[metric], sign="") for metric in metrics))
     table.add_row("to the better", *(_gain(found.to_best[metric][1]) for metric in metrics))
     table.add_row("to plain RRF", *(_gain(found.to_rrf[metric]) for metric in metrics))
     return table
 
 
-def _scored(found: Beside) -> int:
+def _count_scored(found: ArmComparison) -> int:
     return int(found.reports[Arm.HYBRID]["counts"]["scored"])
 
 
 def _gain(each: Difference) -> Text:
     style = {"better": "green", "worse": "red"}.get(each.verdict, "")
-    return Text(f"{100 * each.delta:+.1f}\n{_ends(each.low, each.high, sign='+')}", style=style)
+    return Text(f"{100 * each.delta:+.1f}\n{_format_interval(each.low, each.high, sign='+')}", style=style)
 
 
-def _ends(low: float, high: float, *, sign: str) -> str:
+def _format_interval(low: float, high: float, *, sign: str) -> str:
     return f"({100 * low:{sign}.1f} {100 * high:{sign}.1f})"
 
 

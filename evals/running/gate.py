@@ -35,7 +35,7 @@ class Gate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class GateResult:
     """What became of one set: the comparison with the baseline (None: there is none yet) and the faults, as sentences."""
 
     name: str
@@ -65,31 +65,31 @@ def read_gate(file: Path) -> Gate:
 
 async def run_gate(
     gate: Gate, embedder: str = "auto", progress: Progress = lambda what, done, total: None
-) -> list[Verdict]:
+) -> list[GateResult]:
     """Run every set and judge it; what was measured is in the verdicts, good or bad."""
     verdicts = []
     for each in gate.sets:
         name = each["name"]
-        report = result_json(await _run(gate.file.parent, each, embedder, _named(name, progress)))
+        report = result_json(await _run(gate.file.parent, each, embedder, _prefix_progress(name, progress)))
         kept = gate.baseline.get(name)
         found = None if kept is None else compare(kept, report)
         verdicts.append(
-            Verdict(name=name, report=report, comparison=found, faults=_faults(report, found, gate.tolerance))
+            GateResult(name=name, report=report, comparison=found, faults=_faults(report, found, gate.tolerance))
         )
     return verdicts
 
 
-def updated(gate: Gate, verdicts: list[Verdict]) -> str:
+def update_baseline(gate: Gate, verdicts: list[GateResult]) -> str:
     """Return the text of the gate file with what was measured as its baseline."""
     value = {
         "tolerance": gate.tolerance,
         "sets": list(gate.sets),
-        "baseline": {each.name: _kept(each.report) for each in verdicts},
+        "baseline": {each.name: _select_baseline(each.report) for each in verdicts},
     }
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def _kept(report: Mapping[str, Any]) -> dict[str, Any]:
+def _select_baseline(report: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         {
             "id": row["id"],
@@ -128,5 +128,5 @@ def _faults(report: Mapping[str, Any], found: Comparison | None, tolerance: floa
     return tuple(faults)
 
 
-def _named(name: str, progress: Progress) -> Progress:
+def _prefix_progress(name: str, progress: Progress) -> Progress:
     return lambda what, done, total: progress(f"{name}: {what}", done, total)

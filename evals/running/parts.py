@@ -1,4 +1,4 @@
-"""The real parts that a run is made of, by name. The one room of the harness that knows concrete indexes and selectors.
+"""The real parts of a run, by name. The only module of the evals that knows concrete indexes and selectors.
 
 Heavy parts (models, litellm) are imported by their own module when an option names them.
 """
@@ -18,7 +18,7 @@ from anyio import to_thread
 from evals.errors import SetupError
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.oracle import OracleSelector
-from evals.running.plain_rrf import reciprocal
+from evals.running.plain_rrf import score_reciprocal_ranks
 from jacquard import FlashSelector, HeuristicSelector, LlmAdapter, RerankSelector, Selector, open_reranker
 from jacquard import open_embedder as named_embedder
 from mnemosyne import (
@@ -80,16 +80,16 @@ class PoolMemory:
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query."""
         found = [await each.recall(query) for each in self.retrievers]
-        return found[0] if len(found) == 1 else _joined(found, query.limit)
+        return found[0] if len(found) == 1 else _join_recalls(found, query.limit)
 
     async def entries(self, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Return full entries in the order asked."""
         return await self.source.entries(self.scope, entry_ids)
 
 
-def _joined(recalls: Sequence[Recall], limit: int) -> Recall:
+def _join_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
     found = {each.entry_id: each for recall in reversed(recalls) for each in recall.candidates}
-    scores = reciprocal([[each.entry_id for each in recall.candidates] for recall in recalls])
+    scores = score_reciprocal_ranks([[each.entry_id for each in recall.candidates] for recall in recalls])
     return Recall(
         candidates=tuple(replace(found[name], score=score) for name, score in islice(scores.items(), limit)),
         queries=recalls[0].queries,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 OFFSET = 60
 
 
-def reciprocal(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
+def score_reciprocal_ranks(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
     """Return the score of each name, the best first: the sum of 1 / (60 + its place, from 1) over the rankings that hold it.
 
     Of equals the first by name comes first.

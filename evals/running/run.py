@@ -1,4 +1,4 @@
-"""A run: every query of a labelled set goes through the real road of recall and choice, one at a time.
+"""A run: every query of a labelled set goes through the recall and selection of the engine, one at a time.
 
 What is asked is what the engine would ask: the planner reads the query, the scene is made from what was said before it,
 the retriever recalls out of a real store, the selector chooses. Scores are made elsewhere (`metrics`).
@@ -33,7 +33,7 @@ from jacquard import (
     SelectionRequest,
     Selector,
     SelectorError,
-    bare_world,
+    build_bare_world,
     build_recall_query,
     recent_lines,
 )
@@ -88,8 +88,8 @@ async def run_set(
     of itself goes on from there, and takes it away at its end.
     Raises SetupError where parts are missing. A selector that fails on a query is a row with an error, not an end.
     """
-    told = progress or (lambda what, done, total: None)
-    sampled = labelled.sampled(options.limit)
+    progress = progress or (lambda what, done, total: None)
+    sampled = labelled.sample(options.limit)
     pools = sampled.pools()
     config = RuntimeConfig(curation=CurationConfig(recall_limit=options.recall_limit, select_limit=SELECT_LIMIT))
     kept = None
@@ -108,12 +108,12 @@ async def run_set(
                 done = sum(query.query_id in rows for query in sampled.queries)
 
                 def each(count: int, base: int = done) -> None:
-                    told("queries", base + count, len(sampled.queries))
+                    progress("queries", base + count, len(sampled.queries))
 
                 left = tuple(query for query in pool.queries if query.query_id not in rows)
                 if left:
                     rest = replace(pool, queries=left)
-                    rows.update(await runner.run(labelled, rest, Path(folder) / f"{number}.db", told, each, kept))
+                    rows.update(await runner.run(labelled, rest, Path(folder) / f"{number}.db", progress, each, kept))
     if kept is not None:
         await to_thread.run_sync(kept.close)
     return Result(
@@ -145,7 +145,7 @@ class _Runner:
         labelled: LabelledSet,
         pool: Pool,
         file: Path,
-        told: Progress,
+        progress: Progress,
         each: Callable[[int], None],
         journal: Journal | None,
     ) -> dict[str, Row]:
@@ -156,7 +156,7 @@ class _Runner:
         try:
             head = await store.create_session(start)
             async with open_memory(store, head.session_id, self.embedder, self.options.retriever) as memory:
-                await memory.sync(lambda done, total: told("indexing", done, total))
+                await memory.sync(lambda done, total: progress("indexing", done, total))
                 ids = pool.ids
                 for count, query in enumerate(pool.queries, start=1):
                     row = rows[query.query_id] = await self._row(query, head, memory, ids)
@@ -175,7 +175,7 @@ class _Runner:
         recalled = perf_counter()
         selector = self.selectors(query.relevant)
         request = SelectionRequest(
-            user_text=query.text,
+            user_message=query.text,
             recent=recent_lines(turn.history or ()),
             plan=turn.plan,
             candidates=recall.candidates,
@@ -209,8 +209,8 @@ class _Runner:
 
     def _plan(self, query: LabelledQuery, head: SessionHead) -> PlannedTurn:
         """Return a query as the engine plans it; what was said before it is the history window."""
-        world = bare_world(head.world_id)
-        shown = tuple(_shown(query, place, head) for place in range(len(query.history)))
+        world = build_bare_world(head.world_id)
+        shown = tuple(_build_shown_message(query, place, head) for place in range(len(query.history)))
         window = SessionWindow(head=head, messages=shown, state={})
         plan = self.planner.plan(query.text, window, world)
         return PlannedTurn(
@@ -225,7 +225,7 @@ async def _select(selector: Selector, request: SelectionRequest) -> tuple[Select
         return _NOTHING, str(error)
 
 
-def _shown(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage:
+def _build_shown_message(query: LabelledQuery, place: int, head: SessionHead) -> WindowMessage:
     """Return a line of the talk before a query as a message that stands in the prompt already.
 
     It was said after everything that is remembered, so it hides nothing of that.

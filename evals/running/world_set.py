@@ -119,7 +119,7 @@ async def _turn(runtime: Runtime, query: LabelledQuery, config: RuntimeConfig, k
     retrieved = tuple(each.entry_id for each in sorted(report.stream_b.candidates, key=lambda each: each.rank))
     sizes = tuple(_TOKENS.estimate(known[each].text) if each in known else 0 for each in retrieved)
     kept = {each.block_id for each in report.decisions if each.action is not Action.DROPPED}
-    secret = {*query.forbidden, *(name for name, entry in known.items() if _hidden(entry, query.viewer))}
+    secret = {*query.forbidden, *(name for name, entry in known.items() if _is_hidden(entry, query.viewer))}
     timings = report.timings_ms
     return Row(
         outcome=Outcome(
@@ -140,14 +140,14 @@ async def _turn(runtime: Runtime, query: LabelledQuery, config: RuntimeConfig, k
     )
 
 
-def _hidden(entry: MemoryEntry, viewer: str | None) -> bool:
+def _is_hidden(entry: MemoryEntry, viewer: str | None) -> bool:
     return bool(entry.viewers) and viewer not in entry.viewers
 
 
 def _leaks(secret: Iterable[str], retrieved: Sequence[str], text: str, known: Known) -> tuple[str, ...]:
     """Return the secret ids that are candidates, or whose telling words stand in the prompt."""
-    open_text = _plain("\n".join(entry.text for name, entry in known.items() if name not in set(secret)))
-    prompt = _plain(text)
+    open_text = _normalise("\n".join(entry.text for name, entry in known.items() if name not in set(secret)))
+    prompt = _normalise(text)
     found = []
     for name in sorted(secret):
         telling = [piece for piece in _pieces(known[name].text) if piece not in open_text]
@@ -158,8 +158,8 @@ def _leaks(secret: Iterable[str], retrieved: Sequence[str], text: str, known: Kn
 
 def _pieces(text: str) -> list[str]:
     """Return the runs of words between punctuation that are long enough to tell something."""
-    return [piece for piece in (_plain(run) for run in re.split(r"[^\w\s]+", text)) if len(piece) >= _TELLING_CHARS]
+    return [piece for piece in (_normalise(run) for run in re.split(r"[^\w\s]+", text)) if len(piece) >= _TELLING_CHARS]
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""What the lint says: one finding a fault, with its place, its line and what to do. Imports nothing of the rules."""
+"""Findings of the lint: each names one fault, its place, its line and what to do. Imports none of the rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jacquard.templating.files import TemplateFile
 
 
 class Severity(StrEnum):
-    """ERROR: it fails, loses text or breaks the markup. WARNING: it may, or it costs tokens."""
+    """ERROR: the template fails, loses text or breaks the markup. WARNING: it may do so, or it costs tokens."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -86,7 +86,7 @@ def finding(
     return Finding(
         code=code,
         severity=severity,
-        file=near(file.shown),
+        file=show_path(file.shown),
         line=number,
         column=column or indent,
         source_line=text,
@@ -95,14 +95,14 @@ def finding(
     )
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings by file, line and column, each once."""
     unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda each: (each.file, each.line, each.column, each.code, each.message)))
 
 
-def as_text(each: Finding) -> str:
-    """Return a finding as a person reads it: place, what is wrong, the line with a mark, what to do."""
+def format_finding(each: Finding) -> str:
+    """Return a finding as text for a person: place, fault, the line with a mark, what to do."""
     lead = f"{each.file}:{each.line}:{each.column}: {each.severity.value} [{each.code}] {each.message}"
     source = each.source_line.rstrip().replace("\t", "→")
     if not source:
@@ -112,7 +112,7 @@ def as_text(each: Finding) -> str:
     return f"{lead}\n    | {source}\n    | {mark} {each.advice}"
 
 
-def as_json(each: Finding) -> dict[str, Any]:
+def finding_to_json(each: Finding) -> dict[str, Any]:
     """Return a finding as `--json` prints it."""
     return {
         "code": each.code,
@@ -126,16 +126,16 @@ def as_json(each: Finding) -> dict[str, Any]:
     }
 
 
-def near(path: str) -> str:
-    """Return a path as it is typed from the present folder, where it lies below it."""
+def show_path(path: str) -> str:
+    """Return a path relative to the present folder where it lies below it, else unchanged."""
     try:
         return Path(path).resolve().relative_to(Path(os.curdir).resolve()).as_posix()
     except ValueError:
         return path
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a near name, else which names there are."""
+def suggest_names(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for a similar name, else a list of the known names."""
     names: Sequence[str] = sorted(set(known))
     close = get_close_matches(name, names, n=1, cutoff=0.7)
     if close:

@@ -1,7 +1,7 @@
-"""Golden prompts of a pack: scenes that are rendered and compared with the prompt that an author approved.
+"""Golden prompts of a pack: cases that are rendered and compared with the prompt that an author approved.
 
-A case is `templates/tests/<name>.yaml`; its prompt is beside it as `<name>.txt`. A scene starts where the pack's prologue
-ends, without any store or model. Reads files; writes only when `update` is set.
+A case is `templates/tests/<name>.yaml`; its prompt is beside it as `<name>.txt`. A case starts where the pack's
+prologue ends, without a store or a model. Reads files; writes only when `update` is set.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from filament import PayloadError, load_yaml
-from jacquard.authoring.findings import did_you_mean, near
+from jacquard.authoring.findings import show_path, suggest_names
 from jacquard.authoring.render import diff_lines, render_turn
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
-from jacquard.authoring.turns import AuthorTurn, pack_turn
+from jacquard.authoring.turns import AuthorTurn, build_pack_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner, Selection
 from mnemosyne.chains.session_start import session_start
@@ -41,7 +41,7 @@ PROLOGUE_TURNS = 6
 
 
 class Verdict(StrEnum):
-    """What became of a case. NEW: it has no golden prompt yet."""
+    """The result of a case. NEW: it has no golden prompt yet."""
 
     PASSED = "passed"
     CHANGED = "changed"
@@ -61,7 +61,7 @@ class GoldenResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing has to be looked at."""
+        """Whether there is nothing to check by hand."""
         return self.verdict in (Verdict.PASSED, Verdict.WRITTEN)
 
     def to_json(self) -> dict[str, Any]:
@@ -84,16 +84,17 @@ def run_case(
     shipped: Path,
     update: bool = False,
 ) -> GoldenResult:
-    """Render one case and hold it against its golden prompt; with `update` write that instead, if all else holds.
+    """Render one case and compare it with its golden prompt; with `update` write that instead, if everything else is as
+    the case says.
 
-    Raises JacquardError for a case that cannot be read, TemplateError for a template that cannot be rendered.
+    Raises JacquardError for a case that cannot be read, and TemplateError for a template that cannot be rendered.
     """
-    told = read_case(case)
-    turn = case_turn(told, world, planner)
-    target = find_target(told.get("template"), pack=pack, shipped=shipped) if told.get("template") else None
+    fields = read_case(case)
+    turn = build_case_turn(fields, world, planner)
+    target = find_target(fields.get("template"), pack=pack, shipped=shipped) if fields.get("template") else None
     meant = target or replace(find_target(turn.template_id, pack=pack, shipped=shipped), own=False)
-    rendering = render_turn(turn, meant, estimator, layout=told.get("layout"))
-    faults = _find_broken_rules(told, rendering.text, rendering.tokens)
+    rendering = render_turn(turn, meant, estimator, layout=fields.get("layout"))
+    faults = _find_broken_rules(fields, rendering.text, rendering.tokens)
     if faults:
         return GoldenResult(name=case.stem, verdict=Verdict.FAILED, tokens=rendering.tokens, lines=faults)
     golden = case.with_suffix(".txt")
@@ -102,7 +103,7 @@ def run_case(
         golden.write_text(text, encoding="utf-8")
         return GoldenResult(name=case.stem, verdict=Verdict.WRITTEN, tokens=rendering.tokens)
     if not golden.is_file():
-        line = f"{near(str(golden))} is missing; look at the prompt, then write it with --update"
+        line = f"{show_path(str(golden))} is missing; look at the prompt, then write it with --update"
         return GoldenResult(name=case.stem, verdict=Verdict.NEW, tokens=rendering.tokens, lines=(line,))
     stored = golden.read_text(encoding="utf-8", errors="replace")
     if stored == text:
@@ -113,25 +114,31 @@ def run_case(
 
 
 def read_case(case: Path) -> Mapping[str, Any]:
-    """Return a case as its file says; JacquardError names the file and what is wrong."""
+    """Return a case as its file has it. Raises JacquardError that names the file and the fault."""
     try:
-        told = load_yaml(case.read_text(encoding="utf-8"))
+        fields = load_yaml(case.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        raise JacquardError(f"{near(str(case))}: byte {error.start} is no UTF-8; save the file as UTF-8.") from error
+        raise JacquardError(
+            f"{show_path(str(case))}: byte {error.start} is no UTF-8; save the file as UTF-8."
+        ) from error
     except PayloadError as error:
-        raise JacquardError(f"{near(str(case))}: {error}") from error
-    if not isinstance(told, dict) or not isinstance(told.get("input"), str) or not told["input"].strip():
-        raise JacquardError(f"{near(str(case))}: a case is a mapping with `input`, the words of the user.")
-    for key, value in told.items():
+        raise JacquardError(f"{show_path(str(case))}: {error}") from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("input"), str) or not fields["input"].strip():
+        raise JacquardError(f"{show_path(str(case))}: a case is a mapping with `input`, the words of the user.")
+    for key, value in fields.items():
         if key not in KEYS:
-            raise JacquardError(f"{near(str(case))}: {key}: is no key here{did_you_mean(str(key), KEYS)}")
-        if (want := _wrong(key, value)) is not None:
-            raise JacquardError(f"{near(str(case))}: {key}: must be {want}.")
-    return told
+            raise JacquardError(f"{show_path(str(case))}: {key}: is no key here{suggest_names(str(key), KEYS)}")
+        if (want := _check_value(key, value)) is not None:
+            raise JacquardError(f"{show_path(str(case))}: {key}: must be {want}.")
+    return fields
 
 
-def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
-    """Return the turn of a case: the pack's state with the case's over it, the newest messages of the prologue or the case's."""
+def build_case_turn(fields: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
+    """Return the turn of a case: the pack's state overridden by the case's, and the case's messages or the newest of
+    the prologue.
+
+    Raises JacquardError for a memory that the pack does not have.
+    """
     start = session_start("golden", world)
     depth = len(start.turns)
     head = SessionHead(
@@ -148,21 +155,21 @@ def case_turn(told: Mapping[str, Any], world: WorldPack, planner: Planner) -> Au
         for number, turn in enumerate(start.turns, start=1)
         for message in turn.messages
     ]
-    messages = _read_messages(told["messages"], depth) if "messages" in told else said[-2 * PROLOGUE_TURNS :]
-    window = SessionWindow(head=head, messages=(), state=_merge_mappings(world.state, told.get("state", {})))
-    turn = pack_turn(world, messages, window, told["input"], planner)
-    wanted = tuple(told.get("memories", ()))
+    messages = _read_messages(fields["messages"], depth) if "messages" in fields else said[-2 * PROLOGUE_TURNS :]
+    window = SessionWindow(head=head, messages=(), state=_merge_mappings(world.state, fields.get("state", {})))
+    turn = build_pack_turn(world, messages, window, fields["input"], planner)
+    wanted = tuple(fields.get("memories", ()))
     entries = {entry.entry_id: entry for entry in (*world.lore, *start.entries)}
     missing = [entry_id for entry_id in wanted if entry_id not in entries]
     if missing:
         raise JacquardError(
-            f"memories: there is no entry {missing[0]!r} in the pack{did_you_mean(missing[0], entries)}"
+            f"memories: there is no entry {missing[0]!r} in the pack{suggest_names(missing[0], entries)}"
         )
     return replace(
         turn,
         entries=tuple(entries[entry_id] for entry_id in wanted),
         selection=Selection(entry_ids=wanted),
-        limit_tokens=told.get("limit_tokens", turn.limit_tokens),
+        limit_tokens=fields.get("limit_tokens", turn.limit_tokens),
     )
 
 
@@ -179,7 +186,7 @@ def _read_messages(raw: list[Mapping[str, str]], depth: int) -> list[WindowMessa
 
 
 def _merge_mappings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with `over` laid on it, mapping by mapping."""
+    """Return `base` overridden by `over`, mapping by mapping."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -188,16 +195,16 @@ def _merge_mappings(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[st
     return merged
 
 
-def _find_broken_rules(told: Mapping[str, Any], text: str, tokens: int) -> tuple[str, ...]:
-    faults = [f"the prompt lacks {each!r}" for each in told.get("contains", ()) if each not in text]
-    faults += [f"the prompt holds {each!r}" for each in told.get("lacks", ()) if each in text]
-    most = told.get("max_tokens")
+def _find_broken_rules(fields: Mapping[str, Any], text: str, tokens: int) -> tuple[str, ...]:
+    faults = [f"the prompt lacks {each!r}" for each in fields.get("contains", ()) if each not in text]
+    faults += [f"the prompt holds {each!r}" for each in fields.get("lacks", ()) if each in text]
+    most = fields.get("max_tokens")
     if most is not None and tokens > most:
         faults.append(f"the prompt has {tokens} tokens, more than max_tokens {most}")
     return tuple(faults)
 
 
-def _wrong(key: str, value: Any) -> str | None:
+def _check_value(key: str, value: Any) -> str | None:
     """Return what the value of a key must be, or None where it is right."""
     if key in ("input", "template", "layout"):
         return None if isinstance(value, str) and value else "text"

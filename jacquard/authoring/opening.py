@@ -1,6 +1,7 @@
-"""Checks whether the templates of a pack can be rendered at the pack's beginning: what `validate` checks beyond their syntax.
+"""Checks whether the templates of a pack can be rendered at the pack's beginning, which `validate` does besides
+checking syntax.
 
-Pure except that template files are read. No store and no model: Stream A alone, over the pack's first state.
+Pure except that template files are read. It uses no store and no model, only Stream A with the pack's first state.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from jacquard.authoring.golden import case_turn
+from jacquard.authoring.golden import build_case_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.templating.files import shipped_templates
+from jacquard.templating.files import find_shipped_templates
 from jacquard.templating.limits import LimitError
 from jacquard.templating.output_escaping import PrintError
 from jacquard.templating.sets import TemplateSet
@@ -24,19 +25,19 @@ from mnemosyne.schema.world import WorldPack
 _INPUT = "…"
 
 
-def opening_faults(
+def find_opening_faults(
     world: WorldPack, templates: TemplateSet, template_ids: Iterable[str], planner: Planner, estimator: TokenEstimator
 ) -> tuple[str, ...]:
-    """Return what stops a template from being rendered over the pack's first state, one sentence a fault.
+    """Return the faults that stop a template from being rendered with the pack's first state, one sentence each.
 
-    Of the pack's default template every fault counts, for play begins with it. Another template may need a state that comes
-    later, so of those only what no state can mend: work without end, and values that cannot be printed.
+    For the pack's default template every fault counts, because play begins with it. Another template may need a later
+    state, so for it only faults count that no state can remove: unbounded work, and values that cannot be printed.
     """
     keys = [key for entry in entries_by_category(world.lore, LoreCategory.DIRECTIVE, frozenset()) for key in entry.keys]
-    stream = AutomationStream(estimator, shipped_templates())
+    stream = AutomationStream(estimator, find_shipped_templates())
     faults: dict[str, None] = {}
-    request = case_turn({"input": _INPUT}, world, planner).request
-    # An input that calls every directive, so that what is rendered for each of them is rendered too.
+    request = build_case_turn({"input": _INPUT}, world, planner).request
+    # An input with a key of every directive, so that each of them is rendered too.
     request = replace(request, user_message=" ".join([_INPUT, *keys]))
     for template_id in template_ids:
         try:

@@ -1,6 +1,7 @@
-"""A turn's prompt under any set of templates, and two of them side by side. Pure but for template files, which are read.
+"""Renders a turn's prompt with any set of templates, and compares two of them. Pure except that template files are
+read.
 
-The prompt comes from the parts that make it in play: Stream A, the weaving, a pruner, the assembler.
+The prompt is made by the same parts as in play: Stream A, the weaving, a pruner, the assembler.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mnemosyne.protocols import TokenEstimator
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRow:
-    """What one block costs: its id, title, source and slot, the tokens of its text, and whether it is in the prompt."""
+    """One block: its id, title, source and slot, the tokens of its text, and whether it is in the prompt."""
 
     block_id: str
     title: str
@@ -41,8 +42,9 @@ class BlockRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendering:
-    """One turn's prompt under one set of templates. `rows` are in reading order, dropped blocks last; with `frame_tokens`
-    those that are kept add up to `tokens`.
+    """One turn's prompt with one set of templates.
+
+    `rows` are in reading order, dropped blocks last; with `frame_tokens` the tokens of kept rows add up to `tokens`.
     """
 
     label: str
@@ -89,9 +91,10 @@ class Rendering:
 def render_turn(
     turn: AuthorTurn, target: TemplateTarget, estimator: TokenEstimator, *, layout: str | None = None
 ) -> Rendering:
-    """Return the prompt of a turn under the templates that are meant.
+    """Return the prompt of a turn with the templates of a target.
 
-    TemplateError names file and line of what cannot be rendered, LayoutError a layout that is not there.
+    Raises TemplateError, which names file and line, for a template that cannot be rendered, LayoutError for an unknown
+    layout, and BudgetExceededError when what must be kept does not fit.
     """
     template_id = target.template_id or turn.template_id
     chosen = load_layout(layout or turn.layout, target.roots)
@@ -121,7 +124,7 @@ def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, e
         flesh = render_memories(turn.selection, turn.entries, estimator, turn.config.curation.max_entry_tokens)
     skeleton, flesh = make_block_ids_unique(skeleton, flesh)
     blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)
-    laid = lay_out(
+    prompt_layout = lay_out(
         blocks,
         history,
         skeleton.user_input,
@@ -134,7 +137,7 @@ def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, e
         layer_attributes={FLESH_LAYER: {"model": turn.model}},
         left_out=left_out,
     )
-    return complete(laid, turn.carried)
+    return complete(prompt_layout, turn.carried)
 
 
 def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
@@ -158,7 +161,7 @@ def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockChange:
-    """What differs in one block: tokens before and after (None: it is not there), and the lines as a unified diff."""
+    """How one block differs: tokens before and after (None: there is no such block), and a unified diff of its lines."""
 
     block_id: str
     old_tokens: int | None
@@ -168,7 +171,7 @@ class BlockChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnChange:
-    """What two sets of templates make different in one turn; an empty `changes` means the same prompt."""
+    """How two sets of templates differ in one turn; an empty `changes` means the same prompt."""
 
     label: str
     old_template: str
@@ -193,7 +196,7 @@ class TurnChange:
 
 
 def compare(old: Rendering, new: Rendering) -> TurnChange:
-    """Return what differs from `old` to `new`, block by block, in the reading order of `new`, lost blocks last."""
+    """Return the difference from `old` to `new`, block by block, in the reading order of `new`, missing blocks last."""
     before = {row.block_id: row for row in old.rows if row.kept}
     after = {row.block_id: row for row in new.rows if row.kept}
     changes = [
@@ -210,7 +213,7 @@ def compare(old: Rendering, new: Rendering) -> TurnChange:
 
 
 def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockChange | None:
-    """Return what differs between two blocks, or None."""
+    """Return how two blocks differ, or None."""
     if old is not None and new is not None and old.content == new.content:
         return None
     return BlockChange(
@@ -222,7 +225,7 @@ def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockCha
 
 
 def diff_lines(old: str, new: str) -> tuple[str, ...]:
-    """Return a unified diff of two texts with two lines around each change, its heading left out."""
+    """Return a unified diff of two texts with two lines around each change, without its heading."""
     lines = difflib.unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=2)
     return tuple(line for line in lines if not line.startswith(("--- ", "+++ ")))
 
@@ -234,18 +237,21 @@ def compare_turns(
     estimator: TokenEstimator,
     *,
     layout: str | None = None,
-    told: Callable[[int], None] = lambda done: None,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[TurnChange, ...]:
-    """Return the changes of many turns; `told` is called with the number done."""
+    """Return the changes of many turns; `on_progress` is called with the number done.
+
+    Raises the errors of `render_turn`.
+    """
     changes: list[TurnChange] = []
     for turn in turns:
         before, after = (render_turn(turn, each, estimator, layout=layout) for each in (old, new))
         changes.append(compare(before, after))
-        told(len(changes))
+        on_progress(len(changes))
     return tuple(changes)
 
 
-def totals(changes: Sequence[TurnChange]) -> dict[str, int]:
+def sum_changes(changes: Sequence[TurnChange]) -> dict[str, int]:
     """Return how many turns changed, and the tokens before and after of all of them."""
     return {
         "turns": len(changes),

@@ -1,4 +1,4 @@
-"""A new template for a pack: a manifest, the blocks that it changes as children of their parents, and a golden case.
+"""Writes a new template for a pack: a manifest, the changed blocks as children of their parents, and a golden case.
 
 Writes into the pack's `templates` folder; nothing that exists is overwritten.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jacquard.authoring.findings import did_you_mean, near
+from jacquard.authoring.findings import show_path, suggest_names
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER
 from jacquard.core.errors import JacquardError
 from jacquard.templating import open_templates, read_syntax
@@ -22,10 +22,10 @@ _RESERVED = ("layouts", "shipped", "tests")
 
 
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
-    """Write a template that changes `blocks` of `parent`, and a case to try it with; returns the files.
+    """Write a template that changes `blocks` of `parent`, and a golden case; return the files.
 
-    A name that a shipped template has overrides it: its blocks extend the shipped. Raises JacquardError for a name that
-    cannot be one, a parent or a block that there is none of, and for files that exist.
+    The name of a shipped template overrides that template: the new blocks extend the shipped ones. Raises JacquardError
+    for a name that is not allowed, an unknown parent or block, and files that exist.
     """
     if _NAME.fullmatch(name) is None or name in _RESERVED:
         raise JacquardError(
@@ -36,11 +36,11 @@ def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: S
     overrides = name in templates.template_ids and not (root / name).is_dir()
     base = name if overrides else parent
     if base not in templates.template_ids:
-        raise JacquardError(f"There is no template {base!r} to start from{did_you_mean(base, templates.template_ids)}")
+        raise JacquardError(f"There is no template {base!r} to start from{suggest_names(base, templates.template_ids)}")
     specs = {spec.block_id: spec for spec in templates.blocks(base)}
     unknown = [block for block in blocks if block not in specs]
     if unknown:
-        raise JacquardError(f"{base!r} has no block {unknown[0]!r}{did_you_mean(unknown[0], specs)}")
+        raise JacquardError(f"{base!r} has no block {unknown[0]!r}{suggest_names(unknown[0], specs)}")
     chosen = [specs[block] for block in blocks]
     files = {} if overrides else {root / name / MANIFEST: _manifest(name, base, chosen)}
     for spec in chosen:
@@ -48,7 +48,7 @@ def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: S
     files[root / TESTS_FOLDER / f"{name}.yaml"] = _case(name)
     existing = [path for path in files if path.exists()]
     if existing:
-        raise JacquardError(f"{near(str(existing[0]))} exists already; choose another name, or change it by hand.")
+        raise JacquardError(f"{show_path(str(existing[0]))} exists already; choose another name, or change it by hand.")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -68,7 +68,7 @@ def _manifest(name: str, base: str, specs: Sequence[BlockSpec]) -> str:
 
 
 def _child(templates: TemplateSet, spec: BlockSpec, *, shipped: bool) -> str:
-    """Return a template that extends the parent's file and opens its first named part for writing."""
+    """Return a template that extends the parent's file and overrides its first block."""
     source = f"{SHIPPED_PREFIX}{spec.name}" if shipped else spec.name
     syntax = read_syntax(templates.files[spec.name])
     parts = [block.text("name") for block in syntax.root.find("Block")]

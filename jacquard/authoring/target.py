@@ -1,6 +1,6 @@
-"""What an author means by a name or a path: template roots, a template id, and the files that are meant.
+"""Finds what an author means by a name or a path: template roots, a template id, and files.
 
-Looks at the disk, writes nothing.
+Reads the disk, writes nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jacquard.authoring.findings import did_you_mean, near
+from jacquard.authoring.findings import show_path, suggest_names
 from jacquard.core.errors import JacquardError
 from jacquard.templating.files import (
     SHIPPED_PREFIX,
@@ -28,10 +28,10 @@ LAYOUTS = "layouts"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateTarget:
-    """What is meant: `roots`, first wins, the shipped one last (templates of a pack without a folder are a root in memory).
+    """The templates that are meant: `roots`, of which the first wins; the shipped one is last.
 
-    `template_id` None = all, or the plan's own; `file` is one file's name. `own` says whether files of the first root alone are
-    meant. `shown` is how a person wrote it.
+    Templates of a pack without a folder are a root in memory. `template_id` None means all, or the plan's own; `file`
+    is one file's name. `own` says that only files of the first root are meant. `shown` is the text that a person wrote.
     """
 
     roots: tuple[TemplateRoot, ...]
@@ -41,7 +41,7 @@ class TemplateTarget:
     own: bool = False
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the files that are meant, sorted. Reads the folders."""
+        """Return the names of the files of the target, sorted. Reads the folders."""
         files = read_files(self.roots)
         names = [name for name in files if not name.startswith(SHIPPED_PREFIX)]
         if self.own:
@@ -58,9 +58,11 @@ class TemplateTarget:
 def find_target(
     written: str | None, *, pack: Path | None, shipped: Path, kept: TextRoot | None = None
 ) -> TemplateTarget:
-    """Return what `written` means: a template id (`combat`, `shipped/combat`), or the path of a pack, of a folder of
-    templates, of one template, of a file. None means all templates of the pack. `kept` are the templates of a pack that is in
-    a store alone. JacquardError says what it could be.
+    """Return the target of `written`: a template id (`combat`, `shipped/combat`), or the path of a pack, a folder of
+    templates, one template, or a file.
+
+    None means all templates of the pack. `kept` are the templates of a pack that is only in a store. Raises
+    JacquardError, which suggests names, where there is no such template or path.
     """
     roots: tuple[TemplateRoot, ...] = _roots(None if pack is None else pack / FOLDER, shipped)
     if pack is None and kept is not None:
@@ -68,34 +70,34 @@ def find_target(
     if written is None:
         if pack is None:
             raise JacquardError("Say which templates: a name, a path, or --world DIR for all of a pack.")
-        return _of_root(pack / FOLDER, shipped, str(pack))
+        return _build_from_root(pack / FOLDER, shipped, str(pack))
     if written.startswith(SHIPPED_PREFIX) and not Path(written).exists():
-        return _of_id(written.removeprefix(SHIPPED_PREFIX), (shipped,), written)
+        return _build_from_id(written.removeprefix(SHIPPED_PREFIX), (shipped,), written)
     if "/" not in written and "." not in written and "\\" not in written:
         known = template_ids(read_files(roots))
         if written in known:
             return TemplateTarget(roots=roots, template_id=written, shown=written)
         if not Path(written).exists():
-            return _of_id(written, roots, written)
-    return _of_path(Path(written), pack, shipped)
+            return _build_from_id(written, roots, written)
+    return _build_from_path(Path(written), pack, shipped)
 
 
-def enclosing_pack(folder: Path) -> Path | None:
-    """Return the pack that a folder is, or is the `templates` of, or None."""
+def find_enclosing_pack(folder: Path) -> Path | None:
+    """Return the pack that a folder is, or whose `templates` folder it is, or None."""
     for place in (folder, *folder.resolve().parents[:3]):
         if (place / PACK_FILE).is_file():
             return place
     return None
 
 
-def _of_id(name: str, roots: tuple[TemplateRoot, ...], shown: str) -> TemplateTarget:
+def _build_from_id(name: str, roots: tuple[TemplateRoot, ...], shown: str) -> TemplateTarget:
     known = template_ids(read_files(roots))
     if name not in known:
-        raise JacquardError(f"There is no template {shown!r} and no such path{did_you_mean(name, known)}")
+        raise JacquardError(f"There is no template {shown!r} and no such path{suggest_names(name, known)}")
     return TemplateTarget(roots=roots, template_id=name, shown=shown)
 
 
-def _of_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTarget:
+def _build_from_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTarget:
     if not path.exists():
         raise JacquardError(f"{path}: there is no such file or folder; name a template, its folder, or a pack.")
     if path.is_file():
@@ -107,23 +109,23 @@ def _of_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTarget:
         return TemplateTarget(roots=roots, template_id=folder.name, file=name, own=True, shown=str(path))
     folder = path.resolve()
     if (folder / PACK_FILE).is_file():
-        return _of_root(folder / FOLDER, shipped, str(path))
+        return _build_from_root(folder / FOLDER, shipped, str(path))
     if any(each.name == MANIFEST or each.suffix == ".j2" for each in folder.iterdir()):
         roots = _roots(folder.parent, shipped, pack)
         return TemplateTarget(roots=roots, template_id=folder.name, own=True, shown=str(path))
-    return _of_root(folder, shipped, str(path), pack)
+    return _build_from_root(folder, shipped, str(path), pack)
 
 
-def _of_root(root: Path, shipped: Path, shown: str, pack: Path | None = None) -> TemplateTarget:
+def _build_from_root(root: Path, shipped: Path, shown: str, pack: Path | None = None) -> TemplateTarget:
     if not root.is_dir():
         raise JacquardError(
-            f"{near(str(root))}: there are no templates yet; `jacquard template new NAME --world {shown}` writes some."
+            f"{show_path(str(root))}: there are no templates yet; `jacquard template new NAME --world {shown}` writes some."
         )
     return TemplateTarget(roots=_roots(root, shipped, pack), own=True, shown=shown)
 
 
 def _roots(first: Path | None, shipped: Path, pack: Path | None = None) -> tuple[Path, ...]:
-    """Return roots without repeats: the one that is meant, then the pack's, then the shipped one."""
+    """Return roots without repeats: the given one, the pack's, the shipped one."""
     wanted: Sequence[Path | None] = (first, None if pack is None else pack / FOLDER, shipped)
     roots: dict[Path, None] = {}
     for root in wanted:
@@ -132,4 +134,4 @@ def _roots(first: Path | None, shipped: Path, pack: Path | None = None) -> tuple
     return (*roots, shipped)
 
 
-__all__ = ["FOLDER", "LAYOUTS", "PACK_FILE", "TESTS_FOLDER", "TemplateTarget", "enclosing_pack", "find_target"]
+__all__ = ["FOLDER", "LAYOUTS", "PACK_FILE", "TESTS_FOLDER", "TemplateTarget", "find_enclosing_pack", "find_target"]

@@ -1,7 +1,7 @@
 """Turns for authors to inspect: the inputs of a prompt, from a recorded turn, a new input or a pack.
 
-Only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so that any difference from its prompt
-comes from the templates alone. This module must not import an index or a model.
+It only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so any difference from its
+prompt comes from the templates. This module must not import an index or a model.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
 from jacquard.pipeline.planned_turn import PlannedTurn
-from jacquard.pipeline.record.prompt_snapshot import snapshot_in
+from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.replay.replay import made_by_no_template
+from jacquard.replay.replay import select_untemplated_blocks
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.lore import gated_entries, hidden_entries
 from mnemosyne.protocols import Store
@@ -31,7 +31,7 @@ from mnemosyne.schema.session import Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 MESSAGES = 200
-"""How many messages before a turn are looked at."""
+"""How many messages before a turn are read."""
 
 DEFAULT_LAYOUT = "classic"
 NOTHING_CHOSEN = Selection(entry_ids=())
@@ -41,12 +41,13 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorTurn:
-    """Everything that one turn's prompt is made of, but for templates and layout.
+    """The inputs of one turn's prompt, except templates and layout.
 
-    `label` names it for people. `entries` are the memories of Stream B in the order of choice; `fixed`, of a turn that was
-    recorded, all blocks that no template made (memories, results of tools, instructions of the host). `layout` and `limit_tokens`
-    are what the turn had, `config` decides what happens when they are short, at the time `at`; `carried` are the blocks that
-    were shortened or masked, by id. `recorded` is the prompt's text as it went out, or empty.
+    `label` names the turn for people. `entries` are the memories of Stream B in the order of choice. `fixed` are, for a
+    recorded turn, all blocks that no template made (memories, results of tools, instructions of the host). `layout` and
+    `limit_tokens` are those of the turn; `config` decides what is dropped when they are short, at the time `at`.
+    `carried` are the blocks that were shortened or masked, by id. `recorded` is the text of the recorded prompt, or
+    empty.
     """
 
     label: str
@@ -70,7 +71,7 @@ class AuthorTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnReader:
-    """Where turns are taken from. `worlds` gives the packs, which stay as they are; `viewer` is who reads (B7)."""
+    """Reads turns. `worlds` gives the packs, which are not changed; `viewer` is who reads (B7)."""
 
     store: Store
     worlds: WorldSource
@@ -78,7 +79,9 @@ class TurnReader:
     viewer: str | None = None
 
     async def turn(self, session_id: str, turn_id: str | None) -> AuthorTurn:
-        """Return a turn of a session (None: the newest that there is); JacquardError where it holds no input."""
+        """Return a turn of a session (None: the newest). Raises JacquardError where it has no input, or there is no
+        such turn.
+        """
         head = await self.store.head(session_id)
         if turn_id is None:
             window = await self.store.window(session_id, message_limit=1)
@@ -103,15 +106,15 @@ class TurnReader:
         return await self._load_recorded_turn(record, window, world, said[0])
 
     async def turns(self, session_id: str, limit: int) -> tuple[AuthorTurn, ...]:
-        """Return the newest turns of a session that hold an input, oldest first."""
+        """Return the newest turns of a session that have an input, oldest first."""
         found: list[AuthorTurn] = []
         for record in await self.store.turns(session_id, limit=limit):
             if any(message.role is Role.USER for message in record.messages):
                 found.append(await self.turn(session_id, record.turn_id))
         return tuple(found)
 
-    async def fresh(self, session_id: str, user_message: str) -> AuthorTurn:
-        """Return a turn that answers `user_message` now, without memories; nothing is written."""
+    async def build_new_turn(self, session_id: str, user_message: str) -> AuthorTurn:
+        """Return a turn with the input `user_message` after the present head, without memories; nothing is written."""
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = await self.worlds.world(window.head.world_id, write=False)
         plan = self.planner.plan(user_message, window, world)
@@ -124,8 +127,8 @@ class TurnReader:
     async def _load_recorded_turn(
         self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_message: str
     ) -> AuthorTurn:
-        tape = snapshot_in(record)
-        config = USUAL if tape is None else tape.runtime
+        snapshot = read_snapshot(record)
+        config = USUAL if snapshot is None else snapshot.runtime
         hidden = await self._find_hidden_entries(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"
         if record.prompt is None or record.plan is None or record.receipt is None:
@@ -141,9 +144,9 @@ class TurnReader:
             window=_restore_shown_window(window, record),
             world=world,
             user_message=user_message,
-            config=_whole_history(plan),
+            config=_show_whole_history(plan),
             hidden=hidden,
-            todo=None if tape is None else tape.source.variables.get("tasks"),
+            todo=None if snapshot is None else snapshot.source.variables.get("tasks"),
         )
         stream = report.stream_b
         chose = stream.model if stream.path in BY_SELECTOR else None
@@ -152,13 +155,13 @@ class TurnReader:
             request=request,
             entries=await self._entries(report, window, world),
             selection=Selection(entry_ids=stream.selected, rationale=stream.rationale),
-            fixed=None if tape is None else made_by_no_template(tape.blocks),
+            fixed=None if snapshot is None else select_untemplated_blocks(snapshot.blocks),
             model=chose or "heuristic",
             layout=report.layout,
-            limit_tokens=report.budget.limit_tokens if tape is None else tape.limit_tokens,
+            limit_tokens=report.budget.limit_tokens if snapshot is None else snapshot.limit_tokens,
             config=config,
-            at=NO_TIME if tape is None else tape.at,
-            carried={} if tape is None else {block.block_id: block for block in tape.carried},
+            at=NO_TIME if snapshot is None else snapshot.at,
+            carried={} if snapshot is None else {block.block_id: block for block in snapshot.carried},
             recorded=str(record.prompt.get("text", "")),
         )
 
@@ -175,10 +178,10 @@ class TurnReader:
         return tuple(found[entry_id] for entry_id in wanted if entry_id in found)
 
 
-def pack_turn(
+def build_pack_turn(
     world: WorldPack, messages: Sequence[WindowMessage], window: SessionWindow, user_message: str, planner: Planner
 ) -> AuthorTurn:
-    """Return the first turn after a pack's own prologue, for the reader whom nothing special is told."""
+    """Return the first turn after a pack's own prologue, for a reader without special knowledge."""
     opened = replace(window, messages=tuple(messages))
     plan = planner.plan(user_message, opened, world)
     hidden = hidden_entries(gated_entries(world.lore), None, window.state)
@@ -197,26 +200,29 @@ def _messages(before: Sequence[TurnRecord]) -> tuple[WindowMessage, ...]:
 
 
 def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionWindow:
-    """Return the window with the conversation and the summary that the record's prompt had."""
+    """Return the window with the conversation and the summary of the recorded prompt."""
     prompt = record.prompt or {}
     start = prompt.get("history_start")
     ids = [each.message.message_id for each in window.messages]
     shown = window.messages[ids.index(start) :] if start in ids else ()
     package = prompt.get("package")
-    told = str(package.get("working_summary", "")) if isinstance(package, Mapping) else ""
+    summary_text = str(package.get("working_summary", "")) if isinstance(package, Mapping) else ""
     head = window.head
     summary = (
         PathSummary(
-            turn_id=head.turn_id or "", branch_id=head.branch_id, depth=head.depth, summary=Summary(content=told)
+            turn_id=head.turn_id or "",
+            branch_id=head.branch_id,
+            depth=head.depth,
+            summary=Summary(content=summary_text),
         )
-        if told
+        if summary_text
         else None
     )
     previous = replace(record, prompt={"history_start": start})
     return replace(window, messages=shown, summary=summary, previous=previous)
 
 
-def _whole_history(plan: PlanContext) -> RuntimeConfig:
-    """The record says which messages were shown: no limit trims it again."""
+def _show_whole_history(plan: PlanContext) -> RuntimeConfig:
+    """Return a configuration whose history limits trim nothing, because the record says which messages were shown."""
     history = HistoryConfig(max_messages=10 * MESSAGES, max_tokens=10_000_000, low_water=1.0)
     return RuntimeConfig(template_id=plan.template_id, history=history)

@@ -1,4 +1,4 @@
-"""The folder in which an author edits a pack: commands that show templates read it first.
+"""Finds the folder in which an author edits a pack, so that commands that show templates read it first.
 
 A turn is rendered with the pack in the store; an author wants to see an edit before it is imported there.
 """
@@ -11,38 +11,38 @@ from anyio import to_thread
 
 from jacquard.cli.shared import say
 from jacquard.core.errors import ConfigError
-from jacquard.templating.files import TemplateRoot, shipped_templates, template_roots
+from jacquard.templating.files import TemplateRoot, find_shipped_templates, template_roots
 from jacquard.wiring.runtime import Runtime
 
 TEMPLATES = "templates"
 
 
 async def author_folder(runtime: Runtime, world_id: str) -> Path | None:
-    """Return the folder in which a pack was named last, on this host, or None; notes that cannot be read are as none."""
+    """Return the folder in which a pack was last named on this host, or None; unreadable notes count as none."""
     return await to_thread.run_sync(_folder, runtime, world_id)
 
 
 async def author_roots(runtime: Runtime, world_id: str) -> tuple[TemplateRoot, ...]:
-    """Return the template roots of a world: those of its author's folder, else of its pack in the store; the shipped one last.
+    """Return the template roots of a world: the author's folder, else its pack in the store; the shipped root is last.
 
-    WorldUnavailableError where there is neither.
+    Raises WorldUnavailableError where there is neither.
     """
     folder = await author_folder(runtime, world_id)
     if folder is None:
         world = await runtime.engine.worlds.world(world_id, write=False)
-        return template_roots((await to_thread.run_sync(shipped_templates),), world)
+        return template_roots((await to_thread.run_sync(find_shipped_templates),), world)
     return await to_thread.run_sync(folder_roots, folder)
 
 
 def folder_roots(folder: Path) -> tuple[TemplateRoot, ...]:
     """Return the template roots of a pack in a folder."""
     own = folder / TEMPLATES
-    return (own, shipped_templates()) if own.is_dir() else (shipped_templates(),)
+    return (own, find_shipped_templates()) if own.is_dir() else (find_shipped_templates(),)
 
 
 def _folder(runtime: Runtime, world_id: str) -> Path | None:
     try:
-        return runtime.notes.folder(world_id)
+        return runtime.notes.find_folder(world_id)
     except ConfigError as error:
         say(str(error), "yellow")
         return None

@@ -1,4 +1,4 @@
-"""Progress of long work, on standard error."""
+"""Shows the progress of long work on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Report = Callable[[int, int], None]
 
 @contextmanager
 def indexing(title: str = "indexing") -> Iterator[Report]:
-    """Give a callback `(done, total)`; the bar appears with its first call and only on a terminal."""
+    """Give a callback `(done, total)`; a bar appears with its first call, only on a terminal."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

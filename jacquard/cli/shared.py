@@ -1,4 +1,4 @@
-"""What the commands share: options, consoles, running, and the one place where an error becomes a sentence."""
+"""Shared by the commands: options, consoles, running, and the one place where an error becomes a sentence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Settings in YAML; JACQUARD_* variables come over them, options of the command over both.",
+        help="Settings in YAML; JACQUARD_* variables override them, options of the command override both.",
     ),
 ]
 BranchOption = Annotated[
@@ -78,7 +78,9 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
-    """Return the configuration: a file, the environment over it, and options over both (None: not given); exit code 2."""
+    """Return the configuration: a file, overridden by the environment, overridden by options (None: not given); exit
+    code 2 for a fault.
+    """
     try:
         return config_from_mapping(_nest_options(given or {}), load_config(file))
     except ConfigError as error:
@@ -91,7 +93,7 @@ def _nest_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Return `text` without characters that steer a terminal; line breaks and tabs stay."""
+    """Return `text` without characters that control a terminal; line breaks and tabs stay."""
     return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
 
 
@@ -112,7 +114,7 @@ def print_json(value: Any) -> None:
 
 
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async command; whatever goes wrong becomes one message on standard error and exit code 1."""
+    """Run an async command; any error becomes one message on standard error and exit code 1."""
     try:
         return anyio.run(work)
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -127,7 +129,7 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def sentence(error: BaseException) -> str:
-    """Return what an error says to a person; an unexpected one with its name and the line that raised it."""
+    """Return the message of an error for a person; an unexpected error with its name and the line that raised it."""
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
         return str(error)
     if isinstance(error, OSError):
@@ -142,12 +144,12 @@ def sentence(error: BaseException) -> str:
 
 
 def read_text(file: Path) -> str:
-    """Return the text of a file; a file that cannot be read is reported by name, exit code 1."""
+    """Return the text of a file; exit code 1, with the file's name, where it cannot be read."""
     return _decode_text(read_bytes(file), str(file))
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return what a file holds; exit code 1 where it cannot be read."""
+    """Return the content of a file; exit code 1 where it cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -155,7 +157,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_input() -> str:
-    """Return what comes on standard input; exit code 1 where that is no UTF-8 text."""
+    """Return the text of standard input; exit code 1 where it is not UTF-8."""
     return _decode_text(sys.stdin.buffer.read(), "standard input")
 
 
@@ -169,14 +171,14 @@ def _decode_text(data: bytes, name: str) -> str:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """Return the single errors of a group, or the error that is none."""
+    """Return the single errors of a group, or the error itself if it is no group."""
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     return [leaf for each in error.exceptions for leaf in leaves(each)]
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
-    """Print an error; the caller raises what is returned."""
+    """Print an error and return the exit for the caller to raise."""
     for place, line in enumerate(message.splitlines() or [""]):
         say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
     return typer.Exit(code)

@@ -1,4 +1,4 @@
-"""How a prompt, a receipt and a history look to a person: blocks coloured by source, tokens by block."""
+"""Prints prompts, receipts and histories for people: blocks coloured by source, tokens by block."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def show_turn(turn: PreparedTurn) -> None:
 
 
 def show_receipt(report: Report) -> None:
-    """Print what was decided and why."""
+    """Print the decisions and their reasons."""
     show(f"turn {report.turn_id} · template {report.template_id} · layout {report.layout}")
     stream = report.stream_b
     model = f" · model {stream.model}" if stream.model else ""
@@ -102,7 +102,7 @@ def _show_blocks(report: Report) -> None:
 
 
 def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
-    """Print every candidate with its score parts and why it was or was not chosen."""
+    """Print every candidate with its score parts and why it was chosen or not."""
     table = Table(title="candidates, best first", title_justify="left", box=None, pad_edge=False)
     for name in ("rank", "score"):
         table.add_column(name, justify="right")
@@ -125,5 +125,5 @@ def show_candidates(candidates: Iterable[CandidateDecision]) -> None:
 
 
 def show_tree(tree: Mapping[str, Any]) -> None:
-    """Print a state as a model would see it."""
+    """Print a state as a model sees it."""
     show(dump_yaml(display(tree)))

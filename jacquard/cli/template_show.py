@@ -1,4 +1,4 @@
-"""How renderings, changes and golden cases look to a person."""
+"""Prints renderings, changes and golden cases for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.authoring.golden import GoldenResult, Verdict
-from jacquard.authoring.render import BlockChange, Rendering, TurnChange, totals
+from jacquard.authoring.render import BlockChange, Rendering, TurnChange, sum_changes
 from jacquard.cli.shared import clean, out, show
 from jacquard.cli.show import style_of
 from jacquard.core.block_kinds import HISTORY_SLOT, HISTORY_SOURCE
@@ -47,8 +47,8 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
     for row in rendering.rows:
         if row.slot == HISTORY_SLOT and row.kept:
             if row is messages[0]:
-                told = Text(f"history  {len(messages)} messages", style=style_of(HISTORY_SOURCE))
-                table.add_row(str(sum(each.tokens for each in messages)), told, Text(row.slot), Text(row.source))
+                label = Text(f"history  {len(messages)} messages", style=style_of(HISTORY_SOURCE))
+                table.add_row(str(sum(each.tokens for each in messages)), label, Text(row.slot), Text(row.source))
             continue
         name = f"{row.block_id}  {row.title}" if row.title and row.title != row.block_id else row.block_id
         style = style_of(row.source) if row.kept else "dim strike"
@@ -69,10 +69,11 @@ def show_change(change: TurnChange) -> None:
         else f"{change.old_template} → {change.new_template}"
     )
     out.rule(
-        Text(clean(f"{change.label} · {templates} · {_delta(change.old_tokens, change.new_tokens)}")), align="left"
+        Text(clean(f"{change.label} · {templates} · {_format_delta(change.old_tokens, change.new_tokens)}")),
+        align="left",
     )
     for each in change.changes:
-        show(f"{each.block_id}: {_of_block(each)}", "bold")
+        show(f"{each.block_id}: {_describe_block_change(each)}", "bold")
         for line in each.lines:
             style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
             show(f"  {line}", style)
@@ -80,33 +81,33 @@ def show_change(change: TurnChange) -> None:
 
 def show_totals(changes: Sequence[TurnChange]) -> None:
     """Print the sums over all turns, and by block."""
-    sums = totals(changes)
+    sums = sum_changes(changes)
     by_block: dict[str, list[int]] = {}
     for change in changes:
         for each in change.changes:
             by_block.setdefault(each.block_id, []).append((each.new_tokens or 0) - (each.old_tokens or 0))
     for name, deltas in by_block.items():
         show(f"{name}: changed in {len(deltas)} of {sums['turns']} turns, {sum(deltas):+d} tokens in all", "dim")
-    told = f"{sums['changed']} of {sums['turns']} turns change"
-    show(f"{told}: {_delta(sums['old_tokens'], sums['new_tokens'])}", "bold")
+    label = f"{sums['changed']} of {sums['turns']} turns change"
+    show(f"{label}: {_format_delta(sums['old_tokens'], sums['new_tokens'])}", "bold")
 
 
 def show_golden(result: GoldenResult) -> None:
-    """Print what became of one case."""
+    """Print the result of one case."""
     show(f"{result.verdict.value:8} {result.name} · {result.tokens} tokens", _VERDICTS[result.verdict])
     for line in result.lines:
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
         show(f"    {line}", style)
 
 
-def _of_block(change: BlockChange) -> str:
+def _describe_block_change(change: BlockChange) -> str:
     if change.old_tokens is None:
         return f"new, {change.new_tokens} tokens"
     if change.new_tokens is None:
         return f"gone, {change.old_tokens} tokens"
-    return _delta(change.old_tokens, change.new_tokens)
+    return _format_delta(change.old_tokens, change.new_tokens)
 
 
-def _delta(old: int, new: int) -> str:
+def _format_delta(old: int, new: int) -> str:
     share = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
     return f"{old} → {new} tokens, {new - old:+d}{share}"

@@ -1,4 +1,4 @@
-"""What a caller may set for a turn: sections with their bounds, read from code, a file or the environment."""
+"""The settings of a turn: sections with their bounds, read from code, a file or the environment."""
 
 from jacquard.config.sections import (
     ArmConfig,

@@ -1,8 +1,8 @@
 """A/B experiments: which arm a session is in, and what it changes (spec E3). Pure.
 
-An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in every
-process and on every machine, and experiments are independent of one another. The arm's settings go over the configuration,
-and its name becomes the tag `ab.<experiment>`, which goes with the turn, its receipt and its events.
+An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in
+every process and on every machine, and experiments are independent of one another. The arm's settings override the
+configuration, and its name becomes the tag `ab.<experiment>` of the turn, its receipt and its events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _BUCKETS = 2**64
 
 
 def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> str:
-    """Return the name of a session's arm; arms get sessions by their shares. ConfigError where no arm has any."""
+    """Return the name of a session's arm; arms get sessions in proportion to their shares.
+
+    Raises ConfigError where no arm has a share above 0.
+    """
     total = sum(arm.share for arm in arms.values())
     if total <= 0:
         raise ConfigError(f"experiments.{experiment}: no arm has a share; give one a share above 0")
@@ -35,10 +38,11 @@ def arm_of(experiment: str, arms: Mapping[str, ArmConfig], session_id: str) -> s
     return [name for name, arm in arms.items() if arm.share > 0][-1]
 
 
-def enrolled(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
-    """Return the configuration of one session: its arms' settings over it, their tags, and no experiments left.
+def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
+    """Return the configuration of one session: the settings of its arms override it, their tags are set, and no
+    experiments are left.
 
-    ConfigError for unknown settings, and where two arms of the session set the same one.
+    Raises ConfigError for unknown settings, and where two arms of the session set the same one.
     """
     if not config.experiments:
         return config
@@ -61,7 +65,9 @@ def enrolled(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
 
 
 def check_experiments(config: RuntimeConfig) -> None:
-    """Raise ConfigError for what would only fail in the sessions of some arms; all faults at once."""
+    """Raise ConfigError for every fault that would otherwise appear only in the sessions of some arms; all faults at
+    once.
+    """
     faults: list[str] = []
     setters: dict[tuple[str, ...], str] = {}
     bare = replace(config, experiments=EMPTY)
@@ -74,7 +80,7 @@ def check_experiments(config: RuntimeConfig) -> None:
         setters.update(dict.fromkeys(paths, name))
         for arm, settings in arms.items():
             try:
-                enrolled(replace(bare, experiments={name: {arm: replace(settings, share=1.0)}}), "")
+                apply_experiments(replace(bare, experiments={name: {arm: replace(settings, share=1.0)}}), "")
             except ConfigError as error:
                 faults.append(str(error))
     if faults:

@@ -1,9 +1,9 @@
-"""Fields of settings: their default, bounds and meaning, and what is wrong with a value.
+"""Defines the fields of settings: default, bounds and meaning, and finds what is wrong with a value.
 
-Settings from code, files and the environment are held to the same bounds, and `jacquard.config.reference` publishes them. This
-module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high` (bounds of a number,
-both included), `words` (the texts that it can be), `keys` (the keys of a mapping) and `parts` (sentences of the fields of a value
-that is declared elsewhere).
+The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
+This module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high`
+(bounds of a number, both included), `words` (the texts that it can be), `keys` (the keys of a mapping) and `parts`
+(sentences of the fields of a value that is declared elsewhere).
 """
 
 from __future__ import annotations
@@ -16,46 +16,48 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
 
-def described(default: Any = MISSING, *, doc: str, default_factory: Any = MISSING, shown: bool = True) -> Any:
-    """Return a field without bounds; its value is not in the `repr` of its section where `shown` is false."""
+def plain_field(default: Any = MISSING, *, doc: str, default_factory: Any = MISSING, shown: bool = True) -> Any:
+    """Return a field without bounds; with `shown` false its value is left out of the `repr` of its section."""
     if default_factory is not MISSING:
         return field(default_factory=default_factory, repr=shown, metadata={"doc": doc})
     return field(default=default, repr=shown, metadata={"doc": doc})
 
 
-def bounded(default: Any, low: float | None = None, high: float | None = None, *, doc: str) -> Any:
-    """Return a field whose number lies between `low` and `high`, both included; None is no bound."""
+def bounded_field(default: Any, low: float | None = None, high: float | None = None, *, doc: str) -> Any:
+    """Return a field whose number lies between `low` and `high`, both included; None means no bound."""
     return field(default=default, metadata={"low": low, "high": high, "doc": doc})
 
 
-def one_of(default: str, *words: str, doc: str) -> Any:
-    """Return a field that is one of a few words."""
+def choice_field(default: str, *words: str, doc: str) -> Any:
+    """Return a field whose value is one of a few words."""
     return field(default=default, metadata={"words": words, "doc": doc})
 
 
-def some_of(default: tuple[str, ...], *words: str, doc: str) -> Any:
-    """Return a field that is a list of some of these words."""
+def choices_field(default: tuple[str, ...], *words: str, doc: str) -> Any:
+    """Return a field whose value is a list of some of these words."""
     return field(default=default, metadata={"words": words, "doc": doc})
 
 
-def by_word(words: Iterable[str], low: float, *, doc: str) -> Any:
-    """Return a field that maps some of these words to a number, `low` or more."""
+def numbers_field(words: Iterable[str], low: float, *, doc: str) -> Any:
+    """Return a field that maps some of these words to a number that is at least `low`."""
     return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc})
 
 
-def key_fault_of(metadata: Mapping[str, Any], key: str) -> str | None:
+def find_key_fault(metadata: Mapping[str, Any], key: str) -> str | None:
     """Return what is wrong with a key of a field that is a mapping, or None."""
     words = metadata.get("keys")
     return None if words is None or key in words else f"is no setting; there are {', '.join(words)}"
 
 
-def fault_of(metadata: Mapping[str, Any], value: Any) -> str | None:
-    """Return what is wrong with the value of a field, or None; of a list or mapping, with the first of its items."""
+def find_fault(metadata: Mapping[str, Any], value: Any) -> str | None:
+    """Return what is wrong with the value of a field, or None; for a list or mapping, what is wrong with its first
+    faulty item.
+    """
     if isinstance(value, Mapping):
-        found = ((key, key_fault_of(metadata, key) or fault_of(metadata, one)) for key, one in value.items())
+        found = ((key, find_key_fault(metadata, key) or find_fault(metadata, one)) for key, one in value.items())
         return next((f"{key}: {fault}" for key, fault in found if fault), None)
     if isinstance(value, tuple):
-        return next((fault for one in value if (fault := fault_of(metadata, one))), None)
+        return next((fault for one in value if (fault := find_fault(metadata, one))), None)
     words = metadata.get("words")
     if words is not None and value not in words:
         return f"is {value!r}, but must be one of {', '.join(words)}"
@@ -70,16 +72,16 @@ def fault_of(metadata: Mapping[str, Any], value: Any) -> str | None:
     return None
 
 
-def faults_of(section: Any) -> Iterator[tuple[str, str]]:
-    """Yield (field, what is wrong) of one section."""
+def find_section_faults(section: Any) -> Iterator[tuple[str, str]]:
+    """Yield (field, what is wrong) for each faulty field of one section."""
     for each in fields(section):
-        fault = fault_of(each.metadata, getattr(section, each.name))
+        fault = find_fault(each.metadata, getattr(section, each.name))
         if fault is not None:
             yield each.name, fault
 
 
 def check(section: Any) -> None:
-    """Raise ConfigError with every field of a section that has a value that cannot be."""
-    faults = [f"{type(section).__name__}.{name}: {fault}" for name, fault in faults_of(section)]
+    """Raise ConfigError that names every field of a section whose value is not allowed."""
+    faults = [f"{type(section).__name__}.{name}: {fault}" for name, fault in find_section_faults(section)]
     if faults:
         raise ConfigError("\n".join(faults))

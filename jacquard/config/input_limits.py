@@ -1,4 +1,4 @@
-"""Inputs against their limits (`limits` of the configuration). Pure."""
+"""Checks inputs against their limits (`limits` of the configuration). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_reply(text: str, limits: LimitsConfig) -> None:
 
 
 def check_reply_chars(chars: int, limits: LimitsConfig) -> None:
-    """Raise InputTooLargeError where a reply of so many characters is longer than `reply_chars`."""
+    """Raise InputTooLargeError where a reply of this many characters is longer than `reply_chars`."""
     _check("reply", chars, limits.reply_chars, "reply_chars")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jacquard.config.fields import bounded, by_word, check, described, one_of, some_of
+from jacquard.config.fields import bounded_field, check, choice_field, choices_field, numbers_field, plain_field
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import Priority
@@ -21,17 +21,19 @@ class BudgetConfig:
     ConfigError where what is kept free for the reply and for tails leaves nothing for the prompt.
     """
 
-    max_input_tokens: int = bounded(8192, 1, doc="Input limit of the main model, in tokens, with what is kept free.")
-    reserved_reply_tokens: int = bounded(1024, 0, doc="Tokens of the limit that are kept free for the reply.")
-    reserved_tail_tokens: int = bounded(
+    max_input_tokens: int = bounded_field(
+        8192, 1, doc="Input limit of the main model, in tokens, with what is kept free."
+    )
+    reserved_reply_tokens: int = bounded_field(1024, 0, doc="Tokens of the limit that are kept free for the reply.")
+    reserved_tail_tokens: int = bounded_field(
         0, 0, doc="Tokens of the limit that are kept free for the tool calls and results of a tool loop (`assemble`)."
     )
-    tier_tokens: Mapping[str, int] = by_word(
+    tier_tokens: Mapping[str, int] = numbers_field(
         Priority,
         0,
         doc="The most tokens that the blocks of a priority may take together; without a bound they take what is left.",
     )
-    state_share: float = bounded(
+    state_share: float = bounded_field(
         0.75,
         0,
         1,
@@ -59,25 +61,25 @@ class PruneConfig:
     `must_keep_priorities` always includes `must`.
     """
 
-    policy: str = described(
+    policy: str = plain_field(
         "greedy_priority",
         doc="Name of the pruner: `greedy_priority`, `group_aware`, `degrade_to_summary`, one that the host registered, or that of "
         "a plugin.",
     )
-    must_keep_priorities: tuple[str, ...] = some_of(
+    must_keep_priorities: tuple[str, ...] = choices_field(
         ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them."
     )
-    ttl_seconds: Mapping[str, float] = by_word(
+    ttl_seconds: Mapping[str, float] = numbers_field(
         Priority, 0, doc="The greatest age of a block, in seconds, by priority; older blocks are dropped."
     )
-    max_sensitivity: str = one_of(
+    max_sensitivity: str = choice_field(
         "secret",
         *Sensitivity,
         doc="The most guarded text that a prompt may hold; what is more guarded is masked or dropped.",
     )
-    mask: bool = described(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.")
-    shorten_to: float = bounded(0.25, 0, 1, doc="The share of a text that stays when it is shortened.")
-    shorten_least_tokens: int = bounded(24, 1, doc="The fewest tokens that stay of a text that is shortened.")
+    mask: bool = plain_field(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.")
+    shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.")
+    shorten_least_tokens: int = bounded_field(24, 1, doc="The fewest tokens that stay of a text that is shortened.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -87,9 +89,9 @@ class PruneConfig:
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again (A5)."""
 
-    max_messages: int = bounded(60, 0, doc="The most messages of the conversation in a prompt.")
-    max_tokens: int = bounded(3000, 0, doc="The most tokens of the conversation in a prompt.")
-    low_water: float = bounded(0.5, 0, 1, doc="The share of both limits that is left when the window is cut.")
+    max_messages: int = bounded_field(60, 0, doc="The most messages of the conversation in a prompt.")
+    max_tokens: int = bounded_field(3000, 0, doc="The most tokens of the conversation in a prompt.")
+    low_water: float = bounded_field(0.5, 0, 1, doc="The share of both limits that is left when the window is cut.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -103,26 +105,28 @@ class CurationConfig:
     scores more than `lease_margin` times the best that was.
     """
 
-    enabled: bool = described(True, doc="Whether memories are recalled at all.")
-    recall_limit: int = bounded(50, 1, 1000, doc="The most candidates that recall gives to the selector.")
-    select_limit: int = bounded(5, 0, 50, doc="The most memories that the selector may choose.")
-    fallback_limit: int = bounded(
+    enabled: bool = plain_field(True, doc="Whether memories are recalled at all.")
+    recall_limit: int = bounded_field(50, 1, 1000, doc="The most candidates that recall gives to the selector.")
+    select_limit: int = bounded_field(5, 0, 50, doc="The most memories that the selector may choose.")
+    fallback_limit: int = bounded_field(
         3, 0, 50, doc="The most memories that the heuristic chooses when the selector fails or is late."
     )
-    deadline_ms: int = bounded(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.")
-    selector_timeout_ms: int | None = bounded(
+    deadline_ms: int = bounded_field(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.")
+    selector_timeout_ms: int | None = bounded_field(
         None,
         0,
         doc="How long the selector may take before the heuristic chooses, in milliseconds; none means `deadline_ms`.",
     )
-    background_seconds: float = bounded(
+    background_seconds: float = bounded_field(
         30.0, 0, doc="How long a selection may go on after the deadline, in seconds, to serve the next turn."
     )
-    max_entry_tokens: int = bounded(600, 1, doc="Tokens of a memory above which only its first sentences are shown.")
-    lease_turns: int = bounded(
+    max_entry_tokens: int = bounded_field(
+        600, 1, doc="Tokens of a memory above which only its first sentences are shown."
+    )
+    lease_turns: int = bounded_field(
         0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off."
     )
-    lease_margin: float = bounded(
+    lease_margin: float = bounded_field(
         1.25, 1, doc="A lease ends when an entry outside it scores more than this many times its best entry."
     )
 
@@ -138,20 +142,24 @@ class SelectorConfig:
     where both a model and a reranker are named, and where `name` does not go with them.
     """
 
-    name: str | None = described(
+    name: str | None = plain_field(
         None,
         doc="Name of the selector: `flash` (a small model), `rerank` (a local reranker), `heuristic`, or that of a plugin; none "
         "means what `model` and `reranker` say.",
     )
-    model: str | None = described(None, doc="Name of the small model that selects, as litellm names it.")
-    api_base: str | None = described(
+    model: str | None = plain_field(None, doc="Name of the small model that selects, as litellm names it.")
+    api_base: str | None = plain_field(
         None, shown=False, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
-    reranker: str | None = described(None, doc="Folder of a local cross-encoder that selects in place of a model.")
-    max_tokens: int = bounded(400, 1, doc="The most tokens of the model's answer.")
-    failure_limit: int = bounded(3, 1, doc="Failures in a row after which the selector is not called for a while.")
-    reset_seconds: float = bounded(30.0, 0, doc="How long the selector is not called after these failures, in seconds.")
+    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    reranker: str | None = plain_field(None, doc="Folder of a local cross-encoder that selects in place of a model.")
+    max_tokens: int = bounded_field(400, 1, doc="The most tokens of the model's answer.")
+    failure_limit: int = bounded_field(
+        3, 1, doc="Failures in a row after which the selector is not called for a while."
+    )
+    reset_seconds: float = bounded_field(
+        30.0, 0, doc="How long the selector is not called after these failures, in seconds."
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -169,23 +177,23 @@ class SelectorConfig:
 class PlannerConfig:
     """Planner tier 0, and tier 1 (spec T6): one call of a small model where tier 0 is not sure."""
 
-    name: str = described("rules", doc="Name of the planner of tier 0: `rules`, or that of a plugin.")
-    model: str | None = described(
+    name: str = plain_field("rules", doc="Name of the planner of tier 0: `rules`, or that of a plugin.")
+    model: str | None = plain_field(
         None, doc="Name of the small model that plans, as litellm names it; without one, only the rules plan."
     )
-    api_base: str | None = described(
+    api_base: str | None = plain_field(
         None, shown=False, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
-    max_tokens: int = bounded(300, 1, doc="The most tokens of the model's answer.")
-    timeout_ms: int = bounded(500, 1, doc="How long a turn waits for the model, in milliseconds.")
-    confidence_threshold: float | None = bounded(
+    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    max_tokens: int = bounded_field(300, 1, doc="The most tokens of the model's answer.")
+    timeout_ms: int = bounded_field(500, 1, doc="How long a turn waits for the model, in milliseconds.")
+    confidence_threshold: float | None = bounded_field(
         None,
         0,
         1,
         doc="The model is called when the rules are less confident than this; none means the world's value (0.6).",
     )
-    focus: str | None = described(
+    focus: str | None = plain_field(
         None, doc="Id of a quest that stays in focus; neither the rules nor the model change it then."
     )
 
@@ -197,12 +205,12 @@ class PlannerConfig:
 class PackageConfig:
     """What the ContextPackage of a turn may hold (seed 000 section 9); the prompt itself is bounded by `budget`."""
 
-    by_document: int = bounded(3, 1, doc="The most evidence items from one document or turn.")
-    by_source: int = bounded(10, 1, doc="The most evidence items from one chain.")
-    recent_turns_max: int = bounded(
+    by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.")
+    by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.")
+    recent_turns_max: int = bounded_field(
         20, 0, doc="The most recent turns; a turn reaches from one message of the user to the next."
     )
-    snippets_max_chars: int = bounded(800, 1, doc="The most characters of the text of one item.")
+    snippets_max_chars: int = bounded_field(800, 1, doc="The most characters of the text of one item.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -212,7 +220,7 @@ class PackageConfig:
 class LayersConfig:
     """Which layers of context a call gets (seed 003)."""
 
-    process: str = one_of(
+    process: str = choice_field(
         "sequential",
         "sequential",
         "dynamic",
@@ -223,7 +231,7 @@ class LayersConfig:
         "mapreduce_reducer",
         doc="The part that this agent has in a process of several agents.",
     )
-    enable_share_context: bool | None = described(
+    enable_share_context: bool | None = plain_field(
         None, doc="Whether the call gets the blocks that agents share; none means that `process` decides."
     )
 

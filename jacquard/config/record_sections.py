@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jacquard.config.fields import bounded, by_word, check, described, one_of
+from jacquard.config.fields import bounded_field, check, choice_field, numbers_field, plain_field
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.redaction import RedactionRules
@@ -22,23 +22,25 @@ class SummaryConfig:
     A session below both triggers gets no summary.
     """
 
-    enabled: bool = described(True, doc="Whether rolling summaries are made.")
-    model: str | None = described(
+    enabled: bool = plain_field(True, doc="Whether rolling summaries are made.")
+    model: str | None = plain_field(
         None,
         doc="Name of the small model that summarizes, as litellm names it; without one, the gist of each turn is kept.",
     )
-    api_base: str | None = described(
+    api_base: str | None = plain_field(
         None, shown=False, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
-    max_summary_tokens: int = bounded(512, 1, doc="The most tokens of a summary.")
-    trigger_message_count: int = bounded(20, 1, doc="A summary is due above this number of messages without a summary.")
-    trigger_token_threshold: int = bounded(
+    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    max_summary_tokens: int = bounded_field(512, 1, doc="The most tokens of a summary.")
+    trigger_message_count: int = bounded_field(
+        20, 1, doc="A summary is due above this number of messages without a summary."
+    )
+    trigger_token_threshold: int = bounded_field(
         4096, 1, doc="A summary is due above this number of tokens without a summary."
     )
-    preserve_recent_messages: int = bounded(5, 0, doc="The newest messages, which are never summarized.")
-    timeout_ms: int = bounded(800, 0, doc="How long a turn waits for the model's summary, in milliseconds.")
-    background_seconds: float = bounded(
+    preserve_recent_messages: int = bounded_field(5, 0, doc="The newest messages, which are never summarized.")
+    timeout_ms: int = bounded_field(800, 0, doc="How long a turn waits for the model's summary, in milliseconds.")
+    background_seconds: float = bounded_field(
         60.0, 1, doc="How long the call of the model may take in the background, in seconds, to serve later turns."
     )
 
@@ -53,20 +55,20 @@ class ConsolidationConfig:
     It uses its own model, or that of `summary`; without a model no memory is made.
     """
 
-    model: str | None = described(
+    model: str | None = plain_field(
         None, doc="Name of the model that writes memory, as litellm names it; none means the model of `summary`."
     )
-    api_base: str | None = described(
+    api_base: str | None = plain_field(
         None, shown=False, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = described(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
-    every_turns: int = bounded(
+    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    every_turns: int = bounded_field(
         8, 0, doc="Consolidation starts after every so many commits of a branch; 0 means only when it is called."
     )
-    batch_turns: int = bounded(8, 1, 50, doc="How many turns one call of the model summarizes.")
-    macro_turns: int = bounded(30, 20, 50, doc="How many turns a narrative covers; fewer where a chapter ends.")
-    chapter_least_turns: int = bounded(4, 1, 50, doc="The fewest turns of a chapter.")
-    timeout_seconds: float = bounded(90.0, 1, doc="How long one call of the model may take, in seconds.")
+    batch_turns: int = bounded_field(8, 1, 50, doc="How many turns one call of the model summarizes.")
+    macro_turns: int = bounded_field(30, 20, 50, doc="How many turns a narrative covers; fewer where a chapter ends.")
+    chapter_least_turns: int = bounded_field(4, 1, 50, doc="The fewest turns of a chapter.")
+    timeout_seconds: float = bounded_field(90.0, 1, doc="How long one call of the model may take, in seconds.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -79,11 +81,11 @@ class RedactionConfig:
     ConfigError where a detector is named for another redactor than the shipped one.
     """
 
-    enabled: bool = described(True, doc="Whether evidence is redacted.")
-    redactor: str = described(
+    enabled: bool = plain_field(True, doc="Whether evidence is redacted.")
+    redactor: str = plain_field(
         "patterns", doc="Name of the redactor: `patterns` (the shipped one), or that of a plugin, which gets `rules`."
     )
-    mode: str = one_of(
+    mode: str = choice_field(
         "store_redacted_only",
         "store_redacted_only",
         "dual_store",
@@ -100,13 +102,13 @@ class RedactionConfig:
             },
         },
     )
-    on_failure: str = one_of(
+    on_failure: str = choice_field(
         "withhold",
         "withhold",
         "pass_through",
         doc="What happens to a text when redaction fails: it is withheld, or stored as it is and marked.",
     )
-    detector: str = one_of(
+    detector: str = choice_field(
         "none", "none", "presidio", doc="A detector beside the patterns; `presidio` needs the extra `pii`."
     )
 
@@ -122,20 +124,22 @@ class RedactionConfig:
 class EvidenceConfig:
     """How evidence is stored, shown and compared (spec 3.6; seed 002 sections 6.6, 8.3 and 13)."""
 
-    enabled: bool = described(True, doc="Whether results of tools and searches are shown in prompts.")
-    limit: int = bounded(6, 0, 100, doc="The most results of tools and searches in a prompt; the newest are shown.")
-    max_tokens: int = bounded(600, 1, doc="Tokens of a result above which only its beginning is shown.")
-    conflict_policy: str = one_of(
+    enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.")
+    limit: int = bounded_field(
+        6, 0, 100, doc="The most results of tools and searches in a prompt; the newest are shown."
+    )
+    max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.")
+    conflict_policy: str = choice_field(
         "keep_both_and_warn",
         "prefer_tool_over_rag",
         "prefer_latest_by_at",
         "keep_both_and_warn",
         doc="Which of two results counts where they contradict each other.",
     )
-    ttl_seconds: Mapping[str, float] = by_word(
+    ttl_seconds: Mapping[str, float] = numbers_field(
         EvidenceType, 0, doc="The greatest age of evidence, in seconds, by type; older evidence is not used."
     )
-    store_content: bool = described(True, doc="Whether the text is stored; otherwise only a pointer and a hash are.")
+    store_content: bool = plain_field(True, doc="Whether the text is stored; otherwise only a pointer and a hash are.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -145,21 +149,21 @@ class EvidenceConfig:
 class ObservabilityConfig:
     """What is reported of a turn (seed 002 section 9). None of it changes a prompt."""
 
-    emit_events: bool = described(True, doc="Whether events are emitted.")
-    include_reports_in_store: bool = described(True, doc="Whether the receipt's decisions are stored with the turn.")
-    tracing: bool = described(False, doc="Whether OpenTelemetry spans are opened (extra `otel`).")
-    metrics: bool = described(False, doc="Whether Prometheus metrics are counted (extra `prometheus`).")
-    capture_content: bool = described(False, doc="Whether spans and events may hold the texts of users and models.")
+    emit_events: bool = plain_field(True, doc="Whether events are emitted.")
+    include_reports_in_store: bool = plain_field(True, doc="Whether the receipt's decisions are stored with the turn.")
+    tracing: bool = plain_field(False, doc="Whether OpenTelemetry spans are opened (extra `otel`).")
+    metrics: bool = plain_field(False, doc="Whether Prometheus metrics are counted (extra `prometheus`).")
+    capture_content: bool = plain_field(False, doc="Whether spans and events may hold the texts of users and models.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChunkConfig:
     """A reply that comes in chunks. Of `max_chars` and `limits.reply_chars` the smaller counts."""
 
-    expire_seconds: float = bounded(
+    expire_seconds: float = bounded_field(
         600.0, 1, doc="How long an unfinished reply is kept after its last chunk, in seconds."
     )
-    max_chars: int = bounded(2_000_000, 1, doc="The most characters of one reply.")
+    max_chars: int = bounded_field(2_000_000, 1, doc="The most characters of one reply.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -172,12 +176,14 @@ class LimitsConfig:
     An op of a reply that goes beyond a limit is refused, and with it the other ops of the reply.
     """
 
-    user_message_chars: int = bounded(100_000, 1, doc="The most characters of one message of the user.")
-    reply_chars: int = bounded(500_000, 1, doc="The most characters of one reply of the model, whole or in chunks.")
-    tool_result_chars: int = bounded(2_000_000, 1, doc="The most characters of the result of one tool call.")
-    reply_ops: int = bounded(500, 1, doc="The most ops of one reply.")
-    op_value_chars: int = bounded(8_000, 1, doc="The most characters of the value of one op, as JSON text.")
-    state_chars: int = bounded(400_000, 1, doc="The most characters of the whole state, as JSON text.")
+    user_message_chars: int = bounded_field(100_000, 1, doc="The most characters of one message of the user.")
+    reply_chars: int = bounded_field(
+        500_000, 1, doc="The most characters of one reply of the model, whole or in chunks."
+    )
+    tool_result_chars: int = bounded_field(2_000_000, 1, doc="The most characters of the result of one tool call.")
+    reply_ops: int = bounded_field(500, 1, doc="The most ops of one reply.")
+    op_value_chars: int = bounded_field(8_000, 1, doc="The most characters of the value of one op, as JSON text.")
+    state_chars: int = bounded_field(400_000, 1, doc="The most characters of the whole state, as JSON text.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -187,7 +193,7 @@ class LimitsConfig:
 class LockConfig:
     """Calls on one session run one after the other, also across processes."""
 
-    wait_seconds: float = bounded(
+    wait_seconds: float = bounded_field(
         60.0, 0, doc="How long a call waits for another call on its session, in seconds, before a StoreBusyError."
     )
 
@@ -199,8 +205,8 @@ class LockConfig:
 class ArmConfig:
     """One arm of an A/B experiment."""
 
-    share: float = bounded(1.0, 0, doc="The arm's share of the sessions, as a part of the sum of all shares.")
-    config: Mapping[str, Any] = described(
+    share: float = bounded_field(1.0, 0, doc="The arm's share of the sessions, as a part of the sum of all shares.")
+    config: Mapping[str, Any] = plain_field(
         default_factory=dict,
         shown=False,
         doc="The settings that the arm changes, nested as in the configuration; `experiments` and `tags` cannot be changed.",

@@ -1,4 +1,5 @@
-"""The reference of the settings, for people (Markdown) and for programs (JSON Schema 2020-12), made from the types of the sections.
+"""Makes the reference of the settings from the types of the sections: Markdown for people, JSON Schema 2020-12 for
+programs.
 
 `python -m jacquard.config.reference docs` writes `settings.md` and `schema/settings.json` into that folder.
 """
@@ -30,7 +31,7 @@ in a variable is written as YAML (`[must, high]`, `{low: 3600}`). An unknown nam
 `ConfigError` that names it. Bounds are included. The same in a form for programs: [JSON Schema](schema/settings.json), printed by
 `jacquard schema settings`.
 
-This page is made from the types: `python -m jacquard.config.reference docs` writes it anew.
+This page is generated: `python -m jacquard.config.reference docs` writes it.
 """
 
 
@@ -51,15 +52,15 @@ class Setting:
 
 
 def settings_of(kind: Any = RuntimeConfig, path: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """Yield every setting of a section in the order of its fields, those of its sub-sections in their place."""
+    """Yield every setting of a section in the order of its fields, each sub-section's settings in its place."""
     hints = get_type_hints(kind)
     for each in fields(kind):
         hint, here = hints[each.name], (*path, each.name)
         if is_dataclass(hint):
             yield from settings_of(hint, here)
             continue
-        yield _setting(each, hint, here)
-        if (nested := _nested(hint)) is not None:
+        yield _build_setting(each, hint, here)
+        if (nested := _find_section_class(hint)) is not None:
             for part in settings_of(nested, here):
                 yield Setting(
                     path=part.path,
@@ -73,7 +74,7 @@ def settings_of(kind: Any = RuntimeConfig, path: tuple[str, ...] = ()) -> Iterat
 def settings_schema() -> dict[str, Any]:
     """Return the JSON Schema of a settings file: the root is RuntimeConfig, the sections are its `$defs`."""
     defs: dict[str, Any] = {}
-    root = _object(RuntimeConfig, defs)
+    root = _build_object_schema(RuntimeConfig, defs)
     return {"$schema": DIALECT, "$id": "urn:jacquard:settings", "title": "Settings", **root, "$defs": defs}
 
 
@@ -87,12 +88,14 @@ def page_text() -> str:
     hints = get_type_hints(RuntimeConfig)
     sections: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     root = [each for each in settings_of() if each.path[0] not in sections]
-    parts = [_INTRODUCTION, f"## The turn\n\n{_first_paragraph(RuntimeConfig)}\n\n{_table(root)}"]
+    parts = [_INTRODUCTION, f"## The turn\n\n{_read_first_paragraph(RuntimeConfig)}\n\n{_format_table(root)}"]
     parts += [
-        f"## `{name}`\n\n{_first_paragraph(kind)}\n\n{_table(settings_of(kind, (name,)))}"
+        f"## `{name}`\n\n{_read_first_paragraph(kind)}\n\n{_format_table(settings_of(kind, (name,)))}"
         for name, kind in sections.items()
     ]
-    parts.append(f"## `experiments`\n\n{_first_paragraph(ArmConfig)}\n\n{_table(settings_of(ArmConfig, _ARM_PATH))}")
+    parts.append(
+        f"## `experiments`\n\n{_read_first_paragraph(ArmConfig)}\n\n{_format_table(settings_of(ArmConfig, _ARM_PATH))}"
+    )
     return "\n".join(parts)
 
 
@@ -103,21 +106,21 @@ def publish(docs: Path) -> None:
     (docs / PAGE_FILE).write_text(page_text(), encoding="utf-8")
 
 
-def _setting(each: Field[Any], hint: Any, path: tuple[str, ...]) -> Setting:
+def _build_setting(each: Field[Any], hint: Any, path: tuple[str, ...]) -> Setting:
     default = each.default if each.default_factory is MISSING else each.default_factory()
     return Setting(
-        path=path, hint=hint, default=_plain(default), metadata=each.metadata, doc=each.metadata.get("doc", "")
+        path=path, hint=hint, default=_to_plain(default), metadata=each.metadata, doc=each.metadata.get("doc", "")
     )
 
 
-def _plain(value: Any) -> Any:
-    """Return a default as JSON has it."""
+def _to_plain(value: Any) -> Any:
+    """Return a default as a JSON value."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+        return {str(key): _to_plain(one) for key, one in value.items()}
+    return [_to_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-def _nested(hint: Any) -> Any:
+def _find_section_class(hint: Any) -> Any:
     """Return the class of a section that may be absent (`Section | None`), or None."""
     return next((one for one in get_args(hint) if is_dataclass(one)), None) if _may_be_none(hint) else None
 
@@ -126,47 +129,49 @@ def _may_be_none(hint: Any) -> bool:
     return get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
 
 
-def _first_paragraph(kind: type) -> str:
+def _read_first_paragraph(kind: type) -> str:
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
 
 
-def _object(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a section; every field is optional and unknown names are refused, as settings are read."""
+def _build_object_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a section; every field is optional, and unknown names are refused as they are when settings
+    are read.
+    """
     hints = get_type_hints(kind)
     properties: dict[str, Any] = {}
     for each in fields(kind):
         hint = hints[each.name]
         if is_dataclass(hint):
-            properties[each.name] = _schema(hint, {}, defs)
+            properties[each.name] = _build_schema(hint, {}, defs)
             continue
-        setting = _setting(each, hint, (each.name,))
+        setting = _build_setting(each, hint, (each.name,))
         doc = {"description": setting.doc} if setting.doc else {}
-        properties[each.name] = {**_schema(hint, each.metadata, defs), **doc, "default": setting.default}
+        properties[each.name] = {**_build_schema(hint, each.metadata, defs), **doc, "default": setting.default}
     if kind is ArmConfig:
         properties["config"] = {
             **properties["config"],
             "allOf": [{"$ref": "#"}],
             "properties": dict.fromkeys(sorted(OF_NO_ARM), False),
         }
-    made = {"description": _first_paragraph(kind), "type": "object", "properties": properties}
+    made = {"description": _read_first_paragraph(kind), "type": "object", "properties": properties}
     return {**made, "additionalProperties": False}
 
 
-def _schema(hint: Any, metadata: Mapping[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
+def _build_schema(hint: Any, metadata: Mapping[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if _may_be_none(hint):
-        inner = _schema(next(one for one in arguments if one is not NoneType), metadata, defs)
+        inner = _build_schema(next(one for one in arguments if one is not NoneType), metadata, defs)
         return {**inner, "type": [inner["type"], "null"]} if "type" in inner else {"anyOf": [inner, {"type": "null"}]}
     if is_dataclass(hint):
         name = hint.__name__  # type: ignore[union-attr]
         if name not in defs:
-            defs[name] = _object(hint, defs)
+            defs[name] = _build_object_schema(hint, defs)
         return {"$ref": f"#/$defs/{name}"}
     if origin is tuple:
-        return {"type": "array", "items": _schema(arguments[0], metadata, defs)}
+        return {"type": "array", "items": _build_schema(arguments[0], metadata, defs)}
     if origin is not None:
         keys = {"propertyNames": {"enum": list(metadata["keys"])}} if "keys" in metadata else {}
-        return {"type": "object", "additionalProperties": _schema(arguments[1], metadata, defs), **keys}
+        return {"type": "object", "additionalProperties": _build_schema(arguments[1], metadata, defs), **keys}
     if hint is Any:
         return {}
     bounds = {"minimum": metadata.get("low"), "maximum": metadata.get("high"), "enum": metadata.get("words")}
@@ -174,46 +179,46 @@ def _schema(hint: Any, metadata: Mapping[str, Any], defs: dict[str, Any]) -> dic
     return {"type": _TYPES[hint], **kept}
 
 
-def _table(settings: Iterable[Setting]) -> str:
+def _format_table(settings: Iterable[Setting]) -> str:
     rows = ["| setting | what | default | environment variable | meaning |", "| --- | --- | --- | --- | --- |"]
     rows += [
-        f"| `{'.'.join(each.path)}` | {_kind(each.hint, each.metadata)} | {_default(each.default)} "
+        f"| `{'.'.join(each.path)}` | {_describe_kind(each.hint, each.metadata)} | {_format_default(each.default)} "
         f"| `{each.variable}` | {each.doc} |"
         for each in settings
     ]
     return "\n".join(rows) + "\n"
 
 
-def _default(value: Any) -> str:
+def _format_default(value: Any) -> str:
     if value is None or value in ({}, []):
         return "none"
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
-def _kind(hint: Any, metadata: Mapping[str, Any]) -> str:
-    """Return what a setting can be, in words, with its bounds."""
+def _describe_kind(hint: Any, metadata: Mapping[str, Any]) -> str:
+    """Return in words which values a setting can have, with its bounds."""
     origin, arguments = get_origin(hint), get_args(hint)
     if _may_be_none(hint):
-        return f"{_kind(next(one for one in arguments if one is not NoneType), metadata)}, or none"
+        return f"{_describe_kind(next(one for one in arguments if one is not NoneType), metadata)}, or none"
     if is_dataclass(hint):
         return "mapping"
     if origin is tuple:
-        return f"list of {_kind(arguments[0], metadata)}"
+        return f"list of {_describe_kind(arguments[0], metadata)}"
     if origin is not None:
-        keys = f" of {_words(metadata['keys'])}" if "keys" in metadata else ""
-        values = "mappings" if get_origin(arguments[1]) is not None else _kind(arguments[1], metadata)
+        keys = f" of {_join_words(metadata['keys'])}" if "keys" in metadata else ""
+        values = "mappings" if get_origin(arguments[1]) is not None else _describe_kind(arguments[1], metadata)
         return f"mapping{keys} to {values}"
     if hint is Any:
         return "any value"
     if words := metadata.get("words"):
-        return _words(words)
+        return _join_words(words)
     low, high = metadata.get("low"), metadata.get("high")
     if high is not None:
         return f"{_KINDS[hint]} {low:g}..{high:g}"
     return _KINDS[hint] if low is None else f"{_KINDS[hint]} from {low:g}"
 
 
-def _words(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 

@@ -1,7 +1,7 @@
-"""RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
+"""Reads RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
 
-Every setting is read in this one module, by the fields of `jacquard.config.sections`, their types and their bounds. An unknown name
-is refused with the most similar known one; all faults are reported at once, each with its place.
+Every setting is read in this one module, by the fields of `jacquard.config.sections`, their types and their bounds. An
+unknown name is refused with the most similar known one; all faults are reported at once, each with its place.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filament import PayloadError, load_yaml_marked
-from jacquard.config.fields import fault_of, key_fault_of
-from jacquard.config.sections import API_BASE, API_KEY, RuntimeConfig, plain_without_secrets
+from jacquard.config.fields import find_fault, find_key_fault
+from jacquard.config.sections import API_BASE, API_KEY, RuntimeConfig, drop_secrets
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.schema.memory import EMPTY
@@ -25,14 +25,14 @@ from mnemosyne.schema.memory import EMPTY
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
 OF_NO_ARM = frozenset({"experiments", "tags"})
-"""What an arm of an experiment cannot set."""
+"""The settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What was found wrong so far; `lines` are those of a file, by path, `names` of variables, by path."""
+    """The faults found so far; `lines` are the lines of a file by path, `names` the names of variables by path."""
 
     file: str = ""
     lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
@@ -55,42 +55,51 @@ class _Reading:
 def load_config(
     file: str | Path | None = None, environment: Mapping[str, str] | None = None, base: RuntimeConfig | None = None
 ) -> RuntimeConfig:
-    """Return the configuration: `base` (or the defaults), a YAML file over it, and JACQUARD_* variables over that.
+    """Return the configuration: `base` (or the defaults), overridden by a YAML file, overridden by JACQUARD_*
+    variables.
 
-    `environment` is the process's own unless given. ConfigError lists every fault, `file:line: key: what` or
-    `JACQUARD_X: what`. Reads a file, so call it off the event loop.
+    `environment` is that of the process unless given. Raises ConfigError that lists every fault as `file:line: key:
+    what` or `JACQUARD_X: what`. Reads a file, so call it off the event loop.
     """
     config = base or RuntimeConfig()
     if file is not None:
-        config = config_from_yaml(_text(Path(file)), config, file=str(file))
+        config = config_from_yaml(_read_file(Path(file)), config, file=str(file))
     return config_from_environment(os.environ if environment is None else environment, config)
 
 
 def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
-    """Return `base` with the settings of a YAML text over it; an empty text changes nothing. ConfigError lists every fault."""
+    """Return `base` overridden by the settings of a YAML text; an empty text changes nothing.
+
+    Raises ConfigError that lists every fault.
+    """
     try:
         value, lines = load_yaml_marked(text)
     except PayloadError as error:
         line = "" if error.line is None else f":{error.line}"
-        raise ConfigError(f"{file or 'configuration'}{line}: {_reason(error, text)}") from None
+        raise ConfigError(f"{file or 'configuration'}{line}: {_explain_yaml_error(error, text)}") from None
     reading = _Reading(file=file, lines=lines)
-    config = _whole({} if value is None else value, reading, base)
+    config = _read_whole({} if value is None else value, reading, base)
     reading.close()
     return config
 
 
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` with plain values over it, nested as the sections are. ConfigError lists every fault."""
+    """Return `base` overridden by plain values, nested as the sections are.
+
+    Raises ConfigError that lists every fault.
+    """
     reading = _Reading()
-    config = _whole(value, reading, base)
+    config = _read_whole(value, reading, base)
     reading.close()
     return config
 
 
 def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return `base` with the variables `JACQUARD_<SECTION>__<FIELD>` over it (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
+    """Return `base` overridden by the variables `JACQUARD_<SECTION>__<FIELD>`
+    (`JACQUARD_BUDGET__MAX_INPUT_TOKENS=4096`).
 
-    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), where the field is a text as they are.
+    Values are read as YAML (`4096`, `true`, `null`, `[must, high]`), those of text fields as they are. Raises
+    ConfigError that lists every fault.
     """
     tree: dict[str, Any] = {}
     names: dict[tuple[str, ...], str] = {}
@@ -107,13 +116,13 @@ def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig 
             if not isinstance(here, dict):
                 reading.fault(path, "is set beside a variable that holds the whole section; keep one of them")
                 here = {}
-        here[path[-1]] = _variable(path, text, reading)
-    config = _whole(tree, reading, base)
+        here[path[-1]] = _read_variable(path, text, reading)
+    config = _read_whole(tree, reading, base)
     reading.close()
     return config
 
 
-def _text(file: Path) -> str:
+def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -122,7 +131,7 @@ def _text(file: Path) -> str:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
+def _read_variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
     kind: Any = RuntimeConfig
     for step in path:
         kind = (
@@ -135,13 +144,13 @@ def _variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
     try:
         return load_yaml_marked(text)[0]
     except PayloadError as error:
-        reading.fault(path, f"cannot be read: {_reason(error, text)}")
+        reading.fault(path, f"cannot be read: {_explain_yaml_error(error, text)}")
         return None
 
 
-def _whole(value: Any, reading: _Reading, base: RuntimeConfig | None) -> RuntimeConfig:
+def _read_whole(value: Any, reading: _Reading, base: RuntimeConfig | None) -> RuntimeConfig:
     """Return the configuration; the settings of every arm are checked too, even of an arm without sessions."""
-    config = _section(RuntimeConfig, value, (), reading, base)
+    config = _read_section(RuntimeConfig, value, (), reading, base)
     bare = replace(config, experiments=EMPTY)
     given = value.get("experiments", {}) if isinstance(value, Mapping) else {}
     for name, arms in config.experiments.items() if given else ():
@@ -149,21 +158,21 @@ def _whole(value: Any, reading: _Reading, base: RuntimeConfig | None) -> Runtime
             path = ("experiments", name, arm, "config")
             for key in OF_NO_ARM.intersection(settings.config):
                 reading.fault((*path, key), "cannot be set by an arm")
-            _section(RuntimeConfig, settings.config, path, reading, bare)
+            _read_section(RuntimeConfig, settings.config, path, reading, bare)
     return config
 
 
-def _section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Reading, base: T | None) -> T:
-    """Return one section: what is given over `base`, or over the defaults of its fields."""
+def _read_section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Reading, base: T | None) -> T:
+    """Return one section: the given values, and `base` or the defaults for all other fields."""
     if not isinstance(value, Mapping):
         reading.fault(path, "must be a mapping of settings")
         value = {}
     hints, known = _hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     for name in value:
         if name not in known:
-            reading.fault((*path, str(name)), f"is no setting{_nearest(str(name), path, known)}")
+            reading.fault((*path, str(name)), f"is no setting{_suggest_name(str(name), path, known)}")
     given = {
-        name: _value(hints[name], value[name], (*path, name), reading, each, getattr(base, name, None))
+        name: _read_value(hints[name], value[name], (*path, name), reading, each, getattr(base, name, None))
         for name, each in known.items()
         if name in value
     }
@@ -175,68 +184,69 @@ def _section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Reading
             return base if base is not None else kind.__new__(kind)
     try:
         return kind(**{**kept, **sound})
-    except ConfigError as error:  # settings that do not go together
+    except ConfigError as error:  # settings that exclude each other
         reading.fault(path, str(error).removeprefix(f"{kind.__name__}: "))
         return base if base is not None else kind()
 
 
-def _value(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any], base: Any) -> Any:
-    """Return a value of one field, or MISSING after noting what is wrong."""
+def _read_value(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any], base: Any) -> Any:
+    """Return the value of one field, or MISSING after recording what is wrong."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         if value is None:
             return None
-        return _value(next(one for one in arguments if one is not NoneType), value, path, reading, each, base)
+        return _read_value(next(one for one in arguments if one is not NoneType), value, path, reading, each, base)
     if is_dataclass(kind):
-        return _section(kind, value, path, reading, base)  # type: ignore[arg-type]
+        return _read_section(kind, value, path, reading, base)  # type: ignore[arg-type]
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            return _wrong(path, reading, value, "a list")
-        return _all([_value(arguments[0], one, path, reading, each, None) for one in value], tuple)
+            return _report_wrong(path, reading, value, "a list")
+        return _are_all([_read_value(arguments[0], one, path, reading, each, None) for one in value], tuple)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
-            return _wrong(path, reading, value, "a mapping")
+            return _report_wrong(path, reading, value, "a mapping")
         for key in value:
-            if (fault := key_fault_of(each.metadata, str(key))) is not None:
+            if (fault := find_key_fault(each.metadata, str(key))) is not None:
                 reading.fault((*path, str(key)), fault)
         made = {
-            str(key): _value(arguments[1], one, (*path, str(key)), reading, each, None) for key, one in value.items()
+            str(key): _read_value(arguments[1], one, (*path, str(key)), reading, each, None)
+            for key, one in value.items()
         }
         return MISSING if MISSING in made.values() else made
-    return _scalar(kind, value, path, reading, each)
+    return _read_scalar(kind, value, path, reading, each)
 
 
-def _scalar(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any]) -> Any:
+def _read_scalar(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading, each: Field[Any]) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if kind is Any:
         return value
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        return _wrong(path, reading, value, _KINDS.get(kind, str(kind)))
-    if (fault := fault_of(each.metadata, value)) is not None:
+        return _report_wrong(path, reading, value, _KINDS.get(kind, str(kind)))
+    if (fault := find_fault(each.metadata, value)) is not None:
         reading.fault(path, fault)
         return MISSING
     return value
 
 
-def _wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: str) -> Any:
+def _report_wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: str) -> Any:
     if path[-1:] in ((API_KEY,), (API_BASE,)):
         reading.fault(path, f"must be {wanted}; put it in quotes")
     else:
-        reading.fault(path, f"is {hide_secrets(repr(plain_without_secrets(value)), None)}, but must be {wanted}")
+        reading.fault(path, f"is {hide_secrets(repr(drop_secrets(value)), None)}, but must be {wanted}")
     return MISSING
 
 
-def _reason(error: PayloadError, text: str) -> str:
-    """Return why YAML cannot be read; never with a part of a line that holds a key or an address."""
+def _explain_yaml_error(error: PayloadError, text: str) -> str:
+    """Return why the YAML cannot be read, never with a part of a line that holds a key or an address."""
     lines = text.splitlines()
     at = lines if error.line is None else lines[max(error.line - 2, 0) : error.line]
     if any(name in line for line in at for name in (API_KEY, API_BASE)):
-        return "this is no YAML; put the value in quotes, and a blank behind the colon"
+        return "this is not YAML; put the value in quotes, and a space after the colon"
     return error.reason
 
 
-def _all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:
+def _are_all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:
     return MISSING if MISSING in values else kind(values)
 
 
@@ -245,8 +255,8 @@ def _hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _nearest(name: str, path: tuple[str, ...], known: Mapping[str, Any]) -> str:
-    """Return a hint: the nearest name of this section, else the same name in another, else what there is."""
+def _suggest_name(name: str, path: tuple[str, ...], known: Mapping[str, Any]) -> str:
+    """Return a hint: the nearest name of this section, else the same name in another section, else all names."""
     near = get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     if near:
         return f"; did you mean {near[0]!r}?"

@@ -1,1 +1,1 @@
-"""Core."""
+"""Values, protocols and errors that every other folder of jacquard uses."""

@@ -18,7 +18,7 @@ FRAME = "frame"
 
 
 class Position(StrEnum):
-    """W1: where a block stands."""
+    """Where a block stands in the prompt (W1)."""
 
     SYSTEM = "system"
     BEFORE_HISTORY = "before_history"
@@ -28,7 +28,7 @@ class Position(StrEnum):
 
 
 class Stage(StrEnum):
-    """W2: the weaving stages, in order."""
+    """The weaving stages, in order (W2)."""
 
     SKELETON = "skeleton"
     ANCHORED = "anchored"
@@ -38,7 +38,7 @@ class Stage(StrEnum):
 
 
 class Sensitivity(StrEnum):
-    """How far a text may travel, from the least to the most guarded."""
+    """How sensitive a text is, from the least to the most sensitive."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -47,17 +47,18 @@ class Sensitivity(StrEnum):
 
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
-    """Return how guarded metadata say a text is (`sensitivity`); an unknown word counts as the most guarded."""
+    """Return how sensitive a text is by its metadata (`sensitivity`); an unknown word counts as the most sensitive."""
     told = metadata.get("sensitivity", Sensitivity.PUBLIC)
     return Sensitivity(told) if isinstance(told, str) and told in tuple(Sensitivity) else Sensitivity.SECRET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """A place in the prompt.
+    """The place of a block in the prompt.
 
-    In SYSTEM `order` is the slot (small first). Elsewhere a higher `priority` stands nearer to the user input; ties by id.
-    `depth` counts for IN_HISTORY only: exactly that many newer history messages follow.
+    In SYSTEM `order` is the slot (small first). Elsewhere blocks of higher `priority` stand nearer to the user input,
+    and equal ones follow their ids. `depth` counts for IN_HISTORY only: exactly that many newer history messages
+    follow.
     """
 
     position: Position
@@ -70,14 +71,15 @@ class Placement:
 class PromptBlock:
     """One piece of the prompt, rendered and escaped.
 
-    `block_id` is its own in the prompt (`rename_duplicates`), `kind` says what it is an id of, and `uri` is the address of what the
-    block shows where that has one: an entry of memory, a message, an evidence. Two blocks of one `uri` say the same.
-    `content` is filament text, final. `slot` is the name by which a layout places it (`instruction`, `state`, `flesh`…).
-    `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None; `section` names the
-    element inside the layer that gathers neighbours (`knowledge_base`, `relevant_memories`), or None. `rank` orders blocks
-    of one priority for pruning, small = keep first. `group`: blocks of one group live or die together. `tokens` counts
-    `content` alone. `title` says for a person what it is. `at` is when it was said or found, `expires_at` when it stops being
-    used (None: never). `shortened` marks a text that stands for a longer one (or for one that must not be shown).
+    `block_id` is unique in the prompt (`rename_duplicates`), `kind` says to what it refers, and `uri` is the address of
+    what the block shows, if it has one: an entry of memory, a message, an evidence. Two blocks with the same `uri` hold
+    the same text. `content` is filament text, final. `slot` is the name by which a layout places it (`instruction`,
+    `state`, `flesh`…). `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None;
+    `section` names the element inside the layer that gathers neighbours (`knowledge_base`, `relevant_memories`), or
+    None. `rank` orders blocks of one priority for pruning, small = keep first. `group`: blocks of one group live or die
+    together. `tokens` counts `content` alone. `title` names the block for people. `at` is the time of the text,
+    `expires_at` the time from which it is not used any more (None: never). `shortened` marks a text that replaces a
+    longer one, or one that must not be shown.
     """
 
     block_id: str
@@ -125,8 +127,10 @@ class SlotRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeinTemplate:
-    """W3: a layout as data. Slots that it does not name go to SYSTEM after all named ones; a rule for `slot.section` goes before
-    one for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003).
+    """A layout as data (W3).
+
+    Slots that it does not name go to SYSTEM, after all named ones; a rule for `slot.section` takes precedence over one
+    for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003).
     """
 
     layout_id: str
@@ -139,7 +143,7 @@ class Skein:
     """The blocks of one prompt at one stage, each list in reading order.
 
     `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
-    stands right before the user input. Baseline the ANCHORED stage, blocks that have no place yet wait in `pending`.
+    stands right before the user input. Until the ANCHORED stage, blocks that have no place yet wait in `pending`.
     `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` is the layout's.
     """
 

@@ -1,7 +1,8 @@
-"""How far the token estimate is off, measured by what providers reported (spec P4). Pure.
+"""Measures how far the token estimate is off, by what providers reported (spec P4). Pure.
 
-The record of a model call holds the provider's token counts and our estimate for the same prompt. Their ratio makes the limit
-of the next turns smaller or larger. The counter itself stays as it is, so that the budget and the final check count alike.
+The record of a model call holds the provider's token counts and our estimate for the same prompt. Their ratio makes the
+limit of the next turns smaller or larger. The counter itself stays as it is, so that the budget and the final check
+count alike.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ LEAST, MOST, STEP = 0.7, 2.0, 0.05
 
 
 def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -> float:
-    """Return the factor from estimated to real tokens: the median of what was reported for the main model, 1.0 without any.
+    """Return the factor from estimated to real tokens: the median over what was reported for the main model, 1.0
+    without reports.
 
-    Between 0.7 and 2.0 and in steps of 0.05, so that it moves seldom and a prompt's prefix stays. `model_hint` leaves out
-    other models.
+    The factor is between 0.7 and 2.0 in steps of 0.05, so that it changes seldom and a prompt's prefix stays the same.
+    Only reports of the model `model_hint` count, where it is given.
     """
     ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
     if not ratios:
@@ -45,8 +47,11 @@ def _ratio(usage: ModelUsage, model_hint: str | None) -> float | None:
     return usage.prompt_tokens / estimated if fits and isinstance(estimated, int) else None
 
 
-def with_counts(usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any) -> ModelUsage:
-    """Return a record with what was estimated beside what was reported; where nothing was reported, the estimate stands in.
+def add_token_counts(
+    usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any
+) -> ModelUsage:
+    """Return a usage record that has the estimated counts beside the reported ones; an estimate replaces a count that
+    is missing.
 
     `prompt_tokens` and `reply_tokens` are the estimates (None: not known); `links` (a turn's id) go into `extra`.
     """

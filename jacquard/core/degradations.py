@@ -100,7 +100,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Degradation:
-    """Something that was done without; `code` for machines, `detail` for people."""
+    """Something that a turn did without: `code` is for machines, `detail` for people."""
 
     code: str
     detail: str

@@ -31,13 +31,13 @@ class JacquardError(ContextEngineError):
 
 
 class ConfigError(JacquardError):
-    """A setting is unknown or has a value that cannot be."""
+    """A setting is unknown, or its value is not allowed."""
 
 
 class BudgetExceededError(JacquardError):
-    """What must be kept does not fit; `blocks` are (block id, tokens) of all must blocks, biggest first.
+    """The blocks that must be in the prompt do not fit; `blocks` are (block id, tokens) of all of them, biggest first.
 
-    `without_state` is the same error with nothing of the state shown, where that was tried.
+    `without_state` is the same error for a prompt that shows nothing of the state, where that was tried.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ _TAIL_REMEDY = "it is the host's own tool calls and results: shorten them, or ra
 
 
 def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
-    """Return what can be done about the biggest block, as a sentence; empty where nothing is known of it."""
+    """Return what a user can do about the biggest block, as a sentence; empty where there is no advice."""
     name = blocks[0][0] if blocks else ""
     if name.startswith(f"{HOST_SOURCE}:"):
         return f" The biggest is {name}: it is one of the host's `instructions` in the settings; shorten it."
@@ -95,13 +95,13 @@ class TemplateError(JacquardError):
 
 
 class LayoutError(JacquardError):
-    """There is no such layout, or its file has a fault."""
+    """The layout does not exist, or its file has a fault."""
 
 
 class WorldUnavailableError(JacquardError):
-    """The pack of a session's world is not in the store, or cannot be read there; nothing was written.
+    """The pack of a session's world is not in the store, or cannot be read; nothing was written.
 
-    `reason` says what is the matter, `expected` is the folder in which an older release noted the pack ('': none).
+    `reason` says why, `expected` is the folder in which an older release expected the pack ('': none).
     """
 
     def __init__(self, world_id: str, reason: str, expected: str = "") -> None:
@@ -115,7 +115,7 @@ class WorldUnavailableError(JacquardError):
 class SelectorError(JacquardError):
     """The selector could not choose. `code`: `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`.
 
-    `counts` holds the tokens of a call that was answered all the same.
+    `counts` holds the tokens of a call that was answered nevertheless.
     """
 
     def __init__(self, code: str, detail: str, counts: Mapping[str, int] = EMPTY) -> None:
@@ -124,9 +124,9 @@ class SelectorError(JacquardError):
 
 
 class SummarizerError(JacquardError):
-    """A text could not be made shorter, or a conversation not summarized; the sentence says why.
+    """A text could not be shortened, or a conversation could not be summarized; the sentence says why.
 
-    `call` (a `jacquard.core.model_calls.Call`) is what was spent on it all the same.
+    `call` (a `jacquard.core.model_calls.Call`) is the model call that was paid for nevertheless.
     """
 
     def __init__(self, detail: str, call: Call | None = None) -> None:
@@ -146,7 +146,7 @@ class ModelError(JacquardError):
 
 
 class ChunkConflictError(JacquardError):
-    """A chunk of a reply cannot be taken in; those before it are kept."""
+    """A chunk of a reply was refused; the chunks before it are kept."""
 
     def __init__(self, session_id: str, turn_id: str, index: int, reason: str) -> None:
         self.session_id, self.turn_id, self.index = session_id, turn_id, index
@@ -154,7 +154,9 @@ class ChunkConflictError(JacquardError):
 
 
 class MissingChunksError(JacquardError):
-    """A reply cannot be finished: chunks are missing (`missing`, or all); what came is kept."""
+    """A reply cannot be finished because chunks are missing (`missing`; None: all of them); the chunks that came are
+    kept.
+    """
 
     def __init__(self, session_id: str, turn_id: str, missing: tuple[int, ...] = ()) -> None:
         self.session_id, self.turn_id, self.missing = session_id, turn_id, missing
@@ -166,7 +168,9 @@ class MissingChunksError(JacquardError):
 
 
 class ToolPairError(JacquardError):
-    """A tail holds half of a tool call; `place` is the message's in the tail (0-based)."""
+    """A tail holds a tool call without its result, or a result without its call; `place` is the message's place in the
+    tail (0-based).
+    """
 
     def __init__(self, place: int, call_id: str, reason: str) -> None:
         self.place, self.call_id = place, call_id

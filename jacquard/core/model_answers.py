@@ -1,7 +1,7 @@
 """Removes what models put around an answer (thoughts, code fences), in linear time. Pure.
 
-Small models write down their reasoning before the answer and put a code fence around it. Whatever such an answer
-holds, each of its characters is read a fixed number of times.
+Small models write down their reasoning before the answer and put a code fence around it. Each character of an answer is
+read a fixed number of times, whatever the answer holds.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ _OPENING = re.compile(r"<(think|thinking)>")
 _FENCE = re.compile(r"```[a-zA-Z]*")
 
 
-def without_thoughts(text: str) -> str:
-    """Return the text without `<think>…</think>` and `<thinking>…</thinking>`; what is not closed stays."""
+def strip_thoughts(text: str) -> str:
+    """Return the text without `<think>…</think>` and `<thinking>…</thinking>`; an element that is not closed stays."""
     parts: list[str] = []
     at = kept = 0
     unclosed: set[str] = set()
@@ -21,7 +21,7 @@ def without_thoughts(text: str) -> str:
         name, at = opening[1], opening.end()
         end = -1 if name in unclosed else text.find(f"</{name}>", at)
         if end < 0:
-            # None behind this one is closed either, so the end of the text is not sought again.
+            # No later one is closed either, so the text is not searched to its end again.
             unclosed.add(name)
             continue
         parts.append(text[kept : opening.start()])
@@ -29,10 +29,11 @@ def without_thoughts(text: str) -> str:
     return "".join((*parts, text[kept:]))
 
 
-def in_fence(text: str, *, own_line: bool = False) -> str | None:
-    """Return what stands in the code fence that a whole text is, without blanks around it; None where it is none.
+def read_fence(text: str, *, own_line: bool = False) -> str | None:
+    """Return the content of a code fence that surrounds the whole text, without white space around it; None where there
+    is no such fence.
 
-    With `own_line` the fence must stand on a line of its own before it.
+    With `own_line` the closing fence must stand on a line of its own.
     """
     opening = _FENCE.match(text)
     if opening is None or not text.endswith("```") or len(text) < opening.end() + len("```"):

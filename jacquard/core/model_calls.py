@@ -44,9 +44,10 @@ def usage_of(
     turn_id: str | None = None,
     error: str = "",
 ) -> ModelUsage:
-    """Return the record of a call; `extra` says how it was counted (`reported`, `estimated`, `unknown`) and for which turn.
+    """Return the usage record of a call; `extra` says how it was counted (`reported`, `estimated`, `unknown`) and for
+    which turn.
 
-    `error` marks a call that failed, be it that nothing came or that its answer could not be used.
+    `error` marks a call that failed: either nothing came back, or the answer could not be used.
     """
     sent, came, counted = 0, 0, UNKNOWN
     if call.answer is not None:
@@ -79,22 +80,24 @@ class _Entry:
 
 
 class CallBook:
-    """The calls that one turn's choice takes, noted as they begin and as they end.
+    """The model calls of one turn's selection, recorded when they begin and when they end.
 
-    A turn does not wait for them all. Its record holds those under way as calls of unknown cost; `late_usages` returns what
-    became of them.
+    A turn does not wait for all of them. Its record holds those under way as calls of unknown cost; `take_late_usages`
+    returns how they ended.
     """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
     def begin(self, call: Call) -> int:
-        """Note a call that begins; return its place, by which it is ended."""
+        """Record that a call begins; return its place, which `end` takes."""
         self._entries.append(_Entry(call=call))
         return len(self._entries) - 1
 
     def end(self, place: int, call: Call, error: str = "") -> None:
-        """Note how a call ended; `error` where it failed, or its answer could not be used. The first end stands."""
+        """Record how a call ended; `error` says that it failed or that its answer could not be used. Only the first end
+        counts.
+        """
         entry = self._entries[place]
         if not entry.ended:
             entry.call, entry.ended, entry.error = call, True, error
@@ -108,8 +111,10 @@ class CallBook:
             made.append(usage if entry.ended else replace(usage, extra={**usage.extra, UNDER_WAY: True}))
         return tuple(made)
 
-    def late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
-        """Return the records of the calls that ended since, each once, under the ids that they had."""
+    def take_late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
+        """Return the records of the calls that ended since the last call of this method, each once, under their earlier
+        ids.
+        """
         made = []
         for place, entry in enumerate(self._entries):
             if entry.ended and not entry.asked_for:

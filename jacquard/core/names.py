@@ -1,8 +1,8 @@
-"""Finds names and words in an input, in scripts with and without spaces.
+"""Finds names and words in an input, in scripts with and without spaces between words.
 
-The planner and Stream A both use it, so that they read an input the same way. Pure; of this product it imports only the value
-of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase
-that begins or ends in a letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean
+The planner and Stream A both use it, so that they read an input the same way. Pure; of this product it imports only the
+value of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase that
+begins or ends in a letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean
 and Thai text is found as a substring.
 """
 
@@ -29,7 +29,7 @@ _UNSPACED = (
 
 
 def normalise(text: str) -> str:
-    """Return `text` in the form in which texts are compared."""
+    """Return `text` in the form in which texts are compared: NFKC, case folded, each run of white space as one blank."""
     return " ".join(normal_form("NFKC", text).casefold().split())
 
 
@@ -42,20 +42,20 @@ def is_unspaced(character: str) -> bool:
     return code >= 0x0E00 and any(low <= code <= high for low, high in _UNSPACED)
 
 
-def _joins(character: str) -> bool:
-    """Return whether a word goes on through this character."""
+def _joins_words(character: str) -> bool:
+    """Return whether a word continues through this character."""
     return (character.isalnum() or character == "_") and not is_unspaced(character)
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether `text[start:end]` begins and ends on word borders, where its script has any."""
-    if start > 0 and _joins(text[start - 1]) and _joins(text[start]):
+    """Return whether `text[start:end]` begins and ends at word boundaries, where its script has any."""
+    if start > 0 and _joins_words(text[start - 1]) and _joins_words(text[start]):
         return False
-    return not (end < len(text) and _joins(text[end]) and _joins(text[end - 1]))
+    return not (end < len(text) and _joins_words(text[end]) and _joins_words(text[end - 1]))
 
 
 def mentions(normalised_text: str, phrase: str) -> bool:
-    """Return whether `phrase` stands in a text that is normalised already; an empty phrase stands nowhere."""
+    """Return whether `phrase` occurs in a text that is already normalised; an empty phrase never does."""
     wanted = _normalised_phrase(phrase)
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
@@ -66,13 +66,13 @@ def mentions(normalised_text: str, phrase: str) -> bool:
 
 
 def count_mentions(normalised_text: str, phrases: Iterable[str]) -> int:
-    """Return how many of `phrases` stand in a normalised text."""
+    """Return how many of `phrases` occur in a normalised text."""
     return sum(mentions(normalised_text, phrase) for phrase in phrases)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """One name found in an input. `entity_ids` has more than one id where the name belongs to several entities."""
+class NameMatch:
+    """A name found in an input. `entity_ids` has more than one id where the name belongs to several entities."""
 
     phrase: str
     start: int
@@ -80,10 +80,10 @@ class Found:
 
 
 class NameDictionary:
-    """Names and aliases of entities, ready for looking up in texts of any length; `names` maps ids to canonical names.
+    """Names and aliases of entities, prepared for searches in texts of any length; `names` maps ids to canonical names.
 
-    Building costs a pass over all names. A look-up tries at each place only the lengths that names with the same first
-    character have, so its cost follows the text and hardly the number of names.
+    Building it takes one pass over all names. A search tries at each place only the lengths of names with the same
+    first character, so its cost depends on the length of the text and hardly on the number of names.
     """
 
     def __init__(self, entities: Sequence[Entity]) -> None:
@@ -103,26 +103,26 @@ class NameDictionary:
     def __len__(self) -> int:
         return len(self._owners)
 
-    def owner(self, name: str) -> str:
-        """Return the id of the one entity that an id or a name means, else the text as it is."""
+    def find_owner(self, name: str) -> str:
+        """Return the id of the only entity that an id or a name belongs to, else the text unchanged."""
         ids = (name,) if name in self.names else self._owners.get(normalise(name), ())
         return ids[0] if len(ids) == 1 else name
 
-    def find(self, text: str) -> tuple[Found, ...]:
+    def find(self, text: str) -> tuple[NameMatch, ...]:
         """Return the names in `text`, in order of appearance, the longest at each place, never overlapping."""
         normalised = normalise(text)
-        found: list[Found] = []
+        found: list[NameMatch] = []
         place = 0
         while place < len(normalised):
-            phrase = self._longest(normalised, place)
+            phrase = self._find_longest(normalised, place)
             if phrase is None:
                 place += 1
             else:
-                found.append(Found(phrase=phrase, start=place, entity_ids=self._owners[phrase]))
+                found.append(NameMatch(phrase=phrase, start=place, entity_ids=self._owners[phrase]))
                 place += len(phrase)
         return tuple(found)
 
-    def _longest(self, text: str, start: int) -> str | None:
+    def _find_longest(self, text: str, start: int) -> str | None:
         for size in self._lengths.get(text[start], ()):
             phrase = text[start : start + size]
             if phrase in self._owners and stands_alone(text, start, start + size):
@@ -131,6 +131,8 @@ class NameDictionary:
 
 
 def _choose_entities(by_entity: dict[str, bool]) -> tuple[str, ...]:
-    """A name that is one entity's own and another's alias belongs to the first."""
+    """Return the entities of a name: those that have it as their own name, if there are any, else those that have it as
+    an alias.
+    """
     own = [entity_id for entity_id, canonical in by_entity.items() if canonical]
     return (own[0],) if len(own) == 1 else tuple(by_entity)

@@ -13,14 +13,14 @@ MAX_KEYWORDS = 12
 
 
 class Triage(StrEnum):
-    """T1: does the input only change numbers, or is it narrated?"""
+    """Whether the input only changes numbers or is narrated (T1)."""
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
 
 
 class Temporal(StrEnum):
-    """Which time the input speaks of."""
+    """The time that the input refers to."""
 
     NOW = "now"
     PAST = "past"
@@ -29,7 +29,10 @@ class Temporal(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
-    """T5: the search order for Stream B. `domain_weight` has the keys narrative, lore, event; each 0..1, sum free."""
+    """What Stream B is to search for (T5).
+
+    `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1.
+    """
 
     enabled: bool
     focus_keywords: tuple[str, ...] = ()
@@ -41,13 +44,14 @@ class SearchIntent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanContext:
-    """The tactical decision of one turn; kept with the turn.
+    """The decisions of the planner for one turn; stored with the turn.
 
-    `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in the
-    input, in order of appearance. `action_id` names the numerical action, if any. `reasons` say in a few words why.
-    `tier1` says what came of the small model: empty when it was not needed, `no_model`, `planned`, or why it failed.
-    `switches`: how many turns in a row have moved the focus while the topic stayed; `flags` what a person should look at.
-    `injections`: ids of the scheduled texts of this turn; `injected_at`: the depth at which each came last on this path.
+    `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in
+    the input, in order of appearance. `action_id` names the numerical action, if any. `reasons` are short sentences
+    that say why. `tier1` says what came of the small model: empty when it was not needed, `no_model`, `planned`, or why
+    it failed. `switches` counts the turns in a row that moved the focus while the topic stayed; `flags` name what a
+    person should check. `injections` are the ids of the scheduled texts of this turn; `injected_at` is the depth at
+    which each was last due on this path.
     """
 
     triage: Triage
@@ -68,7 +72,7 @@ class PlanContext:
 
 
 def plan_to_json(plan: PlanContext) -> dict[str, Any]:
-    """Return the plan as a JSON value with snake_case keys; `plan_from_json` brings it back."""
+    """Return the plan as a JSON value with snake_case keys; `plan_from_json` reads it."""
     intent = plan.search_intent
     return {
         "active_quest_id": plan.active_quest_id,
@@ -95,7 +99,10 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
 
 
 def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
-    """Return the plan that `plan_to_json` wrote; KeyError or ValueError where a key is missing or has a wrong value."""
+    """Return the plan that `plan_to_json` wrote.
+
+    Raises KeyError for a missing key and ValueError for a value that is not allowed.
+    """
     intent = value["search_intent"]
     weights = {str(domain): float(weight) for domain, weight in intent["domain_weight"].items()}
     return PlanContext(

@@ -1,4 +1,6 @@
-"""The seams of jacquard. An implementer keeps the numbered rules; the shipped contract suites test each by its number."""
+"""The protocols of jacquard. An implementer keeps the numbered rules; the shipped contract suites test each rule by its
+number.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,20 @@ class Planner(Protocol):
     A long input is planned in a worker thread, so several may be planned at once.
     """
 
-    def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn."""
+    def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
+        """Return the plan of one turn. `user_message` is the text of the input, `window` ends with the turn before it."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRequest:
-    """What planner tier 1 is asked: the input, the newest messages (oldest first, `name: text`), the rules' plan, the world.
+    """What planner tier 1 gets: the input, the newest messages (oldest first, `name: text`), the plan of the rules, and
+    the world.
 
-    `locked`: the focus may not move.
+    `locked`: the focus must not be changed.
     """
 
-    user_text: str
+    user_message: str
     recent: tuple[str, ...]
     plan: PlanContext
     window: SessionWindow
@@ -49,25 +52,28 @@ class PlanRequest:
 
 
 class PlanRefiner(Protocol):
-    """Planner tier 1: makes the rules' plan better where they are not sure (spec T6).
+    """Planner tier 1: improves the plan of the rules where they are not confident (spec T6).
 
-    1. It makes one call and never repeats it.
-    2. The plan it returns names only quests that are active, templates that the world has, and has the triage of the rules.
+    1. It makes one model call and never repeats it.
+    2. Its plan names only active quests and templates of the world, and has the triage of the rules.
     3. A locked focus is not moved.
-    4. When it cannot, it raises ModelError, with the calls that it took in `usages`; what it was given stands.
+    4. When it fails it raises ModelError with its calls in `usages`; the plan of the rules is then used.
     """
 
     model: str
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the better plan, with the model calls that it took; ModelError."""
+        """Return the improved plan, and the model calls that it took.
+
+        Raises ModelError when the model cannot be called or its answer cannot be used.
+        """
         ...
 
 
 class QueryPrefetcher(Protocol):
-    """Makes the vectors of a query before recall asks for them (spec B8).
+    """Computes the vectors of a query before recall asks for them (spec B8).
 
-    1. It never raises; what could not be made is made when it is asked for.
+    1. It never raises; a vector that could not be computed ahead is computed when recall asks for it.
     """
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
@@ -80,21 +86,21 @@ class QueryPrefetcher(Protocol):
 
 
 class Cancellation:
-    """How long a caller waits for a choice: until `end`. The work for it may register to be notified of the end."""
+    """Tells the work on a selection that its caller has stopped waiting; callbacks run when `end` is called."""
 
     def __init__(self) -> None:
         self.is_over = False
         self._callbacks: list[Callable[[], None]] = []
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the wait has ended; at once if it has already."""
+        """Register `callback` to be called when the wait ends; it is called at once if the wait has already ended."""
         if self.is_over:
             callback()
         else:
             self._callbacks.append(callback)
 
     def end(self) -> None:
-        """Wait no more."""
+        """Stop waiting and call the callbacks. Further calls do nothing."""
         if not self.is_over:
             self.is_over = True
             for callback in self._callbacks:
@@ -103,29 +109,30 @@ class Cancellation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRequest:
-    """What a selector sees: the input, the newest messages (oldest first, `name: text`), and the candidates, best first.
+    """What a selector gets: the input, the newest messages (oldest first, `name: text`), and the candidates, best
+    first.
 
-    `locale` is the world's: the language of a prompt for a model. `patience` ends when the turn goes on without the choice;
-    the call itself may go on for the next turn. A selector that calls a model notes each call in `calls` as it begins and as
-    it ends, so that what it cost is in the session's model usage.
+    `locale` is the world's: the language of a prompt for a model. `cancellation` ends when the turn continues without a
+    selection; the model call itself may continue and serve the next turn. A selector that calls a model records each
+    call in `calls` when it begins and when it ends, so that the session's model usage holds its cost.
     """
 
-    user_text: str
+    user_message: str
     recent: tuple[str, ...]
     plan: PlanContext
     candidates: tuple[Candidate, ...]
     limit: int
     locale: str = ""
-    patience: Cancellation | None = field(default=None, compare=False, repr=False)
+    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """A selector's choice: known ids only, each once, best first, at most `limit`. An empty choice is valid.
+    """The candidates that a selector chose: known ids only, each once, best first, at most `limit`. It may be empty.
 
-    `why` gives reasons by id where the selector gave any. `folded` maps an id that was left out as a near-duplicate to
-    the one that stands for it. `counts` says what had to be mended in the answer.
+    `why` gives reasons by id where the selector gave any. `folded` maps the id of a near-duplicate that was left out to
+    the id that is kept for it. `counts` says what had to be corrected in the answer.
     """
 
     entry_ids: tuple[str, ...]
@@ -139,23 +146,26 @@ class Selection:
 class Selector(Protocol):
     """Chooses the few candidates that matter.
 
-    1. The choice holds only ids of the request, each once, at most `limit`.
-    2. An empty pool gives an empty choice.
-    3. When it cannot choose it raises SelectorError; it never invents.
+    1. The selection holds only ids of the request, each once, at most `limit`.
+    2. Without candidates the selection is empty.
+    3. When it cannot choose it raises SelectorError; it never invents ids.
     """
 
     name: str
 
     async def select(self, request: SelectionRequest) -> Selection:
-        """Return the choice; SelectorError with a code when there is none."""
+        """Return the chosen ids, best first, at most `request.limit`.
+
+        Raises SelectorError, whose `code` names the cause, when no selection can be made.
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneBudget:
-    """How much there is room for (seed 002 section 6.5): tokens in all, and at most so many for a priority tier.
+    """The room that a prompt has (seed 002 section 6.5): tokens in all, and the most tokens of each priority tier.
 
-    A tier without a quota takes what is left; MUST blocks have no quota, since they are never dropped.
+    A tier without a quota may take all that is left; MUST blocks have no quota, since they are never dropped.
     """
 
     max_tokens: int
@@ -164,11 +174,12 @@ class PruneBudget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
-    """What else decides (seed 002 section 6.5).
+    """The rules besides the budget that decide about a block (seed 002 section 6.5).
 
-    `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a block
-    without a time never grows old. `max_sensitivity`: what is more guarded than this is masked, or dropped when
-    `mask` is false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a block is that was degraded to a summary.
+    `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a
+    block without a time never expires. `max_sensitivity`: more sensitive blocks are masked, or dropped when `mask` is
+    false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a shortened block is, as a share of its tokens and
+    at least.
     """
 
     must_keep: frozenset[Priority] = frozenset({Priority.MUST})
@@ -186,10 +197,10 @@ NO_RULES = PruneRules()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneResult:
-    """Kept, degraded and dropped blocks, each in the order given, and exactly one decision a block, in the order given.
+    """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given.
 
-    A degraded block is handed back as it came; its decision says by `code` what is to be done (`shortened`, `masked`) and
-    by `tokens` how long it may be then. Whoever called has a summarizer or a redactor carry it out.
+    A degraded block is returned unchanged. Its decision says by `code` what must be done to it (`shortened`, `masked`)
+    and by `tokens` how long it may be afterwards. The caller has a summarizer or a redactor do that.
     """
 
     kept: tuple[PromptBlock, ...]
@@ -204,14 +215,17 @@ class Pruner(Protocol):
     1. Blocks of a priority in `must_keep` are never dropped; if they alone do not fit, BudgetExceededError names them.
     2. The tokens of all decisions that keep or degrade never exceed the budget, and those of a tier never its quota.
     3. Every block gets exactly one decision; kept, degraded and dropped together are all blocks, each in one of them.
-    4. Blocks of one group live or die together: none is dropped while another stays.
+    4. Blocks of one group are kept or dropped together: none is dropped while another stays.
     5. A bigger budget keeps everything that a smaller one kept, and drops nothing that a smaller one degraded.
     6. What is too old is dropped or degraded, unless it must be kept.
-    7. What is more guarded than `max_sensitivity` is never kept as it is, not even where it must be kept.
+    7. A block more sensitive than `max_sensitivity` is never kept unchanged, not even where it must be kept.
     """
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits into the budget."""
+        """Return what fits into the budget, each list in the order of `blocks`.
+
+        Raises BudgetExceededError when the blocks that must be kept do not fit by themselves.
+        """
         ...
 
 
@@ -219,19 +233,24 @@ class Shortener(Protocol):
     """Makes one text shorter.
 
     1. The answer counts at most `limit_tokens`, is not empty, and says nothing that the text does not say.
-    2. When it cannot, it raises SummarizerError; it never gives back half an answer.
+    2. When it cannot, it raises SummarizerError; it never returns half an answer.
     """
 
     name: str
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the text in fewer words."""
+        """Return the text in fewer words, at most `limit_tokens` tokens.
+
+        Raises SummarizerError when the text cannot be shortened that far.
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationTurn:
-    """One turn to be summed up: its words as `(speaker, text)` in order, and its summary in the narrative chain, if any."""
+    """One turn to be summarized: its texts as `(speaker, text)` in order, and its summary in the narrative chain, if it
+    has one.
+    """
 
     turn_id: str
     depth: int
@@ -241,7 +260,9 @@ class ConversationTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryRequest:
-    """Turns after those that `previous` covers (empty: none yet), oldest first, to become one summary of both."""
+    """Turns that follow those covered by `previous` (empty: none yet), oldest first, to be combined with it into one
+    summary.
+    """
 
     turns: tuple[ConversationTurn, ...]
     previous: str
@@ -251,8 +272,10 @@ class SummaryRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryText:
-    """A new summary. `model` is None where none was asked; token counts are None where it did not report them, `prompt`
-    is what it was sent.
+    """A new summary.
+
+    `model` is None where no model was called; token counts are None where the provider did not report them; `prompt` is
+    the text that was sent.
     """
 
     content: str
@@ -262,7 +285,7 @@ class SummaryText:
     prompt: str = ""
 
     def call(self, answer: str | None = None) -> Call:
-        """Return the call that it took; `answer` is what came, where it is not the summary itself."""
+        """Return the model call behind the summary; `answer` is the model's answer, where it is not the summary itself."""
         return Call(
             model=self.model or "",
             prompt=self.prompt,
@@ -273,16 +296,19 @@ class SummaryText:
 
 
 class Summarizer(Protocol):
-    """Summarizes a conversation, continuing the summary before (seed 002 section 6.9).
+    """Summarizes a conversation, continuing the previous summary (seed 002 section 6.9).
 
     1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most.
-    2. An answer that lost what `previous` held is none: it raises SummarizerError, as for every failure.
+    2. An answer that lost the content of `previous` counts as a failure; every failure is a SummarizerError.
     """
 
     name: str
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the summary of `previous` and the conversation."""
+        """Return the summary of `previous` and the conversation, about `request.limit_tokens` tokens at most.
+
+        Raises SummarizerError when there is nothing to summarize, the model fails, or its answer cannot be used.
+        """
         ...
 
 
@@ -290,7 +316,8 @@ class Summarizer(Protocol):
 class LlmRequest:
     """A request to a small model: role messages as `(role, content)`.
 
-    `schema` binds the answer where the provider can (JSON Schema); the caller checks the answer all the same.
+    `schema` (JSON Schema) constrains the answer where the provider supports that; the caller checks the answer in any
+    case.
     """
 
     messages: tuple[tuple[str, str], ...]
@@ -311,24 +338,28 @@ class LlmResponse:
 
 
 class PairScorer(Protocol):
-    """Says how well texts fit a query, by a model that reads both together.
+    """Scores how well texts fit a query, with a model that reads both together.
 
-    1. One score a text, in their order; higher is better. The same input gives the same scores.
-    2. It works off the event loop, and fails only with a ModelError.
+    1. One score for each text, in their order; higher is better, and the scale is the model's own.
+       The same input gives the same scores.
+    2. It works off the event loop, and raises nothing but ModelError.
     """
 
     model: str
 
     async def warm(self) -> None:
-        """Load what is slow to load."""
+        """Load what is slow to load. Raises ModelError when the model cannot be loaded."""
         ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return the scores."""
+        """Return one score for each text, in their order; higher is better.
+
+        Raises ModelError when the model cannot be loaded or fails.
+        """
         ...
 
     async def close(self) -> None:
-        """Let the model go."""
+        """Release the model."""
         ...
 
 
@@ -342,11 +373,15 @@ class LlmAdapter(Protocol):
     model: str
 
     async def warm(self) -> None:
-        """Load what is slow to load, without calling the model."""
+        """Load what is slow to load, without calling the model. Raises ModelError when that fails."""
         ...
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion."""
+        """Return one completion.
+
+        Raises ModelError when the call times out, the provider refuses it or cannot be reached, or the answer holds no
+        text.
+        """
         ...
 
     async def close(self) -> None:

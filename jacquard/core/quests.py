@@ -1,7 +1,7 @@
-"""Quests as the state holds them, read for the planner and for Stream A.
+"""Reads quests from the state, for the planner and for Stream A.
 
-Both read the tree `quests` (quest id -> mapping) with these functions. Pure. Any tree is accepted, also a broken one: what
-does not look like a quest is left out.
+Both read the tree `quests` (quest id -> mapping) with these functions. Pure. Any tree is accepted; whatever does not
+have the form of a quest is left out.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Quest:
 
     @property
     def open_objectives(self) -> tuple[Objective, ...]:
-        """The steps that are active, needed ones first, else in the author's order."""
+        """The active steps, required ones first, otherwise in the author's order."""
         steps = [step for step in self.objectives if step.status == ACTIVE]
         return tuple(sorted(steps, key=lambda step: step.optional))
 
 
-def plain_value(value: object) -> object:
+def read_plain_value(value: object) -> object:
     """Return the value of a VWD pair `[scalar, description]`, and any other value as it is."""
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
         return value[0]
@@ -55,7 +55,7 @@ def plain_value(value: object) -> object:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether a value of a state tree is a leaf."""
+    """Return whether a value of a state tree is a leaf: a text, a number, a truth value or None."""
     return value is None or isinstance(value, str | bool | int | float)
 
 
@@ -67,13 +67,13 @@ def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     return tuple(_quest(str(key), raw) for key, raw in quests.items() if key != META and isinstance(raw, Mapping))
 
 
-def active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
+def find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     """Return the quests whose status is active, in the state's order."""
     return tuple(quest for quest in read_quests(state) if quest.status == ACTIVE)
 
 
-def without_quests(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state as the status shows it; empty when nothing but marks is left."""
+def drop_quests(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state as the status block shows it, without quests; empty when nothing but marks is left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
     return rest if any(key != META for key in rest) else {}
 
@@ -103,18 +103,18 @@ def _objective(index: int, raw: Mapping[str, Any]) -> Objective:
         index=index,
         text=_text(raw.get("text")),
         status=_text(raw.get("status")),
-        optional=plain_value(raw.get("optional")) is True,
+        optional=read_plain_value(raw.get("optional")) is True,
         raw=raw,
     )
 
 
 def _text(value: object) -> str:
-    plain = plain_value(value)
+    plain = read_plain_value(value)
     return "" if plain is None or not is_scalar(plain) else str(plain)
 
 
 def _describe_value(value: object) -> str:
-    """Return a value with its description, where it has one: a bare number says little in a goal."""
+    """Return a value followed by its description, where it has one, because a bare number means little in a goal."""
     plain = _text(value)
-    described = plain_value(value) is not value and isinstance(value, list | tuple) and str(value[1]).strip()
+    described = read_plain_value(value) is not value and isinstance(value, list | tuple) and str(value[1]).strip()
     return f"{plain}: {described}" if described and plain else plain

@@ -1,4 +1,6 @@
-"""The receipt: what was decided for every block and candidate of a prompt, written when the decision falls (spec 2.6)."""
+"""The receipt: what was decided about every block and candidate of a prompt, written when the decision is made (spec
+2.6).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from mnemosyne.schema.query import Signals
 
 
 class Action(StrEnum):
-    """What became of a block."""
+    """What was done with a block."""
 
     KEPT = "kept"
     DROPPED = "dropped"
@@ -23,9 +25,11 @@ class Action(StrEnum):
 
 
 class CurationPath(StrEnum):
-    """Which path Stream B took. SELECTED: the selector answered (an empty choice counts). FALLBACK: the heuristic chose.
-    TIMEOUT: the deadline passed, skeleton alone. SKIPPED: not started. PREFETCHED: an earlier late result was used.
-    LEASED: an earlier choice was used again, for the scene holds; no model was asked.
+    """The path that Stream B took.
+
+    SELECTED: the selector answered (an empty selection counts). FALLBACK: the heuristic chose. TIMEOUT: the deadline
+    passed, and the skeleton stands alone. SKIPPED: not started. PREFETCHED: an earlier late result was used. LEASED: an
+    earlier selection was used again because the scene is the same; no model was called.
     """
 
     SELECTED = "selected"
@@ -42,9 +46,9 @@ BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, Curatio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockDecision:
-    """One decision about one block; `code` for machines, `reason` for people, `tokens` of its content.
+    """One decision about one block: `code` is for machines, `reason` for people; `tokens` counts its content.
 
-    `block_id` is the block's own in the prompt; `kind` says what it is an id of.
+    `block_id` is unique in the prompt; `kind` says to what it refers.
     """
 
     block_id: str
@@ -60,11 +64,11 @@ class BlockDecision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateDecision:
-    """What became of one candidate. `rank` is its place in recall (1 = best). Codes: `selected`, `not_selected`,
-    `folded` (near-duplicate of a better one), `below_cut`, `not_asked` (the stream was late, or a lease held).
+    """What was decided about one candidate; `rank` is its place in recall (1 = best).
 
-    `entry_id` is what it is called in this recall: the id of its entry, or the address where a better candidate has that
-    id. `uri` is the address of its entry.
+    Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `not_asked` (the
+    stream was late, or a lease applied). `entry_id` is the id of its entry, or its address where a better candidate has
+    the same id. `uri` is the address of its entry.
     """
 
     entry_id: str
@@ -85,11 +89,12 @@ class CandidateDecision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamBReport:
-    """Stream B's part of the receipt; `selected` are the candidates' `entry_id` in the order of choice, `reason` a sentence.
+    """Stream B's part of the receipt; `selected` are the candidates' `entry_id`, best first, and `reason` is a
+    sentence.
 
-    `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where known.
-    `prefetch_refused`: why an earlier late result that was at hand did not serve this turn ("" = used, or there was none);
-    `lease_refused`: the same of a lease. `chosen_for`: the turn whose choice this one used ("" = its own).
+    `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where
+    known. `prefetch_refused`: why an available late result was not used for this turn ("" = it was used, or there was
+    none); `lease_refused`: the same for a lease. `chosen_for`: the turn whose selection this turn used ("" = its own).
     """
 
     path: CurationPath
@@ -108,9 +113,10 @@ class StreamBReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetReport:
-    """Tokens: `limit_tokens` is what the prompt may take (input limit less reply reserve), `used_tokens` what it takes.
+    """Tokens of a prompt: `limit_tokens` is what it may take (input limit less reply reserve), `used_tokens` what it
+    takes.
 
-    Both are by our own count. `correction` is the factor from it to what providers reported; the limit is divided by it.
+    Both are our own counts. `correction` is the factor from our count to the provider's; the limit is divided by it.
     `tail_tokens` are kept free beside the limit for a tool loop.
     """
 
@@ -123,7 +129,9 @@ class BudgetReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
-    """Tokens shared with the previous turn's prompt from its first character on; `first_break` is the block id where they part."""
+    """Tokens shared with the previous turn's prompt, from its first character on; `first_break` is the id of the block
+    where they differ first.
+    """
 
     shared_tokens: int
     total_tokens: int
@@ -132,7 +140,8 @@ class PrefixReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the prompt.
+    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the
+    prompt.
 
     `kind` is that of the block; the frame between blocks has none.
     """
@@ -147,9 +156,10 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutPart:
-    """One part of the state that is not shown whole: `shown` of `total` of its `unit` (`characters`, `entries`, `fields`).
+    """One part of the state that is not shown whole: `shown` of `total` of its `unit` (`characters`, `entries`,
+    `fields`).
 
-    `path` is its JSON Pointer in the state, or `goal` for the goal of the turn; `chars` its size as JSON text.
+    `path` is its JSON Pointer in the state, or `goal` for the goal of the turn; `chars` is its size as JSON text.
     """
 
     path: str
@@ -161,10 +171,10 @@ class CutPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateCut:
-    """What a prompt does not show of the state; whatever `parts` does not name stands as it is stored.
+    """What a prompt leaves out of the state; everything that `parts` does not name is shown as stored.
 
-    The state takes `before_tokens` whole (`is_estimated`: too many to be counted) and `after_tokens` as shown; it had
-    `limit_tokens` of the prompt.
+    The whole state would take `before_tokens` (`is_estimated`: it is too large to be counted) and takes `after_tokens`
+    as shown; `limit_tokens` of the prompt were available.
     """
 
     limit_tokens: int

@@ -1,4 +1,4 @@
-"""The beginning of a text, by whole sentences, for where the whole text does not fit. Pure; no model is called."""
+"""Cuts a text after whole sentences, where the whole text does not fit. Pure; no model is called."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from collections.abc import Callable, Sequence
 from jacquard.core.errors import SummarizerError
 
 MARK = " […]"
-"""Stands where a text was cut."""
+"""Marks the place where a text was cut."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？…])\s*|\n+")
 _CHARS_A_TOKEN = 8
-"""No language needs more characters for a token; what is behind them need not be read."""
+"""No language has more characters in a token, so characters beyond this need not be read."""
 
 
 def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
-    """Return as many of the first sentences as fit, marked as cut; a whole text that fits comes back as it is."""
+    """Return as many of the first sentences as fit, marked as cut; a text that fits is returned unchanged.
+
+    `count` gives the tokens of a text. Raises SummarizerError where not even one character fits.
+    """
     whole = text.strip()
     if count(whole) <= limit_tokens:
         return whole
     ends = [match.start() for match in _SENTENCE.finditer(whole) if match.start() > 0]
-    best = _longest(whole, ends, limit_tokens, count)
+    best = _find_longest(whole, ends, limit_tokens, count)
     if not best:
-        best = _longest(whole, range(1, len(whole) + 1), limit_tokens, count)
+        best = _find_longest(whole, range(1, len(whole) + 1), limit_tokens, count)
         blank = best.rfind(" ")
         best = best[:blank] if blank > len(best) // 2 else best
     if not best:
@@ -31,9 +34,9 @@ def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]
     return best + MARK
 
 
-def _longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[[str], int]) -> str:
-    """Return the longest beginning of a text that ends at one of `ends` (rising) and fits with the mark of the cut, or an
-    empty text.
+def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[[str], int]) -> str:
+    """Return the longest beginning of a text that ends at one of `ends` (rising) and fits together with the mark of the
+    cut; else an empty text.
     """
     low, high = 0, len(ends)
     while low < high:
@@ -46,9 +49,9 @@ def _longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[
 
 
 def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return a text that is to stand in a prompt, and how many of its characters stand there: all, or its first sentences.
+    """Return a text for a prompt, whole or its first sentences, and how many characters of the original it shows.
 
-    The time it takes goes with the limit, not with the text.
+    The time it takes depends on the limit, not on the length of the text.
     """
     start = text[: limit_tokens * _CHARS_A_TOKEN]
     if len(start) == len(text) and count(text) <= limit_tokens:

@@ -1,8 +1,8 @@
-"""Scheduled texts of a world (origin: the scheduler): which of them are due in this turn. Pure.
+"""Finds which scheduled texts of a world are due in a turn (origin: the scheduler). Pure.
 
-A text is due at an interval of turns, after an event of the previous turn, or whenever its conditions hold; after that a
-cooldown holds it back. The plan of the previous turn says when each was last due, so the schedule follows the branch. This
-module must not import a store.
+A text is due at an interval of turns, after an event of the previous turn, or whenever its conditions hold; after each
+use it has a cooldown. The plan of the previous turn says when each was last due, so the schedule follows the branch.
+This module must not import a store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import Injection, WorldPack
 
 INJECTION = "injection"
-"""The kind of an entry that a schedule made."""
+"""The kind of the entry of a scheduled text."""
 
 
-def due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """Return the ids of what is due in the turn after the window's head, in the world's order, and when each came last.
+def find_due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
+    """Return the ids of the texts that are due in the turn after the window's head, in the world's order, and when each
+    was last due.
 
-    Turns count from 1 on the path to the head, numerical ones too.
+    Turns count from 1 on the path to the head, numerical ones included.
     """
     previous = window.previous
     plan = previous.plan if previous is not None and previous.plan is not None else {}
@@ -50,8 +51,10 @@ def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str
     return (each.every is not None and depth % each.every == 0) or not events.isdisjoint(each.on)
 
 
-def injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
-    """Return the texts of this turn, which stand right before the input as directives do; they are no entries of memory."""
+def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
+    """Return the scheduled texts of this turn, which stand directly before the input as directives do; they are not
+    part of memory.
+    """
     known = {each.injection_id: each for each in world.injections}
     return tuple(
         MemoryEntry(
@@ -69,8 +72,9 @@ def injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, 
 
 
 def event_words(entries: Iterable[MemoryEntry]) -> list[str]:
-    """Return the words by which a schedule names what a turn made happen: `quest_update`, `quest_completed`,
-    `quest_completed:q_temple`; each once, in order.
+    """Return the words by which a schedule names the events of a turn, each once, in order.
+
+    They are `quest_update`, `quest_completed`, `quest_completed:q_temple` and the like.
     """
     words: dict[str, None] = {}
     for entry in entries:

@@ -1,7 +1,8 @@
-"""The world of a session: the one version of its pack that the store holds, read when it is first asked for.
+"""Gives the world of a session: the one version of its pack that the store holds, read when it is first needed.
 
-What is rendered (the pack) and what is hidden (the lore rows beside it) are written by one transaction under one digest, so they
-are of one version even if the pack's folder is edited meanwhile. A session that was imported without a pack has a bare world.
+The pack, which is rendered, and its lore rows, which decide what is hidden, are written by one transaction under one
+digest, so they have the same version even if the pack's folder is edited meanwhile. A session that was imported without
+a pack has an empty world.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _INSTRUCTION = (
 )
 _MOST_HELD = 64
 _TRIES = 3
-"""So often a pack is read again that another process replaced between two reads."""
+"""How often a pack is read again when another process replaced it between two reads."""
 
 
 @lru_cache(maxsize=64)
-def bare_world(world_id: str) -> WorldPack:
+def build_bare_world(world_id: str) -> WorldPack:
     """Return a world without lore, quests, actions or rules."""
     return WorldPack(
         world_id=world_id,
@@ -54,7 +55,9 @@ def bare_world(world_id: str) -> WorldPack:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotedPack:
-    """Where an older release noted a pack: `folder` ('': nowhere), and the pack (None: it is not there; `reason` says why)."""
+    """The place where an older release noted a pack: `folder` ('': nowhere), and the pack (None: `reason` says why it
+    is missing).
+    """
 
     folder: str = ""
     world: WorldPack | None = None
@@ -62,16 +65,16 @@ class NotedPack:
 
 
 Noted = Callable[[str], NotedPack]
-"""Looks up a pack by its world's id, off the event loop; WorldPackError where the pack has faults."""
+"""Finds a pack by its world's id, off the event loop; raises WorldPackError where the pack has faults."""
 
 
 class WorldSource:
-    """Gives the packs of worlds. `given` are packs that a host has at hand, by world id: each becomes the present version of its
-    world in the store when it is first asked for. `noted` finds packs of stores that an older release wrote, which kept lore
-    alone; they come into the store the same way.
+    """Gives the packs of worlds.
 
-    Afterwards the store decides: what another process made the present version counts here from the next turn on. Packs are
-    held by their digest.
+    `given` are packs that the host has, by world id: each becomes the present version of its world in the store when it
+    is first needed. `noted` finds packs for stores of an older release, which hold only lore; they are stored in the
+    same way. Afterwards the store decides: a present version written by another process applies here from the next turn
+    on. Packs are cached by their digest.
     """
 
     def __init__(self, store: Store, given: Mapping[str, WorldPack], noted: Noted | None = None) -> None:
@@ -79,10 +82,10 @@ class WorldSource:
         self._named: dict[str, WorldPack] = {}
         self._held: dict[str, WorldPack] = {}
 
-    async def bring(self, world: WorldPack) -> int:
-        """Make a pack the present version of its world, lore and all; returns how many entries of lore changed.
+    async def store_pack(self, world: WorldPack) -> int:
+        """Make a pack with its lore the present version of its world; return how many entries of lore changed.
 
-        TemplateError where its templates cannot be read.
+        Raises TemplateError where its templates cannot be read.
         """
         world_id = world.world_id
         if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
@@ -94,21 +97,21 @@ class WorldSource:
         return changed
 
     async def world(self, world_id: str, *, write: bool = True) -> WorldPack:
-        """Return the present version of a world. Without `write` a pack that is given or noted is returned as it is, and the
-        store stays as it was.
+        """Return the present version of a world. Without `write`, a given or noted pack is returned and the store is
+        not changed.
 
-        A session that never had a pack is in a bare world: its world has no name, or the store knows no such world and nobody
-        noted one. WorldUnavailableError where the pack of a world that is known is missing, WorldPackError and TemplateError
-        where one that is noted has faults.
+        A session that never had a pack is in an empty world: its world has no name, or neither store nor notes know it.
+        Raises WorldUnavailableError where the pack of a known world is missing, WorldPackError and TemplateError where
+        a noted pack has faults.
         """
         if not world_id:
-            return bare_world(world_id)
+            return build_bare_world(world_id)
         given = self._given.get(world_id)
         if given is not None:
             if not write:
                 return given
             if world_id not in self._named:
-                await self.bring(given)
+                await self.store_pack(given)
         for _ in range(_TRIES):
             digest = await self._store.world_digest(world_id)
             held = self._held.get(world_id)
@@ -120,7 +123,7 @@ class WorldSource:
             if digest == await self._store.world_digest(world_id):
                 break
         if digest == BARE_DIGEST:
-            return bare_world(world_id)
+            return build_bare_world(world_id)
         return await self._load_older_pack(world_id, write=write, is_known=digest is not None)
 
     async def _load_stored_pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
@@ -134,16 +137,16 @@ class WorldSource:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
 
     async def _load_older_pack(self, world_id: str, *, write: bool, is_known: bool) -> WorldPack:
-        """Return the pack of a world of which an older release kept lore alone; from now on the store has it."""
+        """Return the pack of a world of which an older release stored only lore; from now on the store has it."""
         noted = NotedPack() if self._noted is None else await to_thread.run_sync(self._noted, world_id)
         if noted == NotedPack() and not is_known:
-            return bare_world(world_id)
+            return build_bare_world(world_id)
         if noted.world is None:
             why = "the store holds none" + (f", and {noted.reason}" if noted.reason else "")
             raise WorldUnavailableError(world_id, why, noted.folder)
         if not write:
             return noted.world
-        await self.bring(noted.world)
+        await self.store_pack(noted.world)
         return self._held[world_id]
 
     def _cache_pack(self, world: WorldPack) -> WorldPack:
@@ -156,7 +159,7 @@ class WorldSource:
 
 def _pack_to_json(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
     """Return a pack with its templates, and the value to keep of it; a bare world needs none."""
-    if world == bare_world(world.world_id):
+    if world == build_bare_world(world.world_id):
         return world, None
     whole = with_templates(world)
     return whole, pack_to_json(whole)

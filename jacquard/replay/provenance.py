@@ -1,7 +1,7 @@
-"""From a place in a prompt to its origin: block, decision, evidence, source (spec 2.6). Pure.
+"""Finds the origin of a place in a prompt: block, decision, evidence, source (spec 2.6). Pure.
 
 Places are characters of the messages as they were sent: `offset` counts from the first character of the first message,
-as if the messages followed each other without anything between.
+as if the messages followed each other directly.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _SHOWN = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """What stands at one place of a prompt.
+    """The origin of one place of a prompt.
 
-    `text` is what of the span was asked for, characters `start`..`end` of message `message`; `span` is the whole block there.
-    `decision` is None for the frame (tags, blank lines). `candidate` is what recall said of it, `evidences` what it rests on,
-    with an address each. `uri` leads to the source: an entry of memory, a message, an evidence, or the turn itself; empty for
-    what a template wrote, whose `template` is its file, with the hash that its text had (`digest`, empty if that is not known).
-    `line` is the whole line around the place.
+    `text` is the part of the span that was asked for, characters `start`..`end` of message `message`; `span` is the
+    whole block there. `decision` is None for the frame (tags, blank lines). `candidate` is its entry in the receipt of
+    recall, `evidences` are those that it rests on, each with its address. `uri` is the address of the source: an entry
+    of memory, a message, an evidence, or the turn itself. It is empty for text of a template; `template` is then the
+    template's file and `digest` the hash of its text (empty if it is not known). `line` is the whole line around the
+    place.
     """
 
     message: int
@@ -51,37 +52,38 @@ class Origin:
     line: str = ""
 
 
-def origin_at(turn: PreparedTurn, offset: int, tape: PromptSnapshot | None = None) -> Origin:
-    """Return what stands at a character of the prompt; ConfigError for one that lies outside of it."""
+def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None = None) -> Origin:
+    """Return the origin of a character of the prompt. Raises ConfigError for an offset outside of the prompt."""
     left = offset
     for number, message in enumerate(turn.messages):
         if 0 <= left < len(message.content):
-            return next(_origins(turn, number, left, left + 1, tape))
+            return next(_origins(turn, number, left, left + 1, snapshot))
         left -= len(message.content)
     total = sum(len(message.content) for message in turn.messages)
     raise ConfigError(f"The prompt of turn {turn.turn_id} has {total} characters; give a place from 0 to {total - 1}.")
 
 
-def origins_of(
-    turn: PreparedTurn, text: str, tape: PromptSnapshot | None = None, limit: int = _SHOWN
+def find_origins(
+    turn: PreparedTurn, text: str, snapshot: PromptSnapshot | None = None, limit: int = _SHOWN
 ) -> tuple[Origin, ...]:
-    """Return what put a text into the prompt, every place of it in reading order (one Origin a block that it touches).
+    """Return the origins of a text in the prompt, in reading order: every place where it occurs, one Origin for each
+    block touched.
 
-    The text is sought as it stands in the prompt, and as it was before it was escaped. At most `limit`.
+    The text is searched as it stands in the prompt, and as it was before it was escaped. At most `limit` origins.
     """
     forms = [form for form in dict.fromkeys((text, escape_text(text))) if form]
     found: list[Origin] = []
     for number, message in enumerate(turn.messages):
         places = sorted({(at, at + len(form)) for form in forms for at in _places(message.content, form)})
         for start, end in places:
-            found += _origins(turn, number, start, end, tape)
+            found += _origins(turn, number, start, end, snapshot)
             if len(found) >= limit:
                 return tuple(found[:limit])
     return tuple(found)
 
 
-def tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
-    """Return the tokens of each block that stands in the prompt, in reading order; they add up to the prompt's."""
+def count_tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
+    """Return the tokens of each block in the prompt, in reading order; they add up to the prompt's."""
     spent: dict[str, int] = {}
     for span in turn.report.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
@@ -95,17 +97,19 @@ def _places(content: str, text: str) -> Iterator[int]:
         at = content.find(text, at + 1)
 
 
-def _origins(turn: PreparedTurn, number: int, start: int, end: int, tape: PromptSnapshot | None) -> Iterator[Origin]:
+def _origins(
+    turn: PreparedTurn, number: int, start: int, end: int, snapshot: PromptSnapshot | None
+) -> Iterator[Origin]:
     """Yield an origin for each block that characters `start`..`end` of a message touch."""
     for span in turn.report.spans:
         if span.message == number and span.start < end and start < span.end:
             low, high = max(start, span.start), min(end, span.end)
-            yield _origin(turn, span, low, high, tape)
+            yield _origin(turn, span, low, high, snapshot)
 
 
-def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: PromptSnapshot | None) -> Origin:
+def _origin(turn: PreparedTurn, span: Span, start: int, end: int, snapshot: PromptSnapshot | None) -> Origin:
     role, content = turn.messages[span.message].role, turn.messages[span.message].content
-    text, line = content[start:end], _line_around(content, start)
+    text, line = content[start:end], _find_line(content, start)
     if span.block_id == FRAME:
         return Origin(message=span.message, role=role, start=start, end=end, text=text, span=span, line=line)
     decision = next((d for d in turn.report.decisions if d.block_id == span.block_id), None)
@@ -128,39 +132,39 @@ def _origin(turn: PreparedTurn, span: Span, start: int, end: int, tape: PromptSn
         candidate=candidate,
         evidences=evidences,
         refs=refs,
-        uri=evidences[0].source.uri if evidences else _uri(turn, span.block_id, source, tape, refs),
+        uri=evidences[0].source.uri if evidences else _uri(turn, span.block_id, source, snapshot, refs),
         template=file,
-        digest=tape.source.digests.get(file, "") if tape is not None else "",
+        digest=snapshot.source.digests.get(file, "") if snapshot is not None else "",
         line=line,
     )
 
 
-def _line_around(content: str, at: int) -> str:
+def _find_line(content: str, at: int) -> str:
     end = content.find("\n", at)
     return content[content.rfind("\n", 0, at) + 1 : end if end >= 0 else len(content)]
 
 
 def _is_named(candidate: CandidateDecision, evidence_ids: set[str]) -> bool:
-    """Say whether a candidate of a receipt that knew no addresses is one of these evidences."""
+    """Return whether a candidate is one of these evidences, in a receipt that was recorded without addresses."""
     return not candidate.uri and candidate.entry_id in evidence_ids
 
 
-def _block_of(tape: PromptSnapshot | None, block_id: str) -> PromptBlock | None:
-    blocks = (*tape.blocks, *tape.history) if tape is not None else ()
+def _block_of(snapshot: PromptSnapshot | None, block_id: str) -> PromptBlock | None:
+    blocks = (*snapshot.blocks, *snapshot.history) if snapshot is not None else ()
     return next((block for block in blocks if block.block_id == block_id), None)
 
 
-def _uri(turn: PreparedTurn, block_id: str, source: str, tape: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
-    block = _block_of(tape, block_id)
+def _uri(turn: PreparedTurn, block_id: str, source: str, snapshot: PromptSnapshot | None, refs: Sequence[Ref]) -> str:
+    block = _block_of(snapshot, block_id)
     if block is not None and block.kind is not BlockKind.UNKNOWN and (block.uri or source.startswith(TEMPLATE_SOURCE)):
         return block.uri
     if refs and source.startswith(EVIDENCE_SOURCE):
         return evidence_uri(turn.session_id, refs[0].evidence_id)
-    directives = tape.source.directives if tape is not None else ()
+    directives = snapshot.source.directives if snapshot is not None else ()
     if (called := next((entry for entry in directives if entry.entry_id == block_id), None)) is not None:
         return entry_uri(called)
     if source == HISTORY_SOURCE:
         scope = session_scope(turn.session_id)
         return format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=block_id))
-    # What the host said, be it the input or an instruction of its configuration, is kept with the turn.
+    # The input, and instructions of the host's configuration, are stored with the turn.
     return turn_uri(turn.session_id, turn.turn_id) if source in (USER_SOURCE, HOST_SOURCE) else ""

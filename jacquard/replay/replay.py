@@ -1,9 +1,9 @@
-"""Makes a recorded prompt again: from its snapshot alone, with the templates of today, or under another configuration. Pure.
+"""Makes a recorded prompt again: from its snapshot alone, with today's templates, or under another configuration. Pure.
 
-From the snapshot alone the same bytes come out; where they do not, `differences` says so. What the templates of today make of
-the same turn is reported by block and file. Under another configuration decisions and tokens change, and a replay reports them:
-layout, template, budget, pruning, history and the number of memories are computed again, while the memories themselves and the
-plan stay as they were. It must not import a store, an index or a model.
+The snapshot alone gives the same bytes; where it does not, `find_differences` says so. Differences that today's
+templates make in the same turn are reported by block and file. Under another configuration decisions and tokens change,
+and a replay reports them: layout, template, budget, pruning, history and the number of memories are computed again,
+while the memories themselves and the plan stay as they were. It must not import a store, an index or a model.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
-from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, plain_config
-from jacquard.pipeline.record.stored_turn import reading, report_of
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, config_to_plain
+from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
 from jacquard.pipeline.skeleton.naming import rename_duplicates
 from jacquard.pipeline.weaving.assemble import PromptMessage
@@ -49,7 +49,7 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateChange:
-    """One block that the templates of today make otherwise; `before` or `after` is None where there is none.
+    """One block that today's templates render differently; `before` or `after` is None where the block does not exist.
 
     `file` is the template it comes from, `diff` the lines of a unified diff of its text.
     """
@@ -62,8 +62,10 @@ class TemplateChange:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Templates:
-    """Templates then and now: files that changed, came or went, and the blocks that are others for it."""
+class TemplateComparison:
+    """The recorded templates compared with today's: files that changed, appeared or disappeared, and the blocks that
+    differ.
+    """
 
     changed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -73,7 +75,9 @@ class Templates:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionChange:
-    """What became of a block then and now, as `kept`, `dropped (code)`, `shortened`…, None where it was not there."""
+    """The decision on a block then and now, as `kept`, `dropped (code)`, `shortened`…; None where there was no such
+    block.
+    """
 
     block_id: str
     title: str
@@ -85,9 +89,11 @@ class DecisionChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnDiff:
-    """One turn under two configurations: tokens of the prompt, tokens shared with the turn before, and other decisions.
+    """One turn under two configurations: tokens of the prompt, tokens shared with the turn before, and different
+    decisions.
 
-    `moved`: the same blocks stand in another order or place. `fault` says why it could not be played (the budget, say).
+    `moved`: the same blocks stand in another order or place. `fault` says why the turn could not be replayed (for
+    example because of the budget).
     """
 
     turn_id: str
@@ -100,26 +106,33 @@ class TurnDiff:
     fault: str = ""
 
 
-def play(tape: PromptSnapshot, count: Count) -> Prompt:
-    """Return the prompt of a tape; BudgetExceededError, ConfigError for a pruner of the host's that is not here."""
+def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
+    """Return the prompt of a snapshot.
+
+    Raises BudgetExceededError when what must be kept does not fit, and ConfigError for a pruner of the host that is not
+    registered here.
+    """
     return complete(
-        _lay_out_snapshot(tape, tape.runtime, tape.layout, count), {block.block_id: block for block in tape.carried}
+        _lay_out_snapshot(snapshot, snapshot.runtime, snapshot.layout, count),
+        {block.block_id: block for block in snapshot.carried},
     )
 
 
-def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
-    """Return where a replayed prompt is not the recorded one, as sentences; empty when the bytes are the same."""
+def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
+    """Return sentences that say where a replayed prompt differs from the recorded one; empty when the bytes are the
+    same.
+    """
     stored = record.prompt or {}
     report = report_of(record)
     found: list[str] = []
-    with reading(record, "prompt"):
+    with report_damage(record, "prompt"):
         messages = [PromptMessage.from_plain(message) for message in stored.get("messages", ())]
     if len(messages) != len(prompt.assembled.messages):
         found.append(f"It had {len(messages)} messages and has {len(prompt.assembled.messages)} now.")
     for place, (old, new) in enumerate(zip(messages, prompt.assembled.messages, strict=False)):
         if old != new:
             found.append(
-                f"Message {place} ({old.role}) differs from character {_parting(old.content, new.content)} on."
+                f"Message {place} ({old.role}) differs from character {_find_first_difference(old.content, new.content)} on."
             )
     if stored.get("text") != prompt.assembled.text:
         found.append("The XML text differs.")
@@ -130,13 +143,15 @@ def differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
     return tuple(found)
 
 
-def compare_templates(tape: PromptSnapshot, templates: TemplateSet, count: Count) -> Templates:
-    """Return what the templates of today make otherwise of a tape's turn; TemplateError when one has a fault."""
-    then, now = tape.source.digests, templates.digests
-    old = {block.block_id: block for block in tape.blocks if block.source.startswith(TEMPLATE_SOURCE)}
-    new = {block.block_id: block for block in render_blocks(templates, tape.source, count)}
+def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: Count) -> TemplateComparison:
+    """Return how today's templates render the turn of a snapshot differently. Raises TemplateError when one has a
+    fault.
+    """
+    then, now = snapshot.source.digests, templates.digests
+    old = {block.block_id: block for block in snapshot.blocks if block.source.startswith(TEMPLATE_SOURCE)}
+    new = {block.block_id: block for block in render_blocks(templates, snapshot.source, count)}
     names = list(dict.fromkeys([*old, *new]))
-    return Templates(
+    return TemplateComparison(
         changed=tuple(name for name in then if name in now and now[name] != then[name]),
         added=tuple(name for name in now if name not in then),
         removed=tuple(name for name in then if name not in now),
@@ -148,13 +163,13 @@ def compare_templates(tape: PromptSnapshot, templates: TemplateSet, count: Count
     )
 
 
-def made_by_no_template(blocks: Sequence[PromptBlock]) -> tuple[PromptBlock, ...]:
-    """Return the blocks that came from memory, tools or the host: no template changes them."""
+def select_untemplated_blocks(blocks: Sequence[PromptBlock]) -> tuple[PromptBlock, ...]:
+    """Return the blocks that came from memory, tools or the host, which no template changes."""
     return tuple(block for block in blocks if not block.source.startswith(TEMPLATE_SOURCE))
 
 
 def lay_out_with(
-    tape: PromptSnapshot,
+    snapshot: PromptSnapshot,
     config: RuntimeConfig,
     count: Count,
     *,
@@ -163,37 +178,40 @@ def lay_out_with(
     history: Sequence[PromptBlock] | None = None,
     stream_b: CurationPath | None = None,
 ) -> PromptLayout:
-    """Return the prompt that a tape's turn would have under another configuration and layout, as decided.
+    """Return the prompt of a snapshot's turn under another configuration and layout, with its decisions.
 
-    `templates` are needed where `config` names another template; `history` is the conversation by the other window, if that is
-    another. `stream_b` says how the memories were chosen, and so which limit of `curation` counts. What is to be shortened
-    or masked is for the caller to carry out (`complete` drops what is not). BudgetExceededError.
+    `templates` are needed where `config` names another template; `history` is the conversation of another history
+    window, if that differs. `stream_b` says how the memories were chosen, and so which limit of `curation` counts. The
+    caller shortens and masks what the decisions say (`complete` drops what it did not). Raises BudgetExceededError when
+    what must be kept does not fit.
     """
-    blocks = list(tape.blocks)
-    template_id = config.template_id or tape.source.template_id
-    if template_id != tape.source.template_id and templates is not None:
-        rendered = render_blocks(templates, replace(tape.source, template_id=template_id), count)
-        blocks = [*rendered, *made_by_no_template(blocks)]
-    memories = _fewer_memories(blocks, config, stream_b)
-    named = rename_duplicates([tape.user_input, *memories, *(tape.history if history is None else history)])[1:]
+    blocks = list(snapshot.blocks)
+    template_id = config.template_id or snapshot.source.template_id
+    if template_id != snapshot.source.template_id and templates is not None:
+        rendered = render_blocks(templates, replace(snapshot.source, template_id=template_id), count)
+        blocks = [*rendered, *select_untemplated_blocks(blocks)]
+    memories = _limit_memories(blocks, config, stream_b)
+    named = rename_duplicates([snapshot.user_input, *memories, *(snapshot.history if history is None else history)])[1:]
     played = replace(
-        tape,
+        snapshot,
         blocks=named[: len(memories)],
         history=named[len(memories) :],
-        limit_tokens=_limit(tape, config),
+        limit_tokens=_limit(snapshot, config),
     )
     return _lay_out_snapshot(played, config, layout, count)
 
 
-def reuse_degraded_blocks(tape: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
-    """Return the blocks that were shortened or masked, by id, if another configuration would do the same to them."""
-    own = tape.runtime
+def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
+    """Return the recorded blocks that were shortened or masked, by id, if another configuration would degrade them
+    equally.
+    """
+    own = snapshot.runtime
     same = own.prune == config.prune and own.budget == config.budget
-    return {block.block_id: block for block in tape.carried} if same else {}
+    return {block.block_id: block for block in snapshot.carried} if same else {}
 
 
 def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDecision]) -> tuple[DecisionChange, ...]:
-    """Return the blocks of which something else became, or whose tokens changed, in the order of the first list."""
+    """Return the blocks whose decision or tokens changed, in the order of the first list."""
     old, new = {d.block_id: d for d in before}, {d.block_id: d for d in after}
     changes = []
     for name in dict.fromkeys([*old, *new]):
@@ -215,9 +233,11 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
     return tuple(changes)
 
 
-def changed_settings(tape: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the settings in which a configuration differs from a tape's: those that a replay plays, and those it cannot."""
-    old, new = _by_name(tape.runtime), _by_name(config)
+def changed_settings(snapshot: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the settings in which a configuration differs from a snapshot's: those that a replay applies, and those it
+    cannot apply.
+    """
+    old, new = _list_settings(snapshot.runtime), _list_settings(config)
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return (
         tuple(name for name in names if name in PLAYED),
@@ -225,39 +245,41 @@ def changed_settings(tape: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple
     )
 
 
-def _by_name(config: RuntimeConfig) -> dict[str, Any]:
-    """Return the settings by name; those of `curation` one by one, for a replay plays some of them."""
-    plain = plain_config(config)
+def _list_settings(config: RuntimeConfig) -> dict[str, Any]:
+    """Return the settings by name; those of `curation` one by one, because a replay applies only some of them."""
+    plain = config_to_plain(config)
     curation = plain.pop("curation", {})
     return {**plain, **{f"curation.{name}": value for name, value in curation.items()}}
 
 
-def order_of(prompt: Prompt) -> tuple[tuple[int, str], ...]:
+def list_block_order(prompt: Prompt) -> tuple[tuple[int, str], ...]:
     """Return (message, block id) for everything that stands in a prompt, in reading order."""
     return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
 
 
-def _lay_out_snapshot(tape: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count) -> PromptLayout:
-    blocks, history, left_out = share(tape.blocks, tape.history, config.layers)
+def _lay_out_snapshot(
+    snapshot: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count
+) -> PromptLayout:
+    blocks, history, left_out = share(snapshot.blocks, snapshot.history, config.layers)
     return lay_out(
         blocks,
         history,
-        tape.user_input,
+        snapshot.user_input,
         layout=layout,
         pruner=choose_pruner(config),
-        limit_tokens=tape.limit_tokens,
+        limit_tokens=snapshot.limit_tokens,
         count=count,
         tier_tokens=tier_tokens_of(config),
-        rules=rules_of(config, tape.at),
-        layer_attributes=tape.layer_attributes,
+        rules=rules_of(config, snapshot.at),
+        layer_attributes=snapshot.layer_attributes,
         left_out=left_out,
     )
 
 
-def _limit(tape: PromptSnapshot, config: RuntimeConfig) -> int:
-    """Return the limit of another budget, corrected as the tape's own was."""
-    own, other = _prompt_limit(tape.runtime), _prompt_limit(config)
-    return tape.limit_tokens if own == other else int(other * tape.limit_tokens / own)
+def _limit(snapshot: PromptSnapshot, config: RuntimeConfig) -> int:
+    """Return the token limit of another budget, corrected by the same factor as the snapshot's."""
+    own, other = _prompt_limit(snapshot.runtime), _prompt_limit(config)
+    return snapshot.limit_tokens if own == other else int(other * snapshot.limit_tokens / own)
 
 
 def _prompt_limit(config: RuntimeConfig) -> int:
@@ -265,7 +287,7 @@ def _prompt_limit(config: RuntimeConfig) -> int:
     return budget.max_input_tokens - budget.reserved_reply_tokens - budget.reserved_tail_tokens
 
 
-def _fewer_memories(
+def _limit_memories(
     blocks: Sequence[PromptBlock], config: RuntimeConfig, stream_b: CurationPath | None
 ) -> list[PromptBlock]:
     """Return the blocks without the memories that another configuration would not have taken."""
@@ -311,5 +333,5 @@ def _tokens(decision: BlockDecision | None) -> int:
     return 0 if decision is None or decision.action.value == "dropped" else decision.tokens
 
 
-def _parting(old: str, new: str) -> int:
+def _find_first_difference(old: str, new: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))

@@ -1,7 +1,8 @@
 """Replays a session under another configuration, turn by turn, from its records. Reads the store and writes nothing.
 
-It is apart from `replay` because a longer history window needs messages that the record of a turn does not hold. Each turn
-continues from the previous one as it would have been: where its window began, and with which prompt it shares a prefix.
+It is apart from `replay` because a longer history window needs messages that the record of a turn does not hold. Each
+turn continues from the previous one as it would have been: where its window began, and with which prompt it shares a
+prefix.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from jacquard.pipeline.skeleton.messages import history_blocks
 from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.prompt import Prompt, complete
-from jacquard.pipeline.worlds import bare_world
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.replay.replay import (
     TurnDiff,
     compare_decisions,
     lay_out_with,
-    order_of,
-    play,
+    list_block_order,
+    replay_prompt,
     reuse_degraded_blocks,
 )
 from jacquard.templating import open_templates
@@ -41,12 +42,12 @@ from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 TALK_TURNS = 200
-"""How many turns before a turn are read for its history window, where that is another."""
+"""How many turns before a turn are read where its history window is another one."""
 
 
 @dataclass(slots=True)
 class Baseline:
-    """What the turn before left, as it would have stood."""
+    """What the previous turn would have left: the start of its history window and its prompt."""
 
     turn_id: str | None = None
     history_start: str | None = None
@@ -55,7 +56,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """Plays recorded turns under `config`. `roots` are template roots, the pack's own first."""
+    """Replays recorded turns under `config`. `roots` are template roots, the pack's own first."""
 
     store: Store
     config: RuntimeConfig
@@ -63,11 +64,11 @@ class WhatIf:
     roots: Sequence[TemplateRoot]
 
     def start(self) -> Baseline:
-        """Return what there is before the first turn: nothing."""
+        """Return the baseline of the first turn, which is empty."""
         return Baseline()
 
-    async def turn(self, record: TurnRecord, tape: PromptSnapshot, left: Baseline) -> TurnDiff:
-        """Return the difference of one turn; `left` is what the turn before left, and is brought up to this one."""
+    async def turn(self, record: TurnRecord, snapshot: PromptSnapshot, left: Baseline) -> TurnDiff:
+        """Return the difference of one turn; `left` is the baseline of the previous turn and is updated to this one."""
         report = report_of(record)
         base = TurnDiff(
             turn_id=record.turn_id,
@@ -76,9 +77,9 @@ class WhatIf:
             before_shared=report.prefix.shared_tokens,
             after_shared=0,
         )
-        history, start = await self._history(record, tape, left)
+        history, start = await self._history(record, snapshot, left)
         try:
-            old, new = await self._play_turn(record, tape, report, history)
+            old, new = await self._play_turn(record, snapshot, report, history)
         except (BudgetExceededError, ConfigError) as error:
             return replace(base, fault=str(error))
         shared = _count_shared_tokens(
@@ -90,36 +91,36 @@ class WhatIf:
             after_tokens=new.assembled.tokens,
             after_shared=shared,
             decisions=compare_decisions(old.decisions, new.decisions),
-            moved=order_of(old) != order_of(new),
+            moved=list_block_order(old) != list_block_order(new),
         )
 
     async def _play_turn(
-        self, record: TurnRecord, tape: PromptSnapshot, report: Report, history: Sequence[PromptBlock] | None
+        self, record: TurnRecord, snapshot: PromptSnapshot, report: Report, history: Sequence[PromptBlock] | None
     ) -> tuple[Prompt, Prompt]:
         count = self.estimator.estimate
-        layout = tape.layout
-        if self.config.layout != tape.runtime.layout:
+        layout = snapshot.layout
+        if self.config.layout != snapshot.runtime.layout:
             layout = await to_thread.run_sync(load_layout, self.config.layout, self.roots)
-        other = self.config.template_id not in (None, tape.source.template_id)
+        other = self.config.template_id not in (None, snapshot.source.template_id)
         templates = await to_thread.run_sync(open_templates, self.roots) if other else None
         path = report.stream_b.path
-        laid = await to_thread.run_sync(
+        prompt_layout = await to_thread.run_sync(
             lambda: lay_out_with(
-                tape, self.config, count, layout=layout, templates=templates, history=history, stream_b=path
+                snapshot, self.config, count, layout=layout, templates=templates, history=history, stream_b=path
             )
         )
-        carried = await apply_degradations(laid.orders, count=count, shortener=None, redactor=None)
-        blocks = {**carried.blocks, **reuse_degraded_blocks(tape, self.config)}
-        new = await to_thread.run_sync(complete, laid, blocks)
-        return await to_thread.run_sync(play, tape, count), new
+        carried = await apply_degradations(prompt_layout.orders, count=count, shortener=None, redactor=None)
+        blocks = {**carried.blocks, **reuse_degraded_blocks(snapshot, self.config)}
+        new = await to_thread.run_sync(complete, prompt_layout, blocks)
+        return await to_thread.run_sync(replay_prompt, snapshot, count), new
 
     async def _history(
-        self, record: TurnRecord, tape: PromptSnapshot, before: Baseline
+        self, record: TurnRecord, snapshot: PromptSnapshot, before: Baseline
     ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
-        """Return the conversation by the other window and where it begins; None where the window is the same."""
+        """Return the conversation of the other window and where it begins; None where the window is the same."""
         stored = (record.prompt or {}).get("history_start")
         limits = history_limits(self.config)
-        if limits == history_limits(tape.runtime):
+        if limits == history_limits(snapshot.runtime):
             return None, stored if isinstance(stored, str) else None
         turns = await self.store.turns(
             record.session_id, limit=TALK_TURNS, branch_id=record.branch_id, before_depth=record.depth
@@ -132,14 +133,14 @@ class WhatIf:
         start = before.history_start if before.turn_id == record.parent_id else None
         count = self.estimator.estimate
         shown = await to_thread.run_sync(trim_history, said, start, limits, count)
-        names = _world_of(tape.source.variables)
+        names = _world_of(snapshot.source.variables)
         return history_blocks(shown, names, count, record.session_id), shown[0].message.message_id if shown else None
 
 
 def _world_of(variables: Mapping[str, Any]) -> WorldPack:
-    """Return a world of which nothing is known but how player and narrator are called."""
+    """Return a world that only knows the names of player and narrator."""
     return replace(
-        bare_world("replayed"), persona=variables.get("persona") or {}, user_name=variables.get("user_name") or ""
+        build_bare_world("replayed"), persona=variables.get("persona") or {}, user_name=variables.get("user_name") or ""
     )
 
 

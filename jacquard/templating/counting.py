@@ -1,7 +1,7 @@
-"""Adds counters to a template's syntax before it is compiled, so that a rendering counts what it does.
+"""Adds counters to a template's syntax before it is compiled, so that a rendering counts its own work.
 
-Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the number of
-parts of the template that one pass takes; a nested one has a counter of its own.
+Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the
+number of parts of the template that one pass takes; a nested one has a counter of its own.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _count_operations(_context: Context, operations: int) -> str:
 
 
 COUNTING_FILTERS = {COUNTED: _count_items, READ: _read, WORKED: _count_operations}
-"""Filters that only `count_work` writes; `refusals` takes their names from authors."""
+"""Filters that only `count_work` writes; `find_refused_parts` takes their names from authors."""
 
 
-def refusals(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
-    """Yield what a template may not hold: ways around the escaping, and loops that cannot be counted."""
+def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
+    """Yield what a template must not contain: ways around the escaping, and loops that cannot be counted."""
     for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
         yield node, "`autoescape` is not offered: everything is escaped"
     for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
@@ -51,14 +51,14 @@ def refusals(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             yield loop, "a recursive loop is not offered; write a macro"
-    for loop in _deep_loops(tree):
+    for loop in _find_deep_loops(tree):
         yield loop, f"loops stand more than {LOOP_DEPTH} deep in one another; write the inner ones as macros"
     for used in tree.find_all(nodes.Filter):
         if used.name in COUNTING_FILTERS:
             yield used, f"No filter named {used.name!r}."
 
 
-def _deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
+def _find_deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
     waiting: list[tuple[nodes.Node, int]] = [(tree, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -71,8 +71,8 @@ def _deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
 
 
 def count_work(tree: nodes.Template) -> None:
-    """Write into a template what it costs: loops, macros, blocks and the file itself by their parts, comparisons by what
-    they read. Changes the tree.
+    """Add counters to a template: loops, macros, blocks and the file itself count their parts, comparisons what they
+    read. Changes the tree.
     """
     _charge(tree)
     for compare in list(tree.find_all(nodes.Compare)):
@@ -82,9 +82,9 @@ def count_work(tree: nodes.Template) -> None:
 
 
 def _charge(node: nodes.Node) -> int:
-    """Return how many parts one pass through a node takes, without those that are charged on their own."""
+    """Return how many parts one pass through a node takes, without those that have a counter of their own."""
     if isinstance(node, nodes.For):
-        chars = sum(_static_chars(part) for part in node.body)
+        chars = sum(_count_static_chars(part) for part in node.body)
         parts = _sum(node.body) + (0 if node.test is None else _charge(node.test))
         outside = _charge(node.target) + _charge(node.iter) + _sum(node.else_)
         node.iter = _build_filter(node.iter, COUNTED, nodes.Const(chars), nodes.Const(parts))
@@ -113,7 +113,7 @@ def _build_filter(node: nodes.Node, name: str, *args: nodes.Expr) -> nodes.Filte
     return nodes.Filter(cast("nodes.Expr", node), name, list(args), [], None, None, lineno=node.lineno)
 
 
-def _static_chars(part: nodes.Node) -> int:
-    """Return what one pass through a part of a template writes without any expression."""
+def _count_static_chars(part: nodes.Node) -> int:
+    """Return how many characters one pass through a part of a template writes without any expression."""
     written = sum(len(data.data) for data in part.find_all(nodes.TemplateData))
     return written + INCLUDE_COST_CHARS * (isinstance(part, nodes.Include) + len(list(part.find_all(nodes.Include))))

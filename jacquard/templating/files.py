@@ -1,8 +1,8 @@
-"""Template roots: which file belongs to which name, read into memory once.
+"""Finds template files by name below template roots and reads them into memory once.
 
-Rendering therefore reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world
-pack that is kept in a store. A name is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a
-pack's templates override file by file. The last root's own file can still be named with `shipped/` before it. A root's folder
+So rendering reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world pack that is
+kept in a store. A name is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a pack's
+templates override file by file. The last root's own file can still be named with the prefix `shipped/`. A root's folder
 `tests` holds golden prompts and is no template. It must not import jinja2.
 """
 
@@ -30,21 +30,23 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateFile:
-    """One file: `shown` is the path for people, `text` its content, lines ended by line feeds."""
+    """One file: `shown` is its path as shown to people, `text` its content with line feeds as line ends."""
 
     name: str
     shown: str
     text: str
 
     def line(self, number: int | None) -> str:
-        """Return the text of a 1-based line, or an empty text."""
+        """Return the text of a line (1-based), or an empty text where there is no such line."""
         lines = self.text.split("\n")
         return lines[number - 1] if number is not None and 0 < number <= len(lines) else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextRoot:
-    """A root in memory: `texts` are (name, text) of every file, line ends as line feeds; `shown` stands before names for people."""
+    """A root in memory: `texts` are (name, text) of every file with line feeds as line ends; `shown` is put before
+    names shown to people.
+    """
 
     shown: str
     texts: tuple[tuple[str, str], ...]
@@ -58,7 +60,9 @@ TemplateRoot = Path | TextRoot
 
 
 def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[TemplateRoot, ...]:
-    """Return where templates and layouts of a world are looked for: the pack's own first, as they were read with it."""
+    """Return the template roots of a world, for templates and layouts: the pack's own first, as they were read with the
+    pack.
+    """
     if world.templates is None:
         return tuple(roots) if world.template_root is None else (Path(world.template_root), *roots)
     if not world.templates:
@@ -68,9 +72,10 @@ def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[Tem
 
 
 def with_templates(world: WorldPack) -> WorldPack:
-    """Return a pack with the texts of its templates, read from its folder where they were not read with it; TemplateError.
+    """Return a pack with the texts of its templates, read from its folder where they were not read with the pack.
 
-    Looks at the disk, so call it off the event loop.
+    Reads the disk, so call it off the event loop. Raises TemplateError for a file that is too large, is not UTF-8, or
+    leads out of the folder.
     """
     if world.templates is not None:
         return world
@@ -79,8 +84,11 @@ def with_templates(world: WorldPack) -> WorldPack:
     return replace(world, templates=texts)
 
 
-def shipped_templates() -> Path:
-    """Return the folder of the shipped templates: in the installed package, else in the repository it runs from."""
+def find_shipped_templates() -> Path:
+    """Return the folder of the shipped templates: in the installed package, else in the repository of this source.
+
+    Raises TemplateError where neither has it.
+    """
     package = Path(str(resources.files("jacquard")))
     for folder in (package / "_templates", package.parent / "templates"):
         if folder.is_dir():
@@ -91,7 +99,9 @@ def shipped_templates() -> Path:
 
 
 def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
-    """Return what changes when any template file below the roots does: path, time of change, size. A root in memory never does."""
+    """Return a value that changes when any template file below the roots does: path, time of change, size. A root in
+    memory never changes.
+    """
     found = []
     for root in roots:
         for path in _files(root) if isinstance(root, Path) else ():
@@ -101,7 +111,10 @@ def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
 
 
 def read_files(roots: Sequence[TemplateRoot]) -> Mapping[str, TemplateFile]:
-    """Return all template files by name; TemplateError for one that is too big, not UTF-8 or leads out of its root."""
+    """Return all template files by name.
+
+    Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
+    """
     files: dict[str, TemplateFile] = {}
     for index, root in enumerate(roots):
         for read in _read_root(root):
@@ -123,13 +136,16 @@ def _read_root(root: TemplateRoot) -> Iterator[TemplateFile]:
 
 
 def template_ids(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the template ids that these names make up, sorted."""
+    """Return the ids of the templates to which these file names belong, sorted."""
     folders = {name.split("/", 1)[0] for name in names if "/" in name}
     return tuple(sorted(folders.difference(_NO_TEMPLATES)))
 
 
 def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file: str) -> str:
-    """Return the name of a template's file: that of the first folder which has it."""
+    """Return the name of a template's file, in the first of `folders` that has it.
+
+    Raises TemplateError where none has it.
+    """
     for folder in folders:
         if (name := f"{folder}/{file}") in files:
             return name
@@ -139,7 +155,7 @@ def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file
 
 
 def _files(folder: str | Path, *, is_root: bool = True) -> list[os.DirEntry[str]]:
-    """Return the template files below a root, sorted, its tests left out; a root that is not there has none."""
+    """Return the template files below a root, sorted, without its tests; a root that does not exist has none."""
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=attrgetter("name"))

@@ -1,6 +1,6 @@
-"""The filters and tests of templates, each within limits and with the same result on every machine (spec A1).
+"""The filters and tests of templates: each has limits and gives the same result on every machine (spec A1).
 
-`language` names what is taken over from the template engine. Its other filters are not offered: they format or repeat text
+`language` names what is adopted from the template engine. Its other filters are not offered: they format or repeat text
 without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text form of its own
 (`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random (`random`). It imports no template
 engine.
@@ -12,10 +12,10 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jacquard.core.quests import is_scalar, plain_value
+from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.language import BUILTIN_FILTERS
 from jacquard.templating.limits import check_digits, check_number, check_stripped
-from jacquard.templating.output_escaping import PrintError, demoting, join_texts, replace_text, sum_numbers
+from jacquard.templating.output_escaping import PrintError, join_texts, replace_text, sum_numbers, wrap_function
 
 _OF_TEXT = frozenset({"capitalize", "lower", "string", "title", "trim", "truncate", "upper"})
 _COMPARING = frozenset({"groupby", "max", "min", "sort", "unique"})
@@ -23,29 +23,34 @@ _COMPARING = frozenset({"groupby", "max", "min", "sort", "unique"})
 Function = Callable[..., Any]
 
 
-def filters_within_limits(engine: Mapping[str, Function]) -> dict[str, Function]:
-    """Return what stands behind `|` in every template, by name; `engine` are the filters of the template engine."""
-    own: dict[str, Function] = {"join": join_texts, "replace": replace_text, "sum": sum_numbers, "value": plain_value}
+def build_filters(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the filters of every template by name; `engine` are the filters of the template engine."""
+    own: dict[str, Function] = {
+        "join": join_texts,
+        "replace": replace_text,
+        "sum": sum_numbers,
+        "value": read_plain_value,
+    }
     return {**{name: _filter(name, engine[name]) for name in BUILTIN_FILTERS}, **own}
 
 
-def tests_within_limits(engine: Mapping[str, Function]) -> dict[str, Function]:
-    """Return what stands behind `is`, by name; `engine` are the tests of the template engine."""
-    tests = {name: demoting(test) for name, test in engine.items()}
-    tests |= {name: demoting(_of_text(engine[name])) for name in ("lower", "upper")}
-    return {**tests, "sameas": demoting(_is_same)}
+def build_tests(engine: Mapping[str, Function]) -> dict[str, Function]:
+    """Return the tests of every template by name (after `is`); `engine` are the tests of the template engine."""
+    tests = {name: wrap_function(test) for name, test in engine.items()}
+    tests |= {name: wrap_function(_require_text(engine[name])) for name in ("lower", "upper")}
+    return {**tests, "sameas": wrap_function(_is_same)}
 
 
 def _filter(name: str, function: Function) -> Function:
     if name in _OF_TEXT:
-        function = _of_text(function)
+        function = _require_text(function)
     if name in _CHECKS:
-        function = _with_check(function, _CHECKS[name])
-    return demoting(function, compares=name in _COMPARING)
+        function = _add_check(function, _CHECKS[name])
+    return wrap_function(function, compares=name in _COMPARING)
 
 
-def _of_text(function: Function) -> Function:
-    """Refuse what has no text but the place that it takes in memory."""
+def _require_text(function: Function) -> Function:
+    """Wrap a function so that it refuses values whose only text form is their address in memory."""
     own = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @functools.wraps(function)
@@ -56,7 +61,7 @@ def _of_text(function: Function) -> Function:
     return run
 
 
-def _with_check(function: Function, check: Function) -> Function:
+def _add_check(function: Function, check: Function) -> Function:
     @functools.wraps(function)
     def run(value: Any, *args: Any, **kwargs: Any) -> Any:
         check(*args, **kwargs)
@@ -69,7 +74,7 @@ def _with_check(function: Function, check: Function) -> Function:
 
 
 def _check_nothing(*_args: Any, **_kwargs: Any) -> None:
-    """What comes of it is checked all the same."""
+    """Accept all arguments; the result is checked in any case."""
 
 
 def _check_round(precision: Any = 0, method: Any = "common") -> None:
@@ -92,12 +97,14 @@ def _check_plain(value: Any) -> None:
         elif isinstance(node, list | tuple):
             stack += node
         elif not (is_scalar(node) or isinstance(node, range)):
-            str(node)  # an undefined name raises here, with its name
+            str(node)  # an undefined value raises here and names itself
             raise PrintError(f"a {type(node).__name__} has no text that is the same each time; print a value of it")
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """Test `sameas`: a leaf is the same as one of its kind that is equal, wherever either came from; anything else is itself."""
+    """Test `sameas`: leaves are the same if they have the same type and are equal; anything else is only the same as
+    itself.
+    """
     if is_scalar(value):
         return type(value) is type(other) and bool(value == other)
     return value is other

@@ -1,4 +1,4 @@
-"""What the language of templates offers beyond its syntax: filters, functions, methods (spec A1).
+"""What the template language offers beyond its syntax: filters, functions, methods (spec A1).
 
 The sandbox, which enforces it, and the lint, which advises, read this one list. It imports nothing.
 """
@@ -20,16 +20,16 @@ _TESTS = (
 )
 
 BUILTIN_FILTERS = tuple(_FILTERS.split())
-"""Filters taken over from the template engine as they are."""
+"""Filters of the template engine that are offered unchanged."""
 
 OWN_FILTERS = ("attr", "join", "replace", "sum", "text", "value", "yaml")
 """Filters that this package adds to a prompt's template."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
-"""What may stand after `is`."""
+"""The tests, which follow `is`."""
 
 FUNCTIONS = ("cycler", "dict", "joiner", "namespace", "range")
-"""What may be called by its bare name."""
+"""The functions, which are called by name."""
 
 TEXT_METHODS = frozenset(_TEXT_METHODS.split())
 MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})

@@ -1,4 +1,4 @@
-"""Layouts as data: `templates/layouts/<id>.yaml` becomes a SkeinTemplate (spec W3)."""
+"""Reads layouts: `templates/layouts/<id>.yaml` becomes a SkeinTemplate (spec W3)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ FOLDER = "layouts"
 _KEYS = {"slot", "position", "order", "priority", "depth"}
 
 
-def layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
+def find_layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
     """Return the ids of all layouts under the template roots, sorted."""
     return tuple(sorted({name for root in roots for name in _names(root)}))
 
 
 def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
-    """Return a layout from the first root that has it; LayoutError names the file and the fault."""
+    """Return a layout from the first root that has it.
+
+    Raises LayoutError where no root has it, and for a fault in its file, which it names.
+    """
     file = f"{layout_id}.yaml"
     for root in roots:
         if layout_id in _names(root):
             return _read(layout_id, file, _text(root, file))
-    raise LayoutError(f"There is no layout {layout_id!r}. Known layouts: {', '.join(layout_ids(roots))}.")
+    raise LayoutError(f"There is no layout {layout_id!r}. Known layouts: {', '.join(find_layout_ids(roots))}.")
 
 
 def _names(root: TemplateRoot) -> set[str]:
@@ -65,17 +68,17 @@ def _read(layout_id: str, file: str, text: str) -> SkeinTemplate:
     )
 
 
-def _rule(file: str, place: int, raw: Any) -> SlotRule:
+def _rule(file: str, place: int, strip_mark: Any) -> SlotRule:
     where = f"{file}: slots[{place}]"
-    if not isinstance(raw, dict) or not isinstance(raw.get("slot"), str):
+    if not isinstance(strip_mark, dict) or not isinstance(strip_mark.get("slot"), str):
         raise LayoutError(f"{where}: must be a mapping with `slot` and `position`.")
-    if unknown := sorted(set(raw) - _KEYS):
+    if unknown := sorted(set(strip_mark) - _KEYS):
         raise LayoutError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}.")
     positions = [position.value for position in Position]
-    if raw.get("position") not in positions:
+    if strip_mark.get("position") not in positions:
         raise LayoutError(f"{where}.position: must be one of {', '.join(positions)}.")
-    numbers = {key: raw.get(key, 0) for key in ("order", "priority", "depth")}
+    numbers = {key: strip_mark.get(key, 0) for key in ("order", "priority", "depth")}
     for key, value in numbers.items():
         if not isinstance(value, int) or isinstance(value, bool):
             raise LayoutError(f"{where}.{key}: must be a whole number.")
-    return SlotRule(slot=raw["slot"], position=Position(raw["position"]), **numbers)
+    return SlotRule(slot=strip_mark["slot"], position=Position(strip_mark["position"]), **numbers)

@@ -1,8 +1,9 @@
-"""How much a template may do in one rendering, whoever wrote it (lab 8, trap 10).
+"""Limits what a template may do in one rendering, whoever wrote it (lab 8, trap 10).
 
-No template can block a thread or fill the memory: steps, operations and made characters are counted down from fixed numbers.
-A time limit would depend on the machine; these numbers give the same result everywhere. A step is a pass of a loop, a call
-counts as ten; an operation is an evaluated part of a template, or a value that a filter reads. This module imports nothing.
+No template can block a thread or fill the memory: steps, operations and created characters are counted down from fixed
+numbers. A time limit would depend on the machine; these numbers give the same result everywhere. A step is a pass of a
+loop, a call counts as ten; an operation is an evaluated part of a template, or a value that a filter reads. This module
+imports nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 class LimitError(Exception):
-    """A template asked for too much; the sentence says for what."""
+    """A template exceeded a limit; the sentence names the limit."""
 
 
 @dataclass(slots=True)
@@ -49,8 +50,8 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("template_budget", default=None
 
 
 @contextmanager
-def one_rendering() -> Iterator[None]:
-    """Give the rendering inside a fresh budget."""
+def limit_rendering() -> Iterator[None]:
+    """Run the rendering inside the block with a fresh budget."""
     token = _BUDGET.set(_Budget(STEP_LIMIT, WORK_LIMIT_CHARS, OPERATION_LIMIT))
     try:
         yield
@@ -59,7 +60,7 @@ def one_rendering() -> Iterator[None]:
 
 
 def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
-    """Take from the budget of the present rendering; LimitError when it is used up."""
+    """Take from the budget of the present rendering. Raises LimitError when it is used up."""
     budget = _BUDGET.get()
     if budget is None:
         return
@@ -77,7 +78,7 @@ def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
 
 
 def pay(value: object) -> None:
-    """Pay for reading a value: half its length for text, everything in it for a list or mapping, every value of a view."""
+    """Pay for reading a value: half its length for a text, all items for a list or mapping, every value for a view."""
     if isinstance(value, str):
         spend(chars=len(value) // 2)
     elif isinstance(value, list | tuple | Mapping):
@@ -90,7 +91,7 @@ def pay(value: object) -> None:
 
 
 def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
-    """Yield items, each after paying for it; with `deep` for everything in it, as is due where items are compared."""
+    """Yield items, each after paying for it; with `deep` also for everything in it, as is due where items are compared."""
     for item in items:
         spend(operations=_cost(item, deep=deep))
         yield item
@@ -103,14 +104,14 @@ def _cost(item: object, *, deep: bool) -> int:
 
 
 def pay_arguments(args: Iterable[object]) -> None:
-    """Pay for handing values to one of the functions of the language: each once, and once for each item in it."""
+    """Pay for passing values to a function of the language: once for each value, and once for each item in it."""
     for value in args:
         sized = isinstance(value, str | list | tuple | range | Mapping | KeysView | ValuesView | ItemsView)
         spend(operations=1 + (len(value) if sized else 0))  # type: ignore[arg-type]
 
 
 def pay_for_value(value: T) -> T:
-    """Return a value that a template made, after paying for its size; LimitError when it is too big."""
+    """Return a value that a template made, after paying for its size. Raises LimitError when it is too large."""
     if isinstance(value, str):
         check_size(len(value))
         spend(chars=len(value))
@@ -120,9 +121,10 @@ def pay_for_value(value: T) -> T:
 
 
 def tree_size(value: object) -> int:
-    """Return what a tree costs on paper, NODE_CHARS a value and its characters; LimitError when that is too much.
+    """Return the size of a tree when it is written out, NODE_CHARS for each value plus its characters.
 
-    A list that holds another one many times is small in memory and endless on paper, so shared parts count each time.
+    A list that holds another one many times is small in memory and long when it is written, so shared parts count each
+    time. Raises LimitError when the size is too large.
     """
     size = 0
     stack = [value]
@@ -144,13 +146,13 @@ def tree_size(value: object) -> int:
 
 
 def check_size(size: int) -> None:
-    """Raise LimitError for a text or list of more than OUTPUT_LIMIT_CHARS characters or items, before it is made."""
+    """Raise LimitError for a text or list of more than OUTPUT_LIMIT_CHARS characters or items, before it is created."""
     if size > OUTPUT_LIMIT_CHARS:
         raise LimitError(f"a value of the template grows past {OUTPUT_LIMIT_CHARS:,} characters or items")
 
 
 def check_power(left: object, right: object) -> None:
-    """Raise LimitError for a power that could be very long."""
+    """Raise LimitError for a power whose result could be very long."""
     if isinstance(left, int | float) and isinstance(right, int | float) and abs(left) > 1 and right > 60:
         raise LimitError("a power in the template is too high")
 
@@ -168,13 +170,15 @@ def check_digits(precision: object) -> None:
 
 
 def check_stripped(chars: object) -> None:
-    """Raise LimitError for more characters to strip than make sense: each of the text is sought among all of them."""
+    """Raise LimitError for more than STRIPPED_LIMIT_CHARS characters to strip, because each character of the text is
+    compared with all of them.
+    """
     if isinstance(chars, str) and len(chars) > STRIPPED_LIMIT_CHARS:
         raise LimitError(f"at most {STRIPPED_LIMIT_CHARS:,} characters can be named to be stripped from a text")
 
 
 def bounded_range(*args: int) -> range:
-    """Return a range of at most RANGE_LIMIT numbers."""
+    """Return a range of at most RANGE_LIMIT numbers. Raises LimitError for a longer one."""
     numbers = range(*args)
     if len(numbers) > RANGE_LIMIT:
         raise LimitError(f"a range has at most {RANGE_LIMIT:,} numbers")

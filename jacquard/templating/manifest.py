@@ -1,7 +1,7 @@
-"""The manifest of a template: `template.yaml`, read and checked (spec 2.2).
+"""Reads and checks the manifest of a template, `template.yaml` (spec 2.2).
 
-A manifest lists blocks; every template but `chat` takes over the blocks of the one it `extends` (`chat` by default), changes
-them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
+A manifest lists blocks; every template except `chat` inherits the blocks of the one it `extends` (`chat` by default),
+changes them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class BlockSpec:
 
 
 def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
-    """Return the blocks of a template, by `order`; TemplateError for an unknown template or a fault in its manifest."""
+    """Return the blocks of a template, by `order`.
+
+    Raises TemplateError for an unknown template and for a fault in its manifest.
+    """
     known = template_ids(files)
     if template_id not in known:
         reason = f"there is no template {template_id!r}; there are: {', '.join(known)}"
@@ -56,7 +59,7 @@ def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
 
 
 def _merge_manifests(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...], Blocks]:
-    """Return the folders that a template's files may be in, its own first, and the raw fields of each of its blocks."""
+    """Return the folders that may hold a template's files, its own first, and the raw fields of each of its blocks."""
     file = files.get(f"{template_id}/{MANIFEST}")
     if file is None and template_id == COMMON_TEMPLATE:
         return (template_id,), {}
@@ -71,14 +74,14 @@ def _merge_manifests(files: Files, template_id: str, depth: int) -> tuple[tuple[
 
 
 def _change(blocks: Blocks, document: Mapping[str, Any], file: TemplateFile, lines: Lines) -> None:
-    """Put the blocks of one manifest over those of its parent, and leave out what it does not want."""
+    """Apply the blocks of one manifest to those of its parent, and remove those that it leaves out."""
     for place, entry in enumerate(document.get("blocks") or ()):
         where = ("blocks", place)
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
             raise _fault(file, lines, where, "a block is a mapping with an `id`")
         _check_keys(file, lines, where, entry, _BLOCK_KEYS)
         for key, value in entry.items():
-            if (want := _wrong(key, value)) is not None:
+            if (want := _check_value(key, value)) is not None:
                 raise _fault(file, lines, (*where, key), f"must be {want}")
         blocks[entry["id"]] = {**blocks.get(entry["id"], {}), **entry}
     for place, block_id in enumerate(document.get("without") or ()):
@@ -121,8 +124,8 @@ def _spec(files: Files, folders: tuple[str, ...], block_id: str, fields: Mapping
     )
 
 
-def _wrong(key: str, value: Any) -> str | None:
-    """Return what the value of a block's key must be, or None where it is right."""
+def _check_value(key: str, value: Any) -> str | None:
+    """Return what the value of a block's key must be, or None where it is allowed."""
     choices: dict[str, list[str | None]] = {
         "type": [kind.value for kind in BlockType],
         "priority": [priority.value for priority in Priority],

@@ -1,8 +1,9 @@
-"""What a template's `{{ }}` prints, made safe by construction (spec A2).
+"""Escapes what a template's `{{ }}` prints, so that it is safe by construction (spec A2).
 
-Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings and lists
-are refused unless a filter says how to show them. Safe text is marked with markupsafe's `Markup`. The mark is never given to
-code outside of this module, and any text made from a marked one loses the mark and is escaped again. It must not import jinja2.
+Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings
+and lists are refused unless a filter turns them into text. Safe text is marked with markupsafe's `Markup`. The mark is
+never given to code outside of this module, and any text made from a marked one loses the mark and is escaped again. It
+must not import jinja2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from filament import display, dump_yaml, escape_attribute, escape_text, scalar
-from jacquard.core.quests import is_scalar, plain_value
+from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.limits import (
     FILTER_OPERATIONS,
     LimitError,
@@ -31,11 +32,14 @@ MAX_INDENT = 64
 
 
 class PrintError(Exception):
-    """A value cannot be printed in this way; the sentence says how it can."""
+    """A value cannot be printed like this; the sentence says how it can."""
 
 
 def finalize_prompt(value: Any) -> Markup:
-    """Return what is printed into a prompt: a marked text as it is, a leaf as an escaped YAML scalar."""
+    """Return what is printed into a prompt: a marked text unchanged, a leaf as an escaped YAML scalar.
+
+    Raises PrintError for a mapping, a list, or a value that has no text form.
+    """
     if isinstance(value, Markup):
         shown = value
     else:
@@ -46,43 +50,48 @@ def finalize_prompt(value: Any) -> Markup:
 
 
 def finalize_reply(value: Any) -> str:
-    """Return what is printed into a reply for a person: plain text; a value with a description shows its value."""
-    shown = plain_text(value)
+    """Return what is printed into a reply to a person: plain text; a value with a description shows its value.
+
+    Raises PrintError for a mapping, a list, or a value that has no text form.
+    """
+    shown = to_plain_text(value)
     spend(chars=len(shown))
     return shown
 
 
-def plain_text(value: Any) -> str:
+def to_plain_text(value: Any) -> str:
     """Return a leaf, or the value of a VWD pair, as text; None is empty."""
-    plain = raw(plain_value(value))
+    plain = strip_mark(read_plain_value(value))
     _check_leaf(plain)
     if plain is None:
         return ""
     return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
-def raw(value: Any) -> Any:
-    """Take the mark of safety from a text."""
+def strip_mark(value: Any) -> Any:
+    """Return a text without the mark of safety; any other value unchanged."""
     return str.__str__(value) if isinstance(value, Markup) else value
 
 
-def demoting(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
-    """Wrap a filter or test so that it sees and returns unmarked texts only, and pays for what it reads and makes.
+def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
+    """Wrap a filter or test so that it gets and returns only unmarked texts, and pays for what it reads and makes.
 
-    `compares`: it compares the items of what it is given.
+    `compares`: it compares the items of its arguments.
     """
-    own = 1 if hasattr(function, "jinja_pass_arg") else 0  # then the first argument is the engine's, not the template's
+    own = (
+        1 if hasattr(function, "jinja_pass_arg") else 0
+    )  # The first argument is then the engine's, not the template's.
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         spend(operations=FILTER_OPERATIONS)
-        bare = {name: raw(value) for name, value in kwargs.items()}
-        given = [raw(value) for value in args]
+        bare = {name: strip_mark(value) for name, value in kwargs.items()}
+        given = [strip_mark(value) for value in args]
         for value in (*given[own:], *bare.values()):
             pay(value)
         if compares and isinstance(given[own], GeneratorType):
             given[own] = pay_for_items(given[own], deep=True)
-        result = raw(function(*given, **bare))
+        result = strip_mark(function(*given, **bare))
         is_new = isinstance(result, Iterator) and not any(result is value for value in given)
         return pay_for_items(result) if is_new else pay_for_value(result)
 
@@ -90,7 +99,7 @@ def demoting(function: Callable[..., Any], *, compares: bool = False) -> Callabl
 
 
 def sum_numbers(values: Iterable[Any]) -> Any:
-    """Filter `sum`: add up numbers."""
+    """Filter `sum`: add up numbers. Raises PrintError for anything else."""
     total: int | float = 0
     for value in pay_for_items(values):
         if not isinstance(value, int | float):
@@ -101,41 +110,44 @@ def sum_numbers(values: Iterable[Any]) -> Any:
 
 
 def show_yaml(value: Any, indent: int = 0) -> Markup:
-    """Filter `yaml`: show a value as block YAML, descriptions included; every line is indented by `indent` blanks."""
+    """Filter `yaml`: show a value as block YAML, with descriptions; every line is indented by `indent` spaces.
+
+    Raises LimitError for an indent beyond MAX_INDENT.
+    """
     if not 0 <= indent <= MAX_INDENT:
         raise LimitError(f"`yaml` indents by 0 to {MAX_INDENT} blanks")
     if not isinstance(value, Mapping | list | tuple):
         _check_leaf(value)
     pay(value)
-    return Markup(pay_for_value(escape_text(dump_yaml(display(raw(value)), indent))))
+    return Markup(pay_for_value(escape_text(dump_yaml(display(strip_mark(value)), indent))))
 
 
 def show_text(value: Any) -> Markup:
     """Filter `text`: show text as prose of one or more lines."""
-    return Markup(pay_for_value(escape_text(plain_text(value))))
+    return Markup(pay_for_value(escape_text(to_plain_text(value))))
 
 
 def show_attribute(value: Any) -> Markup:
     """Filter `attr`: show text as the inside of a quoted attribute."""
-    return Markup(pay_for_value(escape_attribute(plain_text(value))))
+    return Markup(pay_for_value(escape_attribute(to_plain_text(value))))
 
 
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
-    """Filter `join`, and `~`: the result is marked when a part is, and then the other parts are made safe first."""
+    """Filter `join`, and `~`: the result is marked when any part is; the other parts are then escaped first."""
     items = list(pay_for_items(values))
     if any(isinstance(each, Markup) for each in items):
-        glue = raw(separator) if isinstance(separator, Markup) else escape_text(separator)
-        texts = [raw(finalize_prompt(each)) for each in items]
+        glue = strip_mark(separator) if isinstance(separator, Markup) else escape_text(separator)
+        texts = [strip_mark(finalize_prompt(each)) for each in items]
         check_size(sum(map(len, texts)) + len(glue) * len(texts))
         return Markup(pay_for_value(glue.join(texts)))
-    texts = [plain_text(each) for each in items]
+    texts = [to_plain_text(each) for each in items]
     check_size(sum(map(len, texts)) + len(separator) * len(texts))
-    return str(pay_for_value(str(raw(separator)).join(texts)))
+    return str(pay_for_value(str(strip_mark(separator)).join(texts)))
 
 
 def replace_text(value: Any, old: str, new: str) -> str:
-    """Filter `replace`: put `new` for every `old` in a text."""
-    text, find, put = plain_text(value), plain_text(old), plain_text(new)
+    """Filter `replace`: replace every `old` in a text by `new`."""
+    text, find, put = to_plain_text(value), to_plain_text(old), to_plain_text(new)
     pay(text)
     check_size(len(text) + text.count(find) * len(put))
     return str(pay_for_value(text.replace(find, put)))
@@ -145,8 +157,8 @@ def _check_leaf(value: Any) -> None:
     if is_scalar(value):
         return
     if not isinstance(value, Mapping | list | tuple):
-        str(value)  # an undefined name raises here, with its name
+        str(value)  # an undefined value raises here and names itself
         raise PrintError(f"a {type(value).__name__} cannot be printed; print a value of it")
     kind = "a mapping" if isinstance(value, Mapping) else "a list"
-    pair = "; `| value` takes the value of a value with a description" if plain_value(value) is not value else ""
+    pair = "; `| value` takes the value of a value with a description" if read_plain_value(value) is not value else ""
     raise PrintError(f"{kind} cannot be printed as it is; use `| yaml`, or print one of its values{pair}")

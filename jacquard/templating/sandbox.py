@@ -1,10 +1,10 @@
 """The Jinja2 sandbox (spec A1, A2); with `counting` the only module that imports jinja2.
 
-A template sees plain values. It can write nothing, reach nothing else and cannot run for ever. Whatever `{{ }}` prints
-is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a block, as
-prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only what this module escaped itself is printed as
-it is. Templates come from the roots that were read at the start; no name leads out of them. It must not import a stream,
-a planner or a store.
+A template sees plain values. It cannot write, cannot reach anything else and cannot run forever. Whatever `{{ }}`
+prints is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a
+block, as prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only text that this module
+escaped itself is printed unchanged. Templates come from the roots that were read at the start; no name leads out of
+them. It must not import a stream, a planner or a store.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from jinja2.utils import Cycler, Joiner, Namespace
 from markupsafe import Markup
 
 from jacquard.core.errors import TemplateError
-from jacquard.templating.counting import COUNTING_FILTERS, count_work, refusals
+from jacquard.templating.counting import COUNTING_FILTERS, count_work, find_refused_parts
 from jacquard.templating.files import TemplateFile
-from jacquard.templating.filters import filters_within_limits, tests_within_limits
+from jacquard.templating.filters import build_filters, build_tests
 from jacquard.templating.language import LIST_METHODS, MAPPING_METHODS, TEXT_METHODS
 from jacquard.templating.limits import (
     CALL_STEPS,
@@ -46,7 +46,7 @@ from jacquard.templating.limits import (
     check_power,
     check_size,
     check_stripped,
-    one_rendering,
+    limit_rendering,
     pay,
     pay_arguments,
     pay_for_value,
@@ -57,10 +57,10 @@ from jacquard.templating.output_escaping import (
     finalize_prompt,
     finalize_reply,
     join_texts,
-    raw,
     show_attribute,
     show_text,
     show_yaml,
+    strip_mark,
 )
 from jacquard.templating.syntax import Node, Syntax, locate_tokens
 
@@ -70,7 +70,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class _PromptGenerator(CodeGenerator):
-    """Prints nothing but template text without `finalize`, and joins by `~` through the environment."""
+    """Generates code that prints only template text without `finalize`, and joins by `~` through the environment."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData):
@@ -78,7 +78,7 @@ class _PromptGenerator(CodeGenerator):
         return super()._output_child_to_const(node, frame, finalize)
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Write the code of a node; a list or mapping that is written out gets measured."""
+        """Write the code of a node; a list or mapping that is written as a literal is measured."""
         written = isinstance(node, nodes.List | nodes.Tuple | nodes.Dict) and getattr(node, "ctx", "load") == "load"
         self.write("environment.measured(" if written else "")
         result = super().visit(node, *args, **kwargs)
@@ -86,7 +86,7 @@ class _PromptGenerator(CodeGenerator):
         return result
 
     def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:  # noqa: N802
-        """Note the line first, so that a wrong assignment is found on its own."""
+        """Record the line first, so that a wrong assignment is reported with its own line."""
         self.newline(node)
         super().visit_Assign(node, frame)
 
@@ -113,7 +113,7 @@ class _PromptGenerator(CodeGenerator):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """What both kinds of templates share: no names but ours, no clock, no chance, and limits on everything."""
+    """What both kinds of templates share: only the listed names, no clock, no randomness, and limits on everything."""
 
     code_generator_class = _PromptGenerator
     join_values = staticmethod(join_texts)
@@ -131,11 +131,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             keep_trailing_newline=False,
             auto_reload=False,
             cache_size=-1,
-            # What is constant in a template is worked out when it is rendered, where limits hold.
+            # Constants of a template are computed when it is rendered, where limits apply.
             optimized=False,
         )
-        self.filters = {**filters_within_limits(FILTERS), **COUNTING_FILTERS}
-        self.tests = cast("Any", tests_within_limits(cast("Any", TESTS)))
+        self.filters = {**build_filters(FILTERS), **COUNTING_FILTERS}
+        self.tests = cast("Any", build_tests(cast("Any", TESTS)))
         if safe_output:
             self.filters |= {"yaml": show_yaml, "text": show_text, "attr": show_attribute}
         self.globals = {
@@ -148,14 +148,16 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        for node, why in refusals(tree):
+        for node, why in find_refused_parts(tree):
             raise TemplateSyntaxError(why, node.lineno, name, filename)
         count_work(tree)
         tree.set_environment(self)
         return tree
 
     def join_path(self, template: str, parent: str) -> str:
-        """Return the name of an included or extended template: a bare file name means the folder of its parent."""
+        """Return the name of an included or extended template: a bare file name belongs to the folder of the template
+        that names it.
+        """
         folder = parent.rpartition("/")[0]
         return f"{folder}/{template}" if folder and "/" not in template else template
 
@@ -171,22 +173,22 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return (module or isinstance(obj, _OPEN_OBJECTS)) and super().is_safe_attribute(obj, attr, value)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Offer no `str.format`: text is joined by `~`."""
+        """Refuse `str.format`: text is joined by `~`."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Read `obj.attribute`; of a mapping the key comes first (`bag.items` is the key where there is one)."""
-        bare = raw(obj)
+        """Read `obj.attribute`; a mapping's key takes precedence (`bag.items` is the key where there is one)."""
+        bare = strip_mark(obj)
         if isinstance(bare, Mapping) and attribute in bare:
             return bare[attribute]
         return super().getattr(bare, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
         """Read `obj[argument]`."""
-        found = super().getitem(raw(obj), argument)
+        found = super().getitem(strip_mark(obj), argument)
         return pay_for_value(found) if isinstance(argument, slice) else found
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call a macro, a block or one of our functions, and count it."""
+        """Call a macro, a block or one of the offered functions, and count the call."""
         spend(steps=CALL_STEPS)
         owner = getattr(__obj, "__self__", None)
         pay(owner)
@@ -197,13 +199,13 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return pay_for_value(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Calculate within limits: no text, list or number grows without end."""
+        """Calculate within limits: no text, list or number grows without bound."""
         if isinstance(left, str) and operator == "%":
             raise SecurityError("`%` does not format text here; print the parts, or join them by `~`")
         if isinstance(left, Markup) or isinstance(right, Markup):
             if operator == "+":
                 return self.join_values((left, right))
-            left, right = raw(left), raw(right)
+            left, right = strip_mark(left), strip_mark(right)
         return self._arithmetic(operator, left, right)
 
     def _arithmetic(self, operator: str, left: Any, right: Any) -> Any:
@@ -220,7 +222,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _FileLoader(BaseLoader):
-    """Hands out the files of one TemplateSet; no other name exists."""
+    """Loads the files of one TemplateSet; no other name exists."""
 
     def __init__(self, files: Mapping[str, TemplateFile]) -> None:
         self._files = files
@@ -233,7 +235,7 @@ class _FileLoader(BaseLoader):
 
 
 class SandboxRenderer:
-    """Renders one set of files into prompts (the Renderer of a TemplateSet)."""
+    """Renders the templates of one set of files (the Renderer of a TemplateSet)."""
 
     def __init__(self, files: Mapping[str, TemplateFile]) -> None:
         self._files = files
@@ -252,13 +254,13 @@ class SandboxRenderer:
 
 
 def read_syntax(file: TemplateFile) -> Syntax:
-    """Return the syntax of a template without compiling it; TemplateError where it cannot be read."""
+    """Return the syntax of a template without compiling it. Raises TemplateError where it cannot be read."""
     try:
         tree = _READER._parse(file.text, file.name, file.shown)
         tokens = tuple(_READER.lex(file.text, file.name, file.shown))
         root = _node(tree)
     except Exception as error:
-        raise _readable(error, file.name, {}, lambda _: file) from error
+        raise _build_template_error(error, file.name, {}, lambda _: file) from error
     return Syntax(root=root, tokens=tuple(locate_tokens(tokens, file.text)))
 
 
@@ -287,17 +289,18 @@ def _reply_environment(name: str, source: str) -> tuple[_Sandbox, TemplateFile]:
 
 
 def render_reply(source: str, variables: Mapping[str, Any], *, name: str) -> str:
-    """Return a reply for a person: the template `source` over `variables`, in the same sandbox, without escaping.
+    """Return a reply to a person: the template `source` rendered with `variables` in the same sandbox, without
+    escaping.
 
-    A value with a description shows its value. Values are data: what stands in them is never read as a template.
-    `name` says in errors whose template it is. TemplateError as for every template.
+    A value with a description shows its value. Values are data: nothing in them is ever read as a template. `name` says
+    in errors whose template it is. Raises TemplateError for a fault in the template and for one that exceeds a limit.
     """
     environment, file = _reply_environment(name, source)
     return _render(environment, file.name, variables, lambda _: file)
 
 
 def check_reply(source: str, *, name: str) -> None:
-    """Compile the template of a reply; TemplateError when it has a fault."""
+    """Compile the template of a reply. Raises TemplateError when it has a fault."""
     environment, file = _reply_environment(name, source)
     _compile(environment, file.name, lambda _: file)
 
@@ -309,26 +312,28 @@ def _compile(environment: _Sandbox, name: str, source_of: SourceOf) -> None:
     try:
         environment.get_template(name)
     except Exception as error:
-        raise _readable(error, name, {}, source_of) from error
+        raise _build_template_error(error, name, {}, source_of) from error
 
 
 def _render(environment: _Sandbox, name: str, variables: Mapping[str, Any], source_of: SourceOf) -> str:
     parts: list[str] = []
     length = 0
     try:
-        with one_rendering():
+        with limit_rendering():
             for part in environment.get_template(name).generate(variables):
                 length += len(part)
                 if length > OUTPUT_LIMIT_CHARS:
                     raise LimitError(f"the template prints more than {OUTPUT_LIMIT_CHARS:,} characters")
                 parts.append(part)
     except Exception as error:
-        raise _readable(error, name, variables, source_of) from error
+        raise _build_template_error(error, name, variables, source_of) from error
     return "".join(parts)
 
 
-def _readable(error: Exception, name: str, variables: Mapping[str, Any], source_of: SourceOf) -> TemplateError:
-    """Return what went wrong, where, and what to do."""
+def _build_template_error(
+    error: Exception, name: str, variables: Mapping[str, Any], source_of: SourceOf
+) -> TemplateError:
+    """Return the error that says what went wrong, where, and what to do."""
     if isinstance(error, TemplateSyntaxError):
         file = source_of(error.filename or error.name or name)
         line: int | None = error.lineno
@@ -336,7 +341,7 @@ def _readable(error: Exception, name: str, variables: Mapping[str, Any], source_
         file, line = _find_line(error.__traceback__, source_of)
         file = file or source_of(name)
     shown = file.shown if file else name
-    reason = _ADDRESS.sub("", _reason(error, variables))
+    reason = _ADDRESS.sub("", _explain_error(error, variables))
     return TemplateError(shown, line, reason, file.line(line) if file else "")
 
 
@@ -351,7 +356,7 @@ def _find_line(traceback: TracebackType | None, source_of: SourceOf) -> tuple[Te
     return file, line
 
 
-def _reason(error: Exception, variables: Mapping[str, Any]) -> str:
+def _explain_error(error: Exception, variables: Mapping[str, Any]) -> str:
     if isinstance(error, TemplateNotFound):
         return f"there is no template {error.name!r} in the template folders; write a path below them, such as chat/status.j2"
     if isinstance(error, SecurityError):

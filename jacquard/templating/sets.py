@@ -1,6 +1,6 @@
-"""Sets of templates: the templates of a root, kept in memory, opened again when a file changed, and checked as a whole.
+"""Sets of templates: kept in memory, read again when a file changed, and checked as a whole.
 
-Here is everything about templates that needs no template engine. It must not import jinja2; the renderer is passed in.
+This module needs no template engine and must not import jinja2; the renderer is passed in.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from jacquard.templating.files import (
     Fingerprint,
     TemplateFile,
     TemplateRoot,
+    find_shipped_templates,
     fingerprint,
     read_files,
-    shipped_templates,
     template_ids,
 )
 from jacquard.templating.manifest import BlockSpec, block_specs
@@ -31,19 +31,22 @@ class Renderer(Protocol):
     """Renders the templates of one set of files, by name; every fault is a TemplateError."""
 
     def compile(self, name: str) -> None:
-        """Compile one template."""
+        """Compile one template. Raises TemplateError when it has a fault."""
         ...
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of one template over its variables."""
+        """Return the text of one template rendered with its variables.
+
+        Raises TemplateError for a fault, an undefined value, or a limit that is exceeded.
+        """
         ...
 
 
 class TemplateSet:
-    """The templates of a pack and the shipped ones, in memory, compiled when first used.
+    """The templates of a pack and the shipped ones, in memory, each compiled when it is first used.
 
-    Rendering is pure: same name and variables, same text. `files` holds every file by name, manifests too; `digests` a short
-    hash of each one's text, by which a record of a turn notices that a template is another one now.
+    Rendering is pure: the same name and variables give the same text. `files` holds every file by name, manifests too;
+    `digests` holds a short hash of each text, by which a replay notices that a template has changed.
     """
 
     def __init__(self, files: Files, renderer: Renderer) -> None:
@@ -58,20 +61,23 @@ class TemplateSet:
         return template_ids(self.files)
 
     def blocks(self, template_id: str) -> tuple[BlockSpec, ...]:
-        """Return what a template is made of, in order; TemplateError for an unknown template or a fault in its manifest."""
+        """Return the blocks of a template, in order. Raises TemplateError for an unknown template or a fault in its
+        manifest.
+        """
         if template_id not in self._blocks:
             self._blocks[template_id] = block_specs(self.files, template_id)
         return self._blocks[template_id]
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the rendered text; TemplateError names file, line and source line.
+        """Return the rendered text.
 
-        Variables are plain values (as JSON has them); nothing in them is ever read as a template.
+        Variables are plain values (as JSON has them); nothing in them is ever read as a template. Raises TemplateError,
+        which names file, line and source line, for a fault, an undefined value, or a limit that is exceeded.
         """
         return self._renderer.render(name, variables)
 
     def compile(self, name: str) -> None:
-        """Compile one template; TemplateError when it has a fault."""
+        """Compile one template. Raises TemplateError when it has a fault."""
         self._renderer.compile(name)
 
 
@@ -81,18 +87,23 @@ def text_digest(text: str) -> str:
 
 
 def _counts(name: str, files: Files) -> bool:
-    """A shipped file has two names only where a pack overrides it; a layout is no template."""
+    """Return whether a file name is checked: a shipped file has its second name only where a pack overrides it, and a
+    layout is no template.
+    """
     bare = name.removeprefix(SHIPPED_PREFIX)
     return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
 
 
 _OPENED: dict[tuple[TemplateRoot, ...], tuple[Fingerprint, TemplateSet]] = {}
 _MOST_OPEN = 64
-"""So many sets are held, the ones used last: versions of packs come and go."""
+"""How many sets are kept, those used last; sets of older pack versions are discarded."""
 
 
 def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
-    """Return the set below `roots`, read again only when a file was added, changed or removed."""
+    """Return the set of templates below `roots`, read again only when a file was added, changed or removed.
+
+    Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
+    """
     key = tuple(roots)
     now = fingerprint(key)
     known = _OPENED.get(key)
@@ -106,10 +117,10 @@ def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -
     return known[1]
 
 
-def faults_of(root: Path, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
+def find_template_faults(root: Path, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
     """Return the faults of every template and manifest below `root`, templates first, by name."""
     try:
-        shipped = shipped_templates()
+        shipped = find_shipped_templates()
         files = read_files([root] if root.resolve() == shipped.resolve() else [root, shipped])
     except TemplateError as error:
         return (error,)

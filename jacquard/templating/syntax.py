@@ -1,6 +1,6 @@
 """A template's syntax as plain values, for tools that read templates without rendering them.
 
-With it no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of
+So no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of
 this product.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """A piece of source; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
+    """A piece of source text; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
 
     kind: str
     value: str
@@ -31,7 +31,7 @@ class Node:
     fields: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Return a field, or None where the node has none of this name."""
+        """Return a field, or None where the node has no field of this name."""
         return self.fields.get(name)
 
     def text(self, name: str) -> str:
@@ -39,14 +39,14 @@ class Node:
         return str(self.fields[name])
 
     def node(self, name: str) -> Node:
-        """Return a field that holds one node."""
+        """Return a field that holds one node. Raises TypeError where it holds anything else."""
         found = self.fields[name]
         if not isinstance(found, Node):
             raise TypeError(f"{self.kind}.{name} is no node")
         return found
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """Return a field that holds nodes; a field that is empty or not there holds none."""
+        """Return a field that holds nodes; an empty tuple where the field is empty or missing."""
         found = self.fields.get(name)
         return tuple(each for each in found if isinstance(each, Node)) if isinstance(found, tuple) else ()
 
@@ -59,7 +59,7 @@ class Node:
                 yield from (each for each in value if isinstance(each, Node))
 
     def find(self, *kinds: str) -> Iterator[Node]:
-        """Yield this node and all below it that are of these kinds, each before what is below it."""
+        """Yield this node and all nodes below it that are of these kinds, each before the nodes below it."""
         if self.kind in kinds:
             yield self
         for child in self.children():
@@ -75,7 +75,9 @@ class Syntax:
 
 
 def locate_tokens(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
-    """Yield the tokens `(line, kind, value)` with their places: white space that the engine strips is in none of them."""
+    """Yield the tokens `(line, kind, value)` with their places; white space that the engine strips belongs to none of
+    them.
+    """
     at = 0
     for line, kind, value in tokens:
         at = max(at, source.find(value, at))

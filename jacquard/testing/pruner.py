@@ -34,7 +34,7 @@ TIERS = (Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 def sample_block(
     name: str, tokens: int, priority: Priority = Priority.MEDIUM, *, rank: int = 0, group: str | None = None
 ) -> PromptBlock:
-    """Return a block of so many tokens, for tests."""
+    """Return a block of the given number of tokens, for tests."""
     return PromptBlock(
         block_id=name,
         block_type=BlockType.MEMORY,
@@ -49,7 +49,7 @@ def sample_block(
 
 
 def sample_sets(cases: int, seed: int) -> Iterator[tuple[list[PromptBlock], PruneRules]]:
-    """Yield sets of blocks with rules: groups, shared evidence, old and guarded blocks; no must blocks."""
+    """Yield sets of blocks with rules: groups, shared evidence, old and sensitive blocks; no must blocks."""
     random = Random(seed)
     for _ in range(cases):
         blocks = [_block(random, number) for number in range(random.randint(0, 14))]
@@ -81,16 +81,16 @@ class PrunerContract:
     seed = 20
 
     def make_pruner(self) -> Pruner:
-        """Return a fresh pruner."""
+        """Return a new pruner."""
         raise NotImplementedError("say which pruner is tested")
 
     def test_empty_blocks_returns_empty(self) -> None:
-        """Rule 3: nothing gives nothing."""
+        """Rule 3: no blocks give an empty result."""
         result = self.make_pruner().prune([], PruneBudget(max_tokens=0))
         assert (result.kept, result.degraded, result.dropped, result.decisions) == ((), (), (), ())
 
     def test_must_blocks_never_dropped(self) -> None:
-        """Rule 1: must blocks stay whatever else there is, to the last token."""
+        """Rule 1: must blocks are kept whatever else there is, up to the last token."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             must = [
@@ -104,25 +104,25 @@ class PrunerContract:
             assert {block.block_id for block in must} <= _ids(result.kept)
 
     def test_must_blocks_that_do_not_fit_are_named(self) -> None:
-        """Rule 1: what must be kept and does not fit is an error that names it, biggest first."""
+        """Rule 1: must blocks that do not fit raise an error that names them, biggest first."""
         blocks = [sample_block("small", 30, Priority.MUST), sample_block("big", 90, Priority.MUST)]
         with pytest.raises(BudgetExceededError) as caught:
             self.make_pruner().prune([*blocks, sample_block("other", 1)], PruneBudget(max_tokens=100))
         assert caught.value.blocks == (("big", 90), ("small", 30))
 
     def test_other_priorities_can_be_must(self) -> None:
-        """Rule 1: `must_keep` says which priorities are."""
+        """Rule 1: `must_keep` says which priorities are never dropped."""
         rules = PruneRules(must_keep=frozenset({Priority.MUST, Priority.LOW}))
         blocks = [sample_block("high", 50, Priority.HIGH), sample_block("low", 40, Priority.LOW)]
         assert "low" in _ids(self.make_pruner().prune(blocks, PruneBudget(max_tokens=40), rules).kept)
 
     def test_budget_respected(self) -> None:
-        """Rule 2: what is kept and degraded stays inside the budget."""
+        """Rule 2: kept and degraded blocks stay inside the budget."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 500)
             result = pruner.prune(blocks, PruneBudget(max_tokens=limit), rules)
-            assert _spent_tokens(result) <= limit
+            assert _count_spent_tokens(result) <= limit
             assert sum(block.tokens for block in result.kept) <= limit, "a block that is kept costs its own tokens"
 
     def test_quotas_respected(self) -> None:
@@ -134,25 +134,25 @@ class PrunerContract:
             result = pruner.prune(free, PruneBudget(max_tokens=300, tier_tokens=quotas), rules)
             for tier, quota in quotas.items():
                 own = {block.block_id for block in free if block.priority is tier}
-                assert _spent_tokens(result, own) <= quota
+                assert _count_spent_tokens(result, own) <= quota
 
     def test_decisions_cover_all_blocks(self) -> None:
-        """Rule 3: one decision a block, in order; kept, degraded and dropped are all blocks."""
+        """Rule 3: one decision for each block, in order; kept, degraded and dropped together are all blocks."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
             assert [d.block_id for d in result.decisions] == [b.block_id for b in blocks]
             assert all(decision.code and decision.reason for decision in result.decisions)
-            for action, told in (
+            for action, expected in (
                 (Action.KEPT, result.kept),
                 (Action.DEGRADED, result.degraded),
                 (Action.DROPPED, result.dropped),
             ):
                 places = [place for place, d in enumerate(result.decisions) if d.action is action]
-                assert [blocks[place] for place in places] == list(told)
+                assert [blocks[place] for place in places] == list(expected)
 
     def test_groups_live_or_die_together(self) -> None:
-        """Rule 4: none of a group is dropped while another stays."""
+        """Rule 4: no block of a group is dropped while another is kept."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             result = pruner.prune(blocks, PruneBudget(max_tokens=random.randint(0, 500)), rules)
@@ -161,7 +161,7 @@ class PrunerContract:
                 assert len({block.block_id in gone for block in blocks if block.group == name}) <= 1
 
     def test_a_bigger_budget_never_gives_a_worse_set(self) -> None:
-        """Rule 5: all that a smaller budget kept or degraded is there in a bigger one, in the same form or a fuller one."""
+        """Rule 5: a bigger budget holds all that a smaller one kept or degraded, in the same form or a fuller one."""
         pruner, random = self.make_pruner(), Random(self.seed)
         for blocks, rules in sample_sets(self.cases, self.seed):
             limit = random.randint(0, 400)
@@ -173,7 +173,7 @@ class PrunerContract:
             assert _ids(small.degraded) <= _ids(large.kept) | _ids(large.degraded)
 
     def test_what_is_too_old_leaves(self) -> None:
-        """Rule 6: a block past its time, or past the age of its priority, is never kept whole; a must block is."""
+        """Rule 6: a block past its expiry, or older than its priority allows, is never kept whole, except a must block."""
         old = NOW - timedelta(hours=2)
         blocks = [
             replace(sample_block("old", 5, Priority.LOW), at=old),
@@ -187,7 +187,7 @@ class PrunerContract:
         assert _ids(result.kept) == {"fresh", "timeless", "must"}
 
     def test_what_is_too_guarded_is_never_kept_as_it_is(self) -> None:
-        """Rule 7: it is degraded to its masked form, or dropped; what must stay is masked in any case."""
+        """Rule 7: a block that is too sensitive is masked or dropped; a must block is always masked."""
         blocks = [
             replace(sample_block("secret", 5), sensitivity=Sensitivity.SECRET),
             replace(sample_block("must", 5, Priority.MUST), sensitivity=Sensitivity.CONFIDENTIAL),
@@ -201,7 +201,7 @@ class PrunerContract:
             assert {d.code for d in result.decisions if d.action is Action.DEGRADED} == {"masked"}
 
     def test_it_is_pure(self) -> None:
-        """The same arguments give the same result, and the arguments stay as they are."""
+        """The same arguments give the same result, and the arguments are not changed."""
         for blocks, rules in sample_sets(self.cases // 10, self.seed):
             given = list(blocks)
             first = self.make_pruner().prune(blocks, PruneBudget(max_tokens=100), rules)
@@ -213,7 +213,7 @@ def _ids(blocks: tuple[PromptBlock, ...]) -> set[str]:
     return {block.block_id for block in blocks}
 
 
-def _spent_tokens(result: PruneResult, own: set[str] | None = None) -> int:
+def _count_spent_tokens(result: PruneResult, own: set[str] | None = None) -> int:
     return sum(
         d.tokens for d in result.decisions if d.action is not Action.DROPPED and (own is None or d.block_id in own)
     )

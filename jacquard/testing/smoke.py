@@ -1,7 +1,7 @@
 """The end-to-end smoke of an engine (seed 002 section 20.4), for hosts that build one: prepare, call, commit, record.
 
-Give your engine and a session that it may fill; every promise that does not hold is one AssertionError with its sentence.
-With pytest, inherit `EngineSmoke` and override `open_engine`; each test gets an engine of its own.
+Pass your engine and a session that it may fill; a promise that does not hold raises AssertionError with a sentence.
+With pytest, inherit `EngineSmoke` and override `open_engine`; each test gets a new engine.
 
     class TestMyEngine(EngineSmoke):
         @asynccontextmanager
@@ -31,7 +31,10 @@ SESSION = "smoke"
 
 
 async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
-    """Play the whole chain once: prepare a turn, commit its reply, record a tool call and the model's usage."""
+    """Run the whole chain once: prepare a turn, commit its reply, record a tool call and the model's usage.
+
+    Raises AssertionError for the first promise that does not hold.
+    """
     turn = await engine.prepare_turn(session_id, Message(role=Role.USER, content="hello"), RuntimeConfig())
     assert turn.assembled_input.total_tokens > 0, "a prompt costs something"
     assert turn.messages[-1].content.endswith("hello"), "the input is the last thing that the model reads"
@@ -48,7 +51,7 @@ async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
 
 
 class EngineSmoke:
-    """The smoke as a suite. Tests are async; run them with the anyio plugin of pytest."""
+    """The smoke test as a suite. Tests are async; run them with the anyio plugin of pytest."""
 
     pytestmark = pytest.mark.anyio
 
@@ -62,7 +65,7 @@ class EngineSmoke:
             await run_smoke(engine)
 
     async def test_the_same_turn_is_answered_once(self) -> None:
-        """The same input after the same turn comes from its record, byte for byte; so does its commit."""
+        """The same input after the same turn is answered from its record, byte for byte; its commit too."""
         async with self.open_engine() as engine:
             first = await engine.prepare_turn(SESSION, "one")
             assert (await engine.prepare_turn(SESSION, "one")).text == first.text
@@ -122,7 +125,7 @@ class EngineSmoke:
             ]
 
     async def test_a_failure_leaves_nothing_behind(self) -> None:
-        """What must stay and does not fit is an error, a ref that leads nowhere too; the session is as it was."""
+        """Blocks that must be kept and do not fit raise an error, a dangling ref too; the session stays as it was."""
         async with self.open_engine() as engine:
             small = RuntimeConfig(budget=BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10))
             await engine.prepare_turn(SESSION, "first", turn_id="t1")

@@ -57,17 +57,17 @@ class BackgroundWork:
         self.tasks.cancel_scope.cancel()
         await self.tasks.__aexit__(None, None, None)
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when nothing is under way."""
-        await self.deadline.idle()
-        await self.roller.idle()
-        await self.consolidator.idle()
+        await self.deadline.wait_until_idle()
+        await self.roller.wait_until_idle()
+        await self.consolidator.wait_until_idle()
         if self._prefetcher is not None:
-            await self._prefetcher.idle()
+            await self._prefetcher.wait_until_idle()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""
-        self.roller.begin_ahead(session_id, turn_id, config, history_limits(config), SPARE_MESSAGES)
+        self.roller.begin_next_summary(session_id, turn_id, config, history_limits(config), SPARE_MESSAGES)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
         if self._prefetcher is not None and config.curation.enabled:
             self._prefetcher.begin(session_id, turn_id)

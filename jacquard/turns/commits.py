@@ -16,7 +16,7 @@ from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import MissingChunksError
-from jacquard.pipeline.record.commit import CommitResult, build_commit, committed_result
+from jacquard.pipeline.record.commit import CommitResult, build_commit, read_commit_result
 from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
@@ -110,7 +110,7 @@ class ReplyCommitter:
             record = await store.turn(session_id, turn_id)
             window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
         if record.status is TurnStatus.COMMITTED:
-            return committed_result(record, window.head.version)
+            return read_commit_result(record, window.head.version)
         check_reply(reply.content, self._limits)
         await require_refs(store, session_id, refs or reply.refs)
         world = await self._worlds.world(window.head.world_id)
@@ -140,7 +140,7 @@ class ReplyCommitter:
         if record.status is not TurnStatus.COMMITTED:
             raise MissingChunksError(session_id, turn_id)
         head = await self._parts.store.head(session_id, record.branch_id)
-        return committed_result(record, head.version)
+        return read_commit_result(record, head.version)
 
     async def _turn(self, session_id: str, message_id: str, *, pending: bool = False) -> str:
         """Return the turn that a reply without a turn id answers: the one under way, else the pending one.

@@ -20,10 +20,10 @@ from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.prefetch import (
     build_prefetch,
+    build_prefetched_curation,
     find_lease,
     is_keepable,
     is_late,
-    prefetched_curation,
     scene_matches,
 )
 from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
@@ -60,7 +60,7 @@ class DeferredUsage:
         """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
         try:
             async with self._hold(session_id):
-                usages = calls.late_usages(turn_id, self._count)
+                usages = calls.take_late_usages(turn_id, self._count)
                 if usages:
                     await self._store.append_model_usage(session_id, usages)
         except ContextEngineError:
@@ -158,7 +158,7 @@ def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curatio
     shown, viewer = query.exclude, turn.config.viewer
     fits, why = scene_matches(kept, turn.plan, head, turn.user_message, shown=shown, viewer=viewer)
     if fits:
-        return prefetched_curation(kept, why, shown=shown), ""
+        return build_prefetched_curation(kept, why, shown=shown), ""
     return None, why if kept.depth >= head.depth else ""
 
 

@@ -21,15 +21,15 @@ import anyio
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
-from jacquard.config.experiments import check_experiments, enrolled
+from jacquard.config.experiments import apply_experiments, check_experiments
 from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
-from jacquard.memory.consolidate.consolidator import Consolidated, Progress, ignore_progress
+from jacquard.memory.consolidate.consolidator import ConsolidationResult, Progress, ignore_progress
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
-from jacquard.pipeline.record.evidence import TakenResult, take_result
+from jacquard.pipeline.record.evidence import IngestedResult, ingest_call_result
 from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     turn_from_record,
@@ -111,7 +111,7 @@ class ContextEngine:
         """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
         background = self._require_open().background
         with anyio.move_on_after(seconds):
-            await background.idle()
+            await background.wait_until_idle()
             return True
         return False
 
@@ -122,7 +122,7 @@ class ContextEngine:
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
         """Create a session from a world, which becomes the present version of it in the store; SessionExistsError."""
-        await self._worlds.bring(world)
+        await self._worlds.store_pack(world)
         return await self._parts.store.create_session(session_start(session_id, world, self._parts.clock.now()))
 
     async def prepare_turn(
@@ -141,7 +141,7 @@ class ContextEngine:
         BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
         message = to_user_message(user_message)
-        turn_config = enrolled(config or self._config, session_id)
+        turn_config = apply_experiments(config or self._config, session_id)
         emitter = self._emitter if config is None else self._emitter_of(config)
         calls = CallBook()
 
@@ -291,13 +291,15 @@ class ContextEngine:
 
     async def _ingest_result(
         self, session_id: str, call: ToolCall, result: str | None, options: IngestOptions | None
-    ) -> TakenResult:
+    ) -> IngestedResult:
         if result is None:
-            return TakenResult()
+            return IngestedResult()
         if self._parts.ingestor is None:
             raise ConfigError("This engine has no ingestor; give EngineParts one, or store the result and name its id.")
         ingest_options = options or self._parts.ingest_options or IngestOptions()
-        return await take_result(self._parts.store, self._parts.ingestor, session_id, call, result, ingest_options)
+        return await ingest_call_result(
+            self._parts.store, self._parts.ingestor, session_id, call, result, ingest_options
+        )
 
     async def record_model_usage(
         self,
@@ -326,7 +328,7 @@ class ContextEngine:
         branch_id: str | None = None,
         chapter_ends: bool = False,
         progress: Progress = ignore_progress,
-    ) -> Consolidated:
+    ) -> ConsolidationResult:
         """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns (spec 2).
 
         It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with

@@ -85,7 +85,7 @@ class TurnLoader:
         window, history = await self._load_history(context, window)
         context.stopwatch.lap("summary")
         begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
-        planned = await self._planner.plan(text, window, world, config, context.turn_id, beside=begin_prefetch)
+        planned = await self._planner.plan(text, window, world, config, context.turn_id, on_plan=begin_prefetch)
         context.usages += planned.usages
         context.degradations += planned.degradations
         turn = PlannedTurn(
@@ -116,7 +116,9 @@ class TurnLoader:
         config = context.config
         limits = history_limits(config)
         most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
-        ready = await self._roller.ready(window, config, limits, most_tokens, partial(self._load_window, context))
+        ready = await self._roller.prepare_summary(
+            window, config, limits, most_tokens, partial(self._load_window, context)
+        )
         context.degradations += ready.degradations
         return ready.window, ready.history
 
@@ -128,7 +130,7 @@ class TurnLoader:
         config: RuntimeConfig,
         plan: PlanContext,
     ) -> None:
-        """Begin with the message's vectors beside what is still to be done before recall, unless a memory of the turn before
+        """Begin with the message's vectors on_plan what is still to be done before recall, unless a memory of the turn before
         may do (spec B8).
         """
         recalls = window.prefetch is None or not is_late(window.prefetch)

@@ -1,1 +1,1 @@
-"""Wiring: the only package of jacquard that knows concrete stores, indexes, embedders and models."""
+"""Wiring: builds an engine from settings; the only folder that knows concrete stores, indexes, embedders and models."""

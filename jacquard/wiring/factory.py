@@ -1,7 +1,7 @@
-"""A whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
+"""Builds a whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
 
-For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the
-usual engine with its folder, worlds and models.
+For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the usual
+engine with its folder, worlds and models.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from jacquard.core.protocols import LlmAdapter, Pruner, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.worlds import bare_world
-from jacquard.templating import shipped_templates
+from jacquard.pipeline.worlds import build_bare_world
+from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
@@ -43,8 +43,8 @@ from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.world import WorldPack
 
-_SHIPPED = shipped_templates()
-"""Looked for once, at import: to look for files is no work for an event loop."""
+_SHIPPED = find_shipped_templates()
+"""Looked up once, at import, because an event loop should not wait for the disk."""
 
 
 class _SystemClock:
@@ -72,13 +72,13 @@ def create_context_engine(
     pruner: Pruner | Mapping[str, Pruner] | None = None,
     consolidator: LlmAdapter | None = None,
 ) -> ContextEngine:
-    """Return an engine with the shipped parts; open it with `async with`. The store stays the host's to close.
+    """Return an engine with the shipped parts; open it with `async with`. The host closes the store.
 
-    `llm_adapter` selects, plans where the rules are not sure, sums up and makes memory; without one rules do the first three.
-    `pruner`: one for all, or pruners by the name that `prune.policy` says. A session that is not there yet starts from `world`
-    (None: a bare one) with its first turn; `worlds` are those of sessions that are. A part that is given counts over the setting
-    that names one; where a setting names a token estimator or a plugin, files are read, so call it off the event loop then.
-    ConfigError for what it cannot serve.
+    `llm_adapter` selects, plans where the rules are not confident, summarizes and makes memory; without it, rules do
+    the first three. `pruner` is one for all, or pruners by the name in `prune.policy`. A session that does not exist
+    yet starts from `world` (None: an empty one) with its first turn; `worlds` are those of existing sessions. A part
+    that is passed overrides the setting that names one. Where a setting names a token estimator or a plugin, files are
+    read, so call it off the event loop then. Raises ConfigError for a setting that only `open_runtime` can serve.
     """
     settings = config or RuntimeConfig()
     _refuse(settings, has_model=llm_adapter is not None, has_ingestor=ingestor is not None)
@@ -91,7 +91,7 @@ def create_context_engine(
         summarizer = summarizer or ModelSummarizer(llm_adapter, estimator.estimate, seconds)
     cleaner, ttl = redactor or open_redactor(settings.redaction), ttl_of(settings.evidence)
     retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator)
-    opening = world or bare_world("bare")
+    opening = world or build_bare_world("bare")
     parts = EngineParts(
         store=store,
         planner=open_planner(settings.planner),
@@ -126,7 +126,7 @@ def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:
 
 
 def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> None:
-    """Raise ConfigError for what only `open_runtime` does, so that no setting is passed over in silence."""
+    """Raise ConfigError for settings that only `open_runtime` serves, so that no setting is silently ignored."""
     named = [
         f"{name}.model"
         for name in ("selector", "planner", "summary", "consolidation")

@@ -11,22 +11,22 @@ import threading
 
 SWITCH_SECONDS = 0.0002
 YOUNG_OBJECTS = 5_000
-"""How many new objects bring a collection of the young ones; Python's own choice is 700, a turn makes some thousands."""
+"""How many new objects start a collection of the youngest generation; Python's default is 700, a turn makes some thousands."""
 FULL_COLLECTION_EACH = 15
-"""How many collections of the middle generation lie between two of everything; Python's own choice is 10."""
+"""How many collections of the middle generation lie between two full collections; Python's default is 10."""
 
 
 class ProcessTuning:
-    """Keeps what lives by now out of later garbage collections, makes all of them rarer, and lets threads take turns more often,
-    until released.
+    """Keeps existing objects out of later garbage collections, makes all collections rarer, and lets threads switch
+    more often, until released.
 
-    Model libraries bring some 400,000 objects that live as long as the process does. A full collection walks them all and
-    stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. What is left out is still freed when nothing refers
-    to it; only rings of it that become garbage later stay until the release. What comes later is walked for some 10 ms by each
-    full collection, ten times less often. A thread that calculates holds the interpreter for 5 ms by default before another
-    gets it, so that three of them keep the event loop waiting for 15.
+    Model libraries create some 400,000 objects that live as long as the process. A full collection visits them all and
+    stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. Excluded objects are still freed when nothing
+    refers to them; only reference cycles among them that become garbage later stay until the release. Newer objects
+    take a full collection some 10 ms, ten times less often. A calculating thread holds the interpreter for 5 ms by
+    default before another one gets it, so three such threads keep the event loop waiting for 15 ms.
 
-    Where several have settled the process, the last release ends it.
+    Where several objects tuned the process, the last release restores it.
     """
 
     _lock = threading.Lock()
@@ -34,16 +34,16 @@ class ProcessTuning:
     _before: tuple[float, tuple[int, int, int]] = (0.0, (0, 0, 0))
 
     def __init__(self) -> None:
-        self._settled = False
+        self._is_tuned = False
 
-    def settle(self) -> None:
-        """Collect garbage once and freeze the rest; takes as long as a full collection."""
+    def tune(self) -> None:
+        """Collect garbage once and exclude what remains; takes as long as a full collection."""
         gc.collect()
         gc.freeze()
         kind = type(self)
         with kind._lock:
-            if not self._settled:
-                self._settled = True
+            if not self._is_tuned:
+                self._is_tuned = True
                 kind._holders += 1
                 if kind._holders == 1:
                     kind._before = seconds, (young, middle, old) = sys.getswitchinterval(), gc.get_threshold()
@@ -51,11 +51,11 @@ class ProcessTuning:
                     gc.set_threshold(max(young, YOUNG_OBJECTS), middle, max(old, FULL_COLLECTION_EACH))
 
     def release(self) -> None:
-        """Set the process back, if this is the last that settled it."""
+        """Restore the process, if this is the last object that tuned it."""
         kind = type(self)
         with kind._lock:
-            if self._settled:
-                self._settled = False
+            if self._is_tuned:
+                self._is_tuned = False
                 kind._holders -= 1
                 if kind._holders == 0:
                     gc.unfreeze()

@@ -1,4 +1,5 @@
-"""The evidence part of `jacquard.wiring.runtime`: redactor, detector, vault, ingestor, and where an erasure must search.
+"""Builds the evidence part of a runtime: redactor, detector, vault, ingestor, and the places that an erasure must
+search.
 
 It knows concrete classes. Presidio and plugins are imported when a setting names them, never before.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.pipeline.curation.selectors.heuristic import print_of
+from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from mnemosyne.core.tokens import estimate_tokens, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.plugins import REDACTORS
@@ -33,7 +34,9 @@ VAULT_NAME = "originals"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestServices:
-    """How text becomes evidence here. `options` are what the configuration says of every text; `paths` hold the store's files."""
+    """What turns text into evidence. `options` are those of the configuration for every text; `paths` hold the store's
+    files.
+    """
 
     redactor: Redactor
     ingestor: EvidenceIngestor
@@ -44,7 +47,10 @@ class IngestServices:
     def place(
         self, store: Store, index: Index, retriever: HybridRetriever, caches: Sequence[Callable[[], None]] = ()
     ) -> MemoryLocations:
-        """Return where an erasure must look, for `mnemosyne.privacy.forget.forget`; `caches` besides those of the whole process."""
+        """Return the places that an erasure searches, for `mnemosyne.privacy.forget.forget`.
+
+        `caches` are searched besides the caches of the whole process.
+        """
 
         async def rebuild(scope: str) -> object:
             return await retriever.rebuild(scope, force=True)
@@ -60,7 +66,7 @@ class IngestServices:
                 text_features.cache_clear,
                 estimate_tokens.cache_clear,
                 line_cost.cache_clear,
-                print_of.cache_clear,
+                fingerprint_text.cache_clear,
                 *caches,
             ),
         )
@@ -69,7 +75,10 @@ class IngestServices:
 def open_ingest_services(
     store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock
 ) -> IngestServices:
-    """Return redactor, vault and ingestor of a store; `index` is the folder of its index. ConfigError, RedactionError."""
+    """Return redactor, vault and ingestor of a store; `index` is the folder of its index.
+
+    Raises ConfigError where a detector is not installed, and RedactionError for faulty redaction rules.
+    """
     redactor = open_redactor(settings.redaction)
     vault = FolderVault(index.with_name(index.name.replace("index", VAULT_NAME)))
     rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
@@ -85,7 +94,8 @@ def open_ingest_services(
 def open_redactor(settings: RedactionConfig) -> Redactor:
     """Return the redactor of a configuration.
 
-    ConfigError where its detector is not installed or its plugin cannot be used, RedactionError for its rules.
+    Raises ConfigError where its detector is not installed or its plugin cannot be used, and RedactionError for faulty
+    rules.
     """
     if settings.redactor not in REDACTORS.built_in:
         plugin: Redactor = open_named_plugin(REDACTORS, settings.redactor, rules=settings.rules)
@@ -99,7 +109,7 @@ def open_redactor(settings: RedactionConfig) -> Redactor:
 
 
 def options_of(settings: RuntimeConfig) -> IngestOptions:
-    """Return what a configuration says of every text that is taken in."""
+    """Return what a configuration says about every ingested text."""
     redaction = settings.redaction
     return IngestOptions(
         redact=redaction.enabled,
@@ -110,7 +120,7 @@ def options_of(settings: RuntimeConfig) -> IngestOptions:
 
 
 def ttl_of(settings: EvidenceConfig) -> Mapping[EvidenceType, float]:
-    """Return the times to live by type."""
+    """Return the times to live in seconds, by type."""
     return {EvidenceType(name): seconds for name, seconds in settings.ttl_seconds.items()}
 
 

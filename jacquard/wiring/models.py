@@ -20,23 +20,26 @@ from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from mnemosyne.protocols import TokenEstimator
 
-Watch = Callable[[LlmAdapter], LlmAdapter]
+ModelWrapper = Callable[[LlmAdapter], LlmAdapter]
 
 
-def _unwatched(model: LlmAdapter) -> LlmAdapter:
+def _keep_model(model: LlmAdapter) -> LlmAdapter:
     return model
 
 
 def open_selector(
-    settings: SelectorConfig, watch: Watch = _unwatched
+    settings: SelectorConfig, wrap: ModelWrapper = _keep_model
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
-    """Return the selector of a configuration with the models behind it; None where the heuristic selects."""
+    """Return the selector of a configuration with the models behind it; None where the heuristic selects.
+
+    Raises ConfigError where a folder, a package or a plugin is missing.
+    """
     if settings.name == "heuristic":
         return None, ()
     if settings.reranker is not None:
         scorer = open_reranker(settings.reranker)
         return _behind_breaker(RerankSelector(scorer), settings), (scorer,)
-    model = None if settings.model is None else open_model(settings, watch)
+    model = None if settings.model is None else open_model(settings, wrap)
     return build_selector(settings, model), () if model is None else (model,)
 
 
@@ -58,7 +61,10 @@ def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
 
 
 def open_reranker(folder: str) -> PairScorer:
-    """Return the cross-encoder in a folder, not loaded yet; ConfigError when there is none, or the package is missing."""
+    """Return the cross-encoder in a folder, not loaded yet.
+
+    Raises ConfigError when the folder holds none, or a package is missing.
+    """
     if find_spec("sentence_transformers") is None:
         raise ConfigError("A reranker needs sentence-transformers: pip install 'jacquard-context[local]'.")
     if not (Path(folder) / "config.json").is_file():
@@ -70,12 +76,16 @@ def open_reranker(folder: str) -> PairScorer:
 
 
 def open_writers(
-    settings: RuntimeConfig, estimator: TokenEstimator, watch: Watch = _unwatched
+    settings: RuntimeConfig, estimator: TokenEstimator, wrap: ModelWrapper = _keep_model
 ) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
-    """Return the summarizer and the model of consolidation with the models behind them; without a model, neither."""
-    summing = None if settings.summary.model is None else open_model(settings.summary, watch)
+    """Return the summarizer and the model of consolidation, with the models behind them; neither of them without a
+    model.
+
+    Raises ConfigError where litellm is not installed.
+    """
+    summing = None if settings.summary.model is None else open_model(settings.summary, wrap)
     own = settings.consolidation.model is not None
-    writing = open_model(settings.consolidation, watch) if own else summing
+    writing = open_model(settings.consolidation, wrap) if own else summing
     summarizer = None
     if summing is not None:
         summarizer = ModelSummarizer(summing, estimator.estimate, settings.summary.background_seconds)
@@ -83,11 +93,13 @@ def open_writers(
 
 
 def open_model(
-    settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, watch: Watch = _unwatched
+    settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, wrap: ModelWrapper = _keep_model
 ) -> LlmAdapter:
-    """Return the model that a part of the configuration names, watched; ConfigError where litellm is not installed."""
+    """Return the model that a part of the configuration names, wrapped by `wrap`. Raises ConfigError where litellm is
+    not installed.
+    """
     if find_spec("litellm") is None:
         raise ConfigError(f"The model {settings.model!r} needs litellm: pip install 'jacquard-context[models]'.")
     adapter = import_module("jacquard.adapters.models.litellm_adapter")
     model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
-    return watch(model)
+    return wrap(model)

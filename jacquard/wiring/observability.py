@@ -1,4 +1,4 @@
-"""Events, tracing, metrics, session locks and planner tier 1, from a configuration.
+"""Builds events, tracing, metrics, session locks and planner tier 1 from a configuration.
 
 OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting names them, never before.
 """
@@ -28,7 +28,7 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observability:
-    """What observes an engine's work. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
+    """What observes an engine. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
 
     events: EventBus
     tracing: Tracing
@@ -36,7 +36,7 @@ class Observability:
 
 
 def open_observability(settings: ObservabilityConfig) -> Observability:
-    """Return the watchers of a configuration; ConfigError where an extra is not installed."""
+    """Return the observers of a configuration. Raises ConfigError where an extra is not installed."""
     events = InMemoryEventBus()
     tracing: Tracing = NO_TRACING
     metrics: Any = None
@@ -51,7 +51,7 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
 
 
 def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -> LlmAdapter:
-    """Return a model whose calls are spans; the same model without tracing."""
+    """Return a model whose calls are recorded as spans; the same model without tracing."""
     if tracing is NO_TRACING or isinstance(model, TracedModel):
         return model
     return TracedModel(model, tracing, capture_content)
@@ -60,7 +60,7 @@ def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -
 def build_curation_stream(
     retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
 ) -> CurationStream:
-    """Return Stream B on these parts, with spans for recalls and choices where tracing is on."""
+    """Return Stream B made of these parts, with spans for recalls and selections where tracing is on."""
     if tracing is NO_TRACING:
         return CurationStream(retriever, selector, fallback)
     chooser = None if selector is None else TracedSelector(selector, tracing)
@@ -74,9 +74,10 @@ def _require(module: str, setting: str, extra: str) -> None:
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
-    """Return what makes calls on a session serial among processes; a store in memory has no other process.
+    """Return the locks that make calls on one session serial between processes; None for a store that only this process
+    can use.
 
-    Locks of a plugin's store lie on this host: processes on other hosts are noticed by the session's version.
+    Locks of a plugin's store are on this host: processes on other hosts are noticed by the session's version.
     """
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:

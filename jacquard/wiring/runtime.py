@@ -25,7 +25,7 @@ from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS
-from jacquard.templating import shipped_templates
+from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from jacquard.wiring.embedder import open_embedder as open_embedder
@@ -61,10 +61,10 @@ from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, l
 from mnemosyne.stores.open import store_at
 
 FIT = 0.5
-"""Below this fitness an embedder is not asked about a text (see `Embedder.fitness`)."""
+"""With a fitness (0..1) below this, an embedder is not warmed for a text (see `Embedder.fitness`)."""
 
 SETTLE_SECONDS = 60.0
-"""So long an erasure waits for work of Stream B that goes on in the background."""
+"""How long an erasure waits for background work of Stream B."""
 
 Progress = Callable[[int, int], None]
 
@@ -83,10 +83,10 @@ class SystemClock:
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """An open store with its index and an engine on it; `open_runtime` makes and closes it.
+    """An open store with its index and an engine; `open_runtime` opens and closes it.
 
-    `world` is the pack that was named, if one was, and `worlds` holds it by its id; the packs of sessions that began earlier
-    are in the store (`world_of`).
+    `world` is the pack that was named, if any, and `worlds` holds it by its id; the packs of earlier sessions are in
+    the store (`world_of`).
     """
 
     engine: ContextEngine
@@ -100,18 +100,23 @@ class Runtime:
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
     watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
-    settled: ProcessTuning = field(default_factory=ProcessTuning)
+    tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
 
     async def world_of(self, session_id: str) -> WorldPack:
-        """Return the pack of a session's world, as the store has it; SessionNotFoundError, WorldUnavailableError."""
+        """Return the pack of a session's world from the store.
+
+        Raises SessionNotFoundError for an unknown session, and WorldUnavailableError where its pack is missing or
+        cannot be read.
+        """
         return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session; one that is not there starts from the named world, one without a world gets it.
+        """Return the head of a session. A new one starts from the named world; one without a world gets the named one.
 
-        Unless `index` is false the index is opened and brought up to date, so that the first turn need not wait for it.
-        Raises SessionNotFoundError when there is neither, ConfigError when the session lives in another world.
+        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it. Raises
+        SessionNotFoundError when there is neither a session nor a named world, and ConfigError when the session belongs
+        to another world.
         """
         head = await self._head_of(session_id)
         if index:
@@ -129,14 +134,16 @@ class Runtime:
             try:
                 return await self.engine.start_session(session_id, self.world)
             except SessionExistsError:
-                # Another first call was sooner; this one goes on with its session.
+                # Another first call was faster; this one continues with its session.
                 head = await self.store.head(session_id)
         if self.world is None or head.world_id == self.world.world_id:
             return head
         return await self._adopt(head, self.world)
 
     async def _adopt(self, head: SessionHead, world: WorldPack) -> SessionHead:
-        """Give a session that began without a pack a world; ConfigError for one that lives in another world."""
+        """Give the named world to a session that began without a pack. Raises ConfigError for a session of another
+        world.
+        """
         if head.world_id not in BARE_WORLDS or head.world_id in self.worlds:
             raise ConfigError(
                 f"Session {head.session_id!r} lives in world {head.world_id!r}, not in {world.world_id!r}. "
@@ -147,11 +154,15 @@ class Runtime:
         )
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
-        """Return what an erasure would come to; nothing is changed."""
+        """Return what an erasure would remove; nothing is changed."""
         return await plan_erasure(self._memory_locations(), erasure)
 
     async def forget(self, erasure: Erasure) -> ErasureReport:
-        """Forget in store, index, originals and caches, and prove it; late work of this engine ends before it begins."""
+        """Erase from store, index, originals and caches, and prove it by a search. Background work of this engine is
+        ended first.
+
+        Raises JacquardError when that work does not end in time; then nothing was erased.
+        """
         if not await self.engine.settle(SETTLE_SECONDS):
             raise JacquardError(
                 "Work of this engine still goes on and might write again; nothing was erased. Ask again."
@@ -163,22 +174,26 @@ class Runtime:
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
-        """Empty evidence whose time to live is over, of one session or of all; return how many by session."""
+        """Empty expired evidence, of one session or of all; return how many, by session."""
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def import_world(self) -> int:
-        """Make the named pack the present version of its world in the store; returns how many entries of lore changed."""
+        """Make the named pack the present version of its world in the store; return how many entries of lore changed.
+
+        Raises ConfigError when no world pack was named.
+        """
         if self.world is None:
             raise ConfigError("No world pack was named.")
-        changed = await self.engine.worlds.bring(self.world)
+        changed = await self.engine.worlds.store_pack(self.world)
         await to_thread.run_sync(self.notes.remember, self.world.world_id)
         return changed
 
     async def import_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its turns, or go on with one that is there: what it has already is skipped.
+        """Create a session with its turns, or continue an existing one: turns that it already has are skipped.
 
-        Where a world is named, a session without one gets it; ConfigError when the session lives in another world.
+        Where a world is named, a session without one gets it. Raises ConfigError when the session belongs to another
+        world.
         """
         world = self.world if start.world_id in BARE_WORLDS else None
         if world is not None:
@@ -193,7 +208,7 @@ class Runtime:
             return await self.store.append_turns(start.session_id, start.turns, start.entries)
 
     async def sync(self, session_id: str | None = None, progress: Progress = _ignore) -> None:
-        """Bring the index up to date with the store, for one session and its world."""
+        """Update the index from the store, for one session and its world."""
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
             head = await self.store.head(session_id)
@@ -201,26 +216,30 @@ class Runtime:
         for scope in scopes:
             await self.retriever.sync(scope, progress)
 
-    async def warm(self, text: str = "", *, settle: bool = True) -> None:
-        """Load what is slow to load, so that no turn waits for it: the selector's model, and the embedder if it knows the
-        language of `text` (or none is given). `settle`: then set the garbage collector and the turns of threads in the whole
-        process for short waits (see `ProcessTuning`); False where the process minds these itself.
+    async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
+        """Load what is slow to load, so that no turn waits for it: the models, and the embedder if it knows the
+        language of `text`.
+
+        Without `text` the embedder is always loaded. With `tune_process` garbage collection and thread switches of the
+        whole process are then set for short waits (see `ProcessTuning`); pass False where the process sets these
+        itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
         for model in self.models:
             await model.warm()
-        if settle:
-            await to_thread.run_sync(self.settled.settle)
+        if tune_process:
+            await to_thread.run_sync(self.tuning.tune)
 
-    async def action(self, session_id: str, user_text: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
-        """Return the numerical action that an input means in this session's world, and the names of all there are.
+    async def action(self, session_id: str, user_message: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
+        """Return the numerical action that an input means in this session's world (None: none), and the names of all
+        actions.
 
-        InputTooLargeError for one that no turn would take.
+        Raises InputTooLargeError for an input that no turn would take.
         """
-        check_user_message(user_text, self.limits)
+        check_user_message(user_message, self.limits)
         world = await self.world_of(session_id)
-        found = await to_thread.run_sync(read_input, user_text, world)
+        found = await to_thread.run_sync(read_input, user_message, world)
         return found.action, tuple(action.action_id for action in world.actions)
 
 
@@ -233,13 +252,13 @@ async def open_runtime(
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> AsyncIterator[Runtime]:
-    """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on it.
+    """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on
+    it.
 
-    `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of its
-    world in the store. `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the name of such a
-    package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a plugin. `tenant`: whose
-    sessions they are.
-    Raises WorldPackError, StoreUnavailableError, ConfigError.
+    `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of
+    its world in the store. `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
+    name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
+    plugin. `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
     location = await to_thread.run_sync(locate_store, store, tenant)
@@ -247,7 +266,7 @@ async def open_runtime(
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
         fit = await to_thread.run_sync(_build_fittings, location, folder, tenant, settings, embedder, notes, pack)
-        settled = ProcessTuning()
+        tuning = ProcessTuning()
         try:
             async with ContextEngine(fit.parts, settings) as engine:
                 yield Runtime(
@@ -262,11 +281,11 @@ async def open_runtime(
                     models=fit.models,
                     worlds=fit.parts.worlds,
                     watchers=fit.watchers,
-                    settled=settled,
+                    tuning=tuning,
                     limits=settings.limits,
                 )
         finally:
-            settled.release()
+            tuning.release()
             if fit.parts.locks is not None:
                 await fit.parts.locks.close()
             for model in fit.models:
@@ -277,7 +296,7 @@ async def open_runtime(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Fittings:
-    """Everything that a runtime is made of, opened but not yet used."""
+    """All parts of a runtime, opened but not yet used."""
 
     parts: EngineParts
     index: Index
@@ -297,7 +316,7 @@ def _build_fittings(
     notes: WorldNotes,
     pack: WorldPack | None,
 ) -> _Fittings:
-    """Return the parts; looks at files and imports what settings name, so call it off the event loop."""
+    """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
     opened = store_at(location, tenant=tenant)
     named = open_embedder(embedder)
     vectors = None if named is None else PrefetchingEmbedder(named)
@@ -306,11 +325,11 @@ def _build_fittings(
     retriever = HybridRetriever(opened, index, vectors, estimator, index_degradations=index.degradations_for)
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)
-    watch = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
-    selector, selecting = open_selector(settings.selector, watch)
-    planning = None if settings.planner.model is None else open_model(settings.planner, watch)
-    summarizer, consolidator, writers = open_writers(settings, estimator, watch)
-    shipped = shipped_templates()
+    wrap = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
+    selector, selecting = open_selector(settings.selector, wrap)
+    planning = None if settings.planner.model is None else open_model(settings.planner, wrap)
+    summarizer, consolidator, writers = open_writers(settings, estimator, wrap)
+    shipped = find_shipped_templates()
     parts = EngineParts(
         store=opened,
         planner=open_planner(settings.planner),
@@ -346,7 +365,7 @@ def _build_fittings(
 
 @asynccontextmanager
 async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
-    """Lend the folder of a store's index; that of a store in memory is gone afterwards."""
+    """Give the folder of a store's index; that of a store in memory is removed afterwards."""
     if location.index is not None:
         yield location.index
         return
@@ -369,6 +388,6 @@ def open_workshop(
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> AbstractAsyncContextManager[Runtime]:
-    """Return what `open_runtime` returns; DeprecationWarning, because that is its name now."""
+    """Return what `open_runtime` returns, with a DeprecationWarning: this is the function's old name."""
     warnings.warn("open_workshop is called open_runtime now", DeprecationWarning, stacklevel=2)
     return open_runtime(store, world=world, embedder=embedder, config=config, tenant=tenant)

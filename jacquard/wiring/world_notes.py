@@ -1,7 +1,7 @@
-"""Where the packs of a store's worlds were loaded from: a small JSON file beside the index, from world id to folder.
+"""Remembers the folders from which the packs of a store's worlds were loaded: a small JSON file beside the index.
 
-Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit, and for stores
-that an older release wrote, which hold lore alone. Everything here reads files, so call it off the event loop.
+Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit, and for
+stores of an older release, which hold only lore. Everything here reads files, so call it off the event loop.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ PACK_FILE = "world.yaml"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldNotes:
-    """The notes of one store on this host; `named` is the folder that was named this time, if one was."""
+    """The notes of one store on this host; `named` is the folder named by this call, if any."""
 
     file: Path
     named: str | Path | None = None
 
     def load_named(self) -> WorldPack | None:
-        """Return the pack that was named; WorldPackError."""
+        """Return the pack that was named, or None. Raises WorldPackError where it has faults."""
         return None if self.named is None else load_world(Path(self.named))
 
-    def folder(self, world_id: str) -> Path | None:
-        """Return the folder that was noted for a world, if a pack is there still; ConfigError for a damaged file."""
+    def find_folder(self, world_id: str) -> Path | None:
+        """Return the folder noted for a world, if it still holds a pack. Raises ConfigError for a damaged notes file."""
         noted = self._read().get(world_id)
         return Path(noted) if noted is not None and _is_pack(Path(noted)) else None
 
     def find(self, world_id: str) -> NotedPack:
-        """Return the pack that was noted for a world; WorldPackError where it has faults, with its folder before them."""
+        """Return the pack noted for a world. Raises WorldPackError, which names the folder, where it has faults."""
         try:
             noted = self._read().get(world_id)
         except ConfigError as error:
@@ -60,7 +60,7 @@ class WorldNotes:
         return NotedPack(folder=noted, world=world)
 
     def remember(self, world_id: str) -> None:
-        """Note where the named pack lies; a file that cannot be read is left as it is, with a warning."""
+        """Note the folder of the named pack; a notes file that cannot be read is left unchanged, with a warning."""
         if self.named is None:
             return
         folder = str(Path(self.named).resolve())
@@ -80,27 +80,27 @@ class WorldNotes:
             fresh.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, str]:
-        """Return folder by world id; ConfigError says what is wrong with the file and what to do."""
+        """Return folders by world id. Raises ConfigError that says what is wrong with the file and what to do."""
         try:
             noted = json.loads(self.file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise self._damaged_file_error(f"cannot be read ({error.strerror or error})") from error
+            raise self._build_file_error(f"cannot be read ({error.strerror or error})") from error
         except UnicodeDecodeError as error:
-            raise self._damaged_file_error(f"is no UTF-8 text (byte {error.start + 1})") from error
+            raise self._build_file_error(f"is no UTF-8 text (byte {error.start + 1})") from error
         except (ValueError, RecursionError) as error:
-            raise self._damaged_file_error(f"is no JSON ({error})") from error
+            raise self._build_file_error(f"is no JSON ({error})") from error
         if not isinstance(noted, dict):
-            raise self._damaged_file_error(
+            raise self._build_file_error(
                 f"holds {json.dumps(noted)[:40]} in place of a mapping from world ids to folders"
             )
         for world_id, folder in noted.items():
             if not isinstance(folder, str) or "\0" in folder:
-                raise self._damaged_file_error(f"has no folder for world {world_id!r}, but {json.dumps(folder)[:40]}")
+                raise self._build_file_error(f"has no folder for world {world_id!r}, but {json.dumps(folder)[:40]}")
         return noted
 
-    def _damaged_file_error(self, what: str) -> ConfigError:
+    def _build_file_error(self, what: str) -> ConfigError:
         return ConfigError(
             f"{self.file} {what}. It only says where packs were named: mend it, or remove it and name each pack again by "
             "--world DIR."
@@ -115,7 +115,7 @@ def _is_pack(folder: Path) -> bool:
 
 
 def _json(noted: dict[str, str]) -> bytes:
-    """Return the notes as JSON to be read by eye; a path that UTF-8 cannot write is escaped."""
+    """Return the notes as indented JSON; a path that UTF-8 cannot encode is escaped."""
     try:
         return json.dumps(noted, ensure_ascii=False, indent=1).encode()
     except UnicodeEncodeError:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.conversation import scenes
-from benchmarks.deadline.deadline import CYCLE, mood_at
+from benchmarks.deadline.deadline import CYCLE, find_mood
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, faults_of, figures_of
 from mnemosyne import word_tokens
 
@@ -66,12 +66,12 @@ def test_forty_turns_break_no_law(tmp_path) -> None:
 
 
 def test_a_run_goes_through_every_mood_in_its_order() -> None:
-    moods = [mood_at(turn, 2000) for turn in range(2000)]
+    moods = [find_mood(turn, 2000) for turn in range(2000)]
     assert moods[:400] == moods[400:800]
     assert set(moods) == {mood for mood, _ in CYCLE}
     assert moods[0] == "quick"
     assert moods.count("random") == 800
-    assert {mood_at(turn, 40) for turn in range(40)} == set(moods)
+    assert {find_mood(turn, 40) for turn in range(40)} == set(moods)
 
 
 def test_players_stay_with_a_subject_for_a_while() -> None:

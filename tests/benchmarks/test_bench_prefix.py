@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.prefix import Sample, baseline_of, exchanges_of, played, read_baseline, summed
+from benchmarks.prefix import Sample, baseline_of, exchanges_of, make_exchanges, read_baseline, sum_samples
 from evals.errors import SetupError
 from mnemosyne import load_world
 
@@ -62,8 +62,8 @@ def test_a_conversation_becomes_exchanges(tmp_path):
 
 def test_a_world_is_played_the_same_every_time():
     world = load_world(FOREST)
-    assert list(played(world, 6)) == list(played(world, 6))
-    assert "state_update" in next(played(world, 1))[1]
+    assert list(make_exchanges(world, 6)) == list(make_exchanges(world, 6))
+    assert "state_update" in next(make_exchanges(world, 1))[1]
 
 
 def test_sums_are_by_tokens():
@@ -71,7 +71,7 @@ def test_sums_are_by_tokens():
         Sample(turn=2, total=2000, before_tail=1500, shared=1500, broken="m3", kind="new talk"),
         Sample(turn=3, total=2000, before_tail=1500, shared=600, broken="status", kind="automation:chat/status.j2"),
     ]
-    told = summed(samples)
+    told = sum_samples(samples)
     assert told["share_before_tail"] == pytest.approx(0.7)
     assert told["share_of_prompt"] == pytest.approx(0.525)
     assert told["share_of_prompt_in_steps"] == pytest.approx(1408 / 4000)

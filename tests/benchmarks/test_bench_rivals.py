@@ -13,13 +13,22 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.rivals.child import documents_of, talk_of, watch_network
-from benchmarks.rivals.figures import summed
-from benchmarks.rivals.names import ENTRANTS, EXTRA, NAMES, OURS, Entrant, chosen, entrant, lacking
+from benchmarks.rivals.child import documents_of, select_talk, watch_network
+from benchmarks.rivals.figures import sum_figures
+from benchmarks.rivals.names import (
+    ENTRANTS,
+    EXTRA,
+    NAMES,
+    OURS,
+    Entrant,
+    choose_entrants,
+    find_entrant,
+    find_missing_packages,
+)
 from benchmarks.rivals.show import show
-from benchmarks.rivals.stacks.stack import Ask, Lines, even, unfound, words
+from benchmarks.rivals.stacks.stack import Lines, TurnRequest, find_missing, normalise_spaces, split_words
 from evals.errors import SetupError
-from evals.running.plain_rrf import reciprocal
+from evals.running.plain_rrf import score_reciprocal_ranks
 from mnemosyne import Chain, CorpusDocument
 
 SAID = (
@@ -42,7 +51,7 @@ class WordVectors:
 
     def query(self, text):
         row = np.full(384, 1e-3, dtype=np.float32)
-        for word in words(text):
+        for word in split_words(text):
             row[zlib.crc32(word.encode()) % 384] += 1.0
         return row / np.linalg.norm(row)
 
@@ -61,28 +70,28 @@ def documents():
 
 
 def stack_of(name):
-    module, _, kind = entrant(name).place.partition(":")
+    module, _, kind = find_entrant(name).place.partition(":")
     return getattr(import_module(module), kind)(WordVectors())
 
 
 async def check_stack(stack):
     everything = documents()
-    talk = talk_of(everything, 2)
+    talk = select_talk(everything, 2)
     await stack.index(everything, talk)
     found = await stack.recall("Where is the silver key?", 3)
     assert found[0] == "d0"
     assert len(found) <= 6
-    turn = await stack.turn(Ask(query="What does the ferryman want, coins?", limit=2, tokens=200))
+    turn = await stack.turn(TurnRequest(query="What does the ferryman want, coins?", limit=2, tokens=200))
     assert turn.ranked[0] == "d3"
     assert not set(turn.ranked) & {"d6", "d7"}, "what the talk shows is not recalled again"
     assert turn.evidence[0][0] == "d3"
     assert len(turn.evidence) <= 2
-    assert unfound(turn, {each.document_id: each.text for each in everything}) == []
-    assert all(even(each.text) in turn.text for each in talk)
+    assert find_missing(turn, {each.document_id: each.text for each in everything}) == []
+    assert all(normalise_spaces(each.text) in turn.text for each in talk)
     assert turn.messages[0][0] == "system"
     assert turn.messages[-1][0] == "user"
     assert "ferryman want" in turn.messages[-1][1]
-    small = await stack.turn(Ask(query="What does the ferryman want, coins?", limit=2, tokens=1))
+    small = await stack.turn(TurnRequest(query="What does the ferryman want, coins?", limit=2, tokens=1))
     assert small.evidence == ()
     await stack.close()
 
@@ -95,26 +104,26 @@ def test_a_stack_by_hand_keeps_the_rules(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [each.name for each in ENTRANTS if each.framework])
 def test_a_framework_keeps_the_rules(name):
-    if (fault := lacking(entrant(name))) is not None:
+    if (fault := find_missing_packages(find_entrant(name))) is not None:
         pytest.skip(fault)
     anyio.run(check_stack, stack_of(name))
 
 
 def test_what_is_not_installed_is_told_with_the_extra():
     absent = Entrant(name="absent", place="nowhere:Absent", needs=("no-such-distribution-here",), how="")
-    fault = lacking(absent)
+    fault = find_missing_packages(absent)
     assert fault is not None
     assert "no-such-distribution-here" in fault
     assert EXTRA in fault
     with pytest.raises(SetupError, match="choose from ours, langchain"):
-        chosen(["rome"])
-    entrants, left_out = chosen([])
+        choose_entrants(["rome"])
+    entrants, left_out = choose_entrants([])
     assert {each.name for each in entrants} | set(left_out) == set(NAMES)
     assert entrants[0].name == OURS
 
 
 def test_a_framework_that_is_named_and_absent_ends_the_run():
-    absent = [each.name for each in ENTRANTS if lacking(each) is not None]
+    absent = [each.name for each in ENTRANTS if find_missing_packages(each) is not None]
     if not absent:
         pytest.skip("every stack is installed here")
     done = CliRunner().invoke(app, ["rivals", "--only", absent[0]])
@@ -123,8 +132,8 @@ def test_a_framework_that_is_named_and_absent_ends_the_run():
 
 
 def test_words_and_fusion():
-    assert words("The silver key, 银钥匙x2!") == ["the", "silver", "key", "银钥", "钥匙", "x2"]
-    assert [*reciprocal([["a", "b"], ["b", "c"]])] == ["b", "a", "c"]
+    assert split_words("The silver key, 银钥匙x2!") == ["the", "silver", "key", "银钥", "钥匙", "x2"]
+    assert [*score_reciprocal_ranks([["a", "b"], ["b", "c"]])] == ["b", "a", "c"]
     lines = Lines(documents(), documents()[-2:])
     assert lines.unseen(["d6", "d0"]) == ("d0",)
     assert [name for name, _ in lines.within(["d0", "d1", "d2"], 2, 1000)] == ["d0", "d1"]
@@ -133,10 +142,10 @@ def test_words_and_fusion():
 def test_talk_begins_with_the_user_and_made_up_talk_is_seeded():
     everything = documents_of({"talk": 21})
     assert everything == documents_of({"talk": 21})
-    newest = talk_of(everything, 8)
+    newest = select_talk(everything, 8)
     assert newest[0].speaker == everything[0].speaker
     assert newest == everything[-len(newest) :]
-    assert talk_of((), 8) == ()
+    assert select_talk((), 8) == ()
 
 
 def test_addresses_beyond_this_machine_are_noted():
@@ -178,7 +187,7 @@ def test_figures_hold_ratios_and_scores():
         for name, ms in ((OURS, 5.0), ("haystack", 50.0), ("langchain", 25.0))
         for kind in ("narrow", "wide")
     ]
-    found = summed(rows, [])
+    found = sum_figures(rows, [])
     best = found["fastest_framework"]
     assert (best["stack"], best["ratio"], best["ratio_beyond"]) == ("langchain", 5.0, 21.0)
     quality = found["quality"][OURS]

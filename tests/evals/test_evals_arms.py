@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evals.__main__ import app
-from evals.running.arms import ORDER, SHOWN, beside_json, set_beside
+from evals.running.arms import ORDER, SHOWN, arms_to_json, compare_with_arms
 from evals.running.parts import Arm
 
 TALK = [
@@ -94,11 +94,11 @@ def report(values):
 
 def test_the_better_arm_is_the_one_with_the_higher_mean():
     given = {Arm.BM25: [0.5] * 8, Arm.VECTOR: [0.4] * 8, Arm.RRF: [0.1] * 8, Arm.HYBRID: [1.0, 0.0, 1.0, 1.0] * 2}
-    found = beside_json(set_beside("tales", {arm: report(given[arm]) for arm in ORDER}))
+    found = arms_to_json(compare_with_arms("tales", {arm: report(given[arm]) for arm in ORDER}))
     better, rrf = found["to_best"]["recall@5"], found["to_rrf"]["recall@5"]
     assert better["arm"] == "bm25"
     assert better["delta"] == pytest.approx(0.25)
     assert better["verdict"] == "open"
     assert rrf["verdict"] == "better"
-    whole = beside_json(set_beside("tales", {arm: report(given[arm]) for arm in ORDER}, by_session=True))
+    whole = arms_to_json(compare_with_arms("tales", {arm: report(given[arm]) for arm in ORDER}, by_session=True))
     assert whole["intervals"]["recall@5"] == pytest.approx([0.75, 0.75]), "both sessions are alike"

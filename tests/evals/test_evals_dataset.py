@@ -96,7 +96,7 @@ def test_an_id_in_two_corpora_is_named(folder):
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 10, 11, None])
 def test_a_sample_is_spread_over_the_file(folder, limit):
     write(folder / "queries.jsonl", [{**QUERIES[0], "id": f"q{place}"} for place in range(10)])
-    sampled = [query.query_id for query in read_set(folder).sampled(limit).queries]
+    sampled = [query.query_id for query in read_set(folder).sample(limit).queries]
     assert len(sampled) == min(limit or 10, 10)
     assert sampled == sorted(set(sampled))
     if limit == 2:

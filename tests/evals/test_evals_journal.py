@@ -46,7 +46,7 @@ def run(labelled, journal, *, options=OPTIONS, until=None):
         async def select(self, request):
             if len(asked) == until:
                 raise StoppedError
-            asked.append(request.user_text)
+            asked.append(request.user_message)
             return await super().select(request)
 
     @asynccontextmanager

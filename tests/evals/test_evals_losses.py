@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals.metrics import Outcome
-from evals.reporting.losses import Stage, stages, tally
+from evals.reporting.losses import LossStage, count_stages, find_stages
 
 IDS = st.sampled_from("abcdef")
 
@@ -16,24 +16,26 @@ def outcome(relevant, retrieved, selected):
 
 
 def test_each_stage():
-    found = stages(outcome(dict.fromkeys("abcde", 1) | {"f": 0}, "bcd", "cd"), unreachable=["a"], shown=frozenset("d"))
+    found = find_stages(
+        outcome(dict.fromkeys("abcde", 1) | {"f": 0}, "bcd", "cd"), unreachable=["a"], shown=frozenset("d")
+    )
     assert found == {
-        "a": Stage.NOT_INDEXED,
-        "b": Stage.NOT_SELECTED,
-        "c": Stage.PRUNED,
-        "d": Stage.DELIVERED,
-        "e": Stage.NOT_RECALLED,
+        "a": LossStage.NOT_INDEXED,
+        "b": LossStage.NOT_SELECTED,
+        "c": LossStage.PRUNED,
+        "d": LossStage.DELIVERED,
+        "e": LossStage.NOT_RECALLED,
     }
-    assert list(tally(found.values()).values()) == [1, 1, 1, 1, 1]
+    assert list(count_stages(found.values()).values()) == [1, 1, 1, 1, 1]
 
 
 def test_without_a_prompt_the_selection_is_what_is_delivered():
-    assert stages(outcome({"a": 1}, "a", "a")) == {"a": Stage.DELIVERED}
+    assert find_stages(outcome({"a": 1}, "a", "a")) == {"a": LossStage.DELIVERED}
 
 
 @given(st.dictionaries(IDS, st.integers(0, 2)), st.sets(IDS), st.sets(IDS), st.sets(IDS), st.sets(IDS) | st.none())
 def test_every_relevant_document_is_counted_once(relevant, retrieved, selected, missing, shown):
     kept = None if shown is None else frozenset(shown)
-    found = stages(outcome(relevant, retrieved, selected), unreachable=missing, shown=kept)
+    found = find_stages(outcome(relevant, retrieved, selected), unreachable=missing, shown=kept)
     assert set(found) == {name for name, grade in relevant.items() if grade > 0}
-    assert sum(tally(found.values()).values()) == len(found)
+    assert sum(count_stages(found.values()).values()) == len(found)

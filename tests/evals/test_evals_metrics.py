@@ -144,7 +144,7 @@ def chosen(relevant, retrieved, limit=5):
 
 def request_of(retrieved, limit=5):
     return SelectionRequest(
-        user_text="?",
+        user_message="?",
         recent=(),
         plan=PlanContext(
             triage=Triage.NARRATIVE,

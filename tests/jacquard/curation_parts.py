@@ -150,7 +150,7 @@ def plan(
 
 def asked(*candidates: Candidate, limit: int = 5, plan_: PlanContext | None = None) -> SelectionRequest:
     return SelectionRequest(
-        user_text="那把钥匙是不是开启神庙的?",
+        user_message="那把钥匙是不是开启神庙的?",
         recent=("村长: 听说村里有一把钥匙。",),
         plan=plan_ or plan(),
         candidates=candidates,

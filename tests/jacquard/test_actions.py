@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jacquard import TemplateError
-from jacquard.pipeline.planning.actions import action_faults, apply_action, match_action
+from jacquard.pipeline.planning.actions import apply_action, find_action_faults, match_action
 from mnemosyne import StateOpError
 
 
@@ -101,14 +101,14 @@ def test_a_faulty_reply_says_whose_it_is(reply, reason):
 
 
 def test_faults_of_actions_are_told_before_anyone_plays():
-    assert action_faults(WORLD) == ()
+    assert find_action_faults(WORLD) == ()
     broken = (
         replace(HEAL, action_id="one", reply="{{ state.hero | nofilter }}"),
         replace(HEAL, action_id="two", reply="{{ state.hero.mana }}"),
         replace(HEAL, action_id="three", ops=(("ADD", "hero.name", 1),)),
         replace(HEAL, action_id="four", guards=(replace(HEAL.guards[0], value=99),), reply="{{ state.hero.mana }}"),
     )
-    faults = action_faults(replace(WORLD, actions=broken))
+    faults = find_action_faults(replace(WORLD, actions=broken))
     assert [fault.split(":")[0] for fault in faults] == ["action one", "action two", "action three"]
     assert "nofilter" in faults[0]
     assert "mana" in faults[1]

@@ -24,14 +24,14 @@ from jacquard import (
     PromptBlock,
     RuntimeConfig,
     TemplateError,
-    shipped_templates,
+    find_shipped_templates,
 )
 from jacquard.core.block_kinds import HISTORY_SLOT
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
 from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust
 
-STREAM = AutomationStream(CharacterEstimator(), shipped_templates())
+STREAM = AutomationStream(CharacterEstimator(), find_shipped_templates())
 GOLDEN = Path(__file__).parent.parent / "golden"
 TALK = talk(["村长在吗?", "他在井边。<b>", "走过去", "他抬起头。"])
 
@@ -293,7 +293,7 @@ def test_a_broken_template_of_a_pack_names_file_and_line(tmp_path):
 
 
 def test_same_input_same_bytes():
-    assert render() == AutomationStream(CharacterEstimator(), shipped_templates()).render(
+    assert render() == AutomationStream(CharacterEstimator(), find_shipped_templates()).render(
         PlannedTurn(plan=PLAN, window=window(TALK), world=WORLD, user_message="你好", config=RuntimeConfig())
     )
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPairError
-from jacquard.core.calibration import correction_of, with_counts
+from jacquard.core.calibration import add_token_counts, correction_of
 from jacquard.pipeline.record.tools import check_tasks
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, tail_tokens
 from jacquard.turns.chunks import ChunkBuffer
@@ -111,7 +111,7 @@ def usage(reported, estimated, **more):
     call = ModelUsage(
         model_usage_id="u", model=more.pop("model", "m"), stage=ModelUsageStage.ANSWER, prompt_tokens=reported
     )
-    return with_counts(call, estimated, 10, **more)
+    return add_token_counts(call, estimated, 10, **more)
 
 
 def test_reported_usage_corrects_the_estimate_in_steps_and_within_bounds():

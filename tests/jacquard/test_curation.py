@@ -22,7 +22,7 @@ from jacquard import (
     Selection,
     SelectionRequest,
 )
-from jacquard.pipeline.curation.memory_blocks import cut_notes, render_memories
+from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, Recall, extract
 from mnemosyne.evidence.selectors import ref_hash
@@ -248,7 +248,7 @@ def test_a_long_entry_shows_its_first_sentences_and_its_ref_says_which() -> None
     assert ref.hash == ref_hash(shown)
     assert f"<desc>{escape_text(shown)} […]</desc>" in first.content
     assert other.refs[0].selector is None
-    assert cut_notes((first, other), entries) == (
+    assert describe_cuts((first, other), entries) == (
         f"text_cut: flesh:lore_saga shows {ref.selector} of {len(long.text)} characters",
     )
     (whole,) = render_memories(chosen("lore_saga"), entries, CalibratedEstimator())

@@ -35,8 +35,8 @@ from jacquard import (
 from jacquard.core.blocks import sensitivity_of
 from jacquard.core.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.pipeline.weaving.degrade import WITHHELD, LeadShortener, apply_degradations
-from jacquard.pipeline.weaving.packing import short_tokens
+from jacquard.pipeline.weaving.degrade import WITHHELD, TruncatingShortener, apply_degradations
+from jacquard.pipeline.weaving.packing import estimate_short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
@@ -121,7 +121,7 @@ def test_an_opening_reads_no_more_than_it_may_show():
     assert shown == ("The wheel turns slowly. " * 40_000)[:chars] + " […]"
 
 
-@pytest.mark.parametrize("shortener", [None, LeadShortener(COUNT)])
+@pytest.mark.parametrize("shortener", [None, TruncatingShortener(COUNT)])
 async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener):
     block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
     carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
@@ -368,7 +368,7 @@ async def test_the_room_that_a_pruner_leaves_is_enough_for_tags_and_words():
     opened = '<memory id="p011.a" turn="11" at="2026-01-01T08:00Z" speaker="The Storyteller">'
     for length in (60, 120, 300, 900):
         block = memory("m", f"{opened}{escape_text((LONG * 9)[:length])}</memory>")
-        tokens = short_tokens(block, PruneRules())
+        tokens = estimate_short_tokens(block, PruneRules())
         carried = await apply_degradations([order(block, tokens)], count=COUNT, shortener=None, redactor=None)
         assert carried.blocks["m"].tokens <= max(tokens, block.tokens)
         assert carried.degradations == ()

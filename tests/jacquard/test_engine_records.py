@@ -17,7 +17,7 @@ from jacquard import (
     MissingChunksError,
     ObservabilityConfig,
     RuntimeConfig,
-    snapshot_in,
+    read_snapshot,
 )
 from jacquard.pipeline.record.prompt_snapshot import snapshot_from_json, snapshot_to_json
 from mnemosyne import (
@@ -188,7 +188,7 @@ async def test_the_to_do_list_is_in_the_next_prompt_and_in_its_replay(layout):
     (todo,) = ElementTree.fromstring(turn.text).iter("todo")
     assert "name: find </todo> the <key>" in todo.text
     assert "".join(message.content for message in turn.messages).count("<todo>") == 1
-    tape = snapshot_in(record)
+    tape = read_snapshot(record)
     assert tape.source.variables["tasks"]["open"][0]["id"] == "t1"
     older = snapshot_to_json(tape)
     del older["source"]["variables"]["tasks"]

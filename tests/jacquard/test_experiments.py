@@ -15,9 +15,9 @@ from jacquard import (
     BudgetConfig,
     ConfigError,
     RuntimeConfig,
+    apply_experiments,
     config_from_yaml,
     create_context_engine,
-    enrolled,
     open_runtime,
 )
 from jacquard.config.experiments import arm_of
@@ -37,7 +37,8 @@ experiments:
 def test_arms_get_sessions_by_their_shares_and_independently() -> None:
     config = config_from_yaml(TWO)
     got = Counter(
-        tuple(enrolled(config, f"s{n}").tags[f"ab.{name}"] for name in ("layout", "budget")) for n in range(1200)
+        tuple(apply_experiments(config, f"s{n}").tags[f"ab.{name}"] for name in ("layout", "budget"))
+        for n in range(1200)
     )
     for layout in ("classic", "cache"):
         assert 110 < got[layout, "small"] < 190
@@ -65,13 +66,13 @@ def test_any_session_has_an_arm_that_has_a_share(experiment: str, session: str, 
 
 def test_an_arm_changes_what_it_names_and_nothing_else() -> None:
     config = config_from_yaml(TWO)
-    big = next(c for c in (enrolled(config, f"s{n}") for n in range(50)) if c.tags["ab.budget"] == "big")
+    big = next(c for c in (apply_experiments(config, f"s{n}") for n in range(50)) if c.tags["ab.budget"] == "big")
     assert big.budget == BudgetConfig(max_input_tokens=9000, reserved_reply_tokens=2000)
     assert big.tags["host"] == "demo"
     assert not big.experiments
     assert big.history == config.history
     plain = RuntimeConfig()
-    assert enrolled(plain, "s") is plain
+    assert apply_experiments(plain, "s") is plain
 
 
 ARMS = "budget: {reserved_reply_tokens: 100}\nexperiments:\n  x:\n    a: {}\n    b: {config: %s}\n"
@@ -124,13 +125,13 @@ def test_an_engine_refuses_experiments_that_cannot_be_whatever_the_session() -> 
 )
 def test_faults_name_experiment_and_arm(changes: dict[str, object], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
-        enrolled(RuntimeConfig(experiments={"x": {"a": ArmConfig(config=changes)}}), "s")
+        apply_experiments(RuntimeConfig(experiments={"x": {"a": ArmConfig(config=changes)}}), "s")
 
 
 def test_two_experiments_must_not_set_the_same() -> None:
     text = "{x: {a: {config: {layout: classic}}}, y: {b: {config: {layout: cache_first}}}}"
     with pytest.raises(ConfigError, match="both set layout"):
-        enrolled(config_from_yaml(f"experiments: {text}"), "s")
+        apply_experiments(config_from_yaml(f"experiments: {text}"), "s")
 
 
 @pytest.mark.anyio

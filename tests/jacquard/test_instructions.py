@@ -9,7 +9,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import RuntimeConfig, config_from_yaml, open_runtime, origins_of, snapshot_in
+from jacquard import RuntimeConfig, config_from_yaml, find_origins, open_runtime, read_snapshot
 from jacquard.cli.app import app
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from mnemosyne import Task, ToolCall, resolve_uri
@@ -29,7 +29,7 @@ def test_they_come_from_a_file_too():
     assert config_from_yaml("instructions: {kind: Be kind.}\n").instructions == {"kind": "Be kind."}
 
 
-async def play(folder: Path, layout: str) -> None:
+async def replay_prompt(folder: Path, layout: str) -> None:
     config = RuntimeConfig(layout=layout, instructions=TOLD)
     async with open_runtime(folder / "store", world=FOREST, embedder="none", config=config) as runtime:
         await runtime.ensure_session("s")
@@ -47,14 +47,14 @@ async def play(folder: Path, layout: str) -> None:
         assert system.index("<instruction>") < system.index(first) < system.index('<instruction id="kind">')
         assert 'id="none"' not in turn.text
         record = await runtime.store.turn("s", turn.turn_id)
-        (found,) = origins_of(turn, "Be kind.", snapshot_in(record))
+        (found,) = find_origins(turn, "Be kind.", read_snapshot(record))
         assert found.span.block_id == "host:kind"
         assert await resolve_uri(runtime.store, found.uri)
 
 
 @pytest.mark.parametrize("layout", ["classic", "cache_first", "layers"])
 def test_a_turn_with_all_that_hosts_add_is_played_and_previewed_as_it_was(tmp_path, monkeypatch, layout):
-    anyio.run(play, tmp_path, layout)
+    anyio.run(replay_prompt, tmp_path, layout)
     monkeypatch.chdir(tmp_path)
     replayed = CliRunner().invoke(app, ["replay", "s", "--store", "store"])
     assert "2 of 2 recorded turns came out byte for byte" in replayed.stdout, replayed.output

@@ -17,14 +17,14 @@ from jacquard import (
     LayersConfig,
     PromptMessage,
     RuntimeConfig,
+    find_shipped_templates,
     load_layout,
     open_runtime,
-    play,
-    shipped_templates,
-    snapshot_in,
+    read_snapshot,
+    replay_prompt,
 )
 from jacquard.core.block_kinds import SYSTEM_PROMPT
-from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, allowed_layers, layer_of, layers_of
+from jacquard.pipeline.weaving.layers import ORDER, PROCESSES, find_allowed_layers, layer_of, layers_of
 from mnemosyne import (
     CalibratedEstimator,
     ImportedTurn,
@@ -201,7 +201,7 @@ async def test_what_the_summary_does_not_cover_stays_and_nothing_stands_twice():
 )
 def test_what_a_process_sees(process, switch, layers, checkpoint):
     config = LayersConfig(process=process, enable_share_context=switch)
-    assert allowed_layers(config) == (frozenset(layers), checkpoint)
+    assert find_allowed_layers(config) == (frozenset(layers), checkpoint)
 
 
 def test_an_unknown_process_is_refused():
@@ -222,7 +222,7 @@ async def test_a_worker_collects_no_talk_and_no_todo():
 
 
 def test_the_layout_has_the_composers_orders():
-    layout = load_layout("layers", [shipped_templates()])
+    layout = load_layout("layers", [find_shipped_templates()])
     assert layout.separate
     assert {rule.order for rule in layout.rules} == set(ORDER.values())
 
@@ -326,7 +326,7 @@ async def test_a_turn_of_a_worker_is_made_again_from_its_record(tmp_path):
     async with open_runtime(str(tmp_path), world=FOREST, embedder="none", config=config) as runtime:
         await runtime.ensure_session("s")
         turn = await runtime.engine.prepare_turn("s", "钥匙?")
-        tape = snapshot_in(await runtime.store.turn("s", turn.turn_id))
+        tape = read_snapshot(await runtime.store.turn("s", turn.turn_id))
     assert tape is not None
-    again = play(tape, CalibratedEstimator().estimate)
+    again = replay_prompt(tape, CalibratedEstimator().estimate)
     assert again.assembled.messages == turn.messages

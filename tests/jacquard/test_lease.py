@@ -31,10 +31,10 @@ from jacquard import (
     Temporal,
     config_from_environment,
     config_from_yaml,
-    differences,
+    find_differences,
     open_runtime,
-    play,
-    snapshot_in,
+    read_snapshot,
+    replay_prompt,
 )
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from jacquard.pipeline.curation.prefetch import build_prefetch, find_lease, is_late
@@ -329,7 +329,7 @@ async def test_a_scene_is_played_on_one_call_until_it_ends(tmp_path, server):
         assert "names fog_hound" in away.report.stream_b.lease_refused
         for turn in (first, *turns, ended, away):
             record = await runtime.store.turn("s", turn.turn_id)
-            assert differences(record, play(snapshot_in(record), CalibratedEstimator().estimate)) == ()
+            assert find_differences(record, replay_prompt(read_snapshot(record), CalibratedEstimator().estimate)) == ()
             again = await runtime.engine.prepare_turn("s", record.messages[0].content, turn_id=turn.turn_id)
             assert (again.text, again.report) == (turn.text, turn.report)
     leases = [event.payload["lease"] for event in told if event.event_type.value == "Assembled"]

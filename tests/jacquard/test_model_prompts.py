@@ -41,17 +41,17 @@ def selection(name: str) -> SelectionRequest:
         return asked(*(as_candidate(entry) for entry in ENTRIES))
     if name == "en":
         return SelectionRequest(
-            user_text="Where did Grey Wolf go?", recent=(), plan=plan(("wolf",)), candidates=(), limit=3
+            user_message="Where did Grey Wolf go?", recent=(), plan=plan(("wolf",)), candidates=(), limit=3
         )
     pool = (candidate(NASTY, NASTY, title=NASTY, depth=4), candidate("long", "The wolf ran north. " * 40))
-    return SelectionRequest(user_text=NASTY, recent=(NASTY,) * 6, plan=plan(), candidates=pool, limit=5)
+    return SelectionRequest(user_message=NASTY, recent=(NASTY,) * 6, plan=plan(), candidates=pool, limit=5)
 
 
 def planning(name: str) -> PlanRequest:
     text = {"en": "Where is the lamb?", "zh": "我去森林神庙", "nasty": NASTY + "x" * 3000}[name]
     recent = () if name == "en" else (f"村长: {NASTY}" if name == "nasty" else "村长: 听说村里有一把钥匙。",)
     world = replace(WORLD, locale=LOCALES[name])
-    return PlanRequest(user_text=text, recent=recent, plan=plan(quest="q_001"), window=window(), world=world)
+    return PlanRequest(user_message=text, recent=recent, plan=plan(quest="q_001"), window=window(), world=world)
 
 
 def summing(name: str, *, going_on: bool) -> SummaryRequest:

@@ -17,8 +17,8 @@ from jacquard import (
     CurationConfig,
     PackageConfig,
     RuntimeConfig,
+    find_origins,
     open_runtime,
-    origins_of,
     to_messages,
     turn_to_json,
 )
@@ -183,7 +183,7 @@ async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(runtime):
     assert source_of(item) == "session:s/evidence"
     assert any(item.id in why for why in turn.package.debug["why_selected"])
     assert "九桶 &lt;灯油&gt;" in to_messages(turn.package)[-2].content
-    (origin,) = origins_of(turn, "鸬鹚号天亮前出港")
+    (origin,) = find_origins(turn, "鸬鹚号天亮前出港")
     assert origin.uri == item.source_uri
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jacquard import CurationPath, Selection
-from jacquard.pipeline.curation.prefetch import build_prefetch, is_keepable, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched_curation, is_keepable, scene_matches
 from jacquard.pipeline.curation.stream import Curation
 from mnemosyne import BranchSpan, Prefetch, Recall
 
@@ -92,7 +92,7 @@ def test_what_is_shown_already_or_hidden_now_is_left_out() -> None:
     prefetch = kept()
     one = frozenset({"b"})
     assert scene_matches(prefetch, plan(("temple key",)), head(depth=10), "x", shown=one)[0]
-    used = prefetched_curation(prefetch, "why", shown=one)
+    used = build_prefetched_curation(prefetch, "why", shown=one)
     assert [c.entry_id for c in used.chosen] == ["a"]
     assert used.selection.entry_ids == ("a",)
     both = frozenset({"a", "b"})
@@ -100,7 +100,7 @@ def test_what_is_shown_already_or_hidden_now_is_left_out() -> None:
 
 
 def test_a_kept_result_comes_back_as_it_was() -> None:
-    used = prefetched_curation(kept(), "why", shown=NOTHING)
+    used = build_prefetched_curation(kept(), "why", shown=NOTHING)
     assert used.path is CurationPath.PREFETCHED
     assert used.chosen == LATE.chosen
     assert used.selection.rationale == "", "it was said of another input, maybe of what is hidden by now"
@@ -150,4 +150,4 @@ def test_whatever_matches_keeps_every_condition(
     assert branch == "main" or (depths[0] <= upto and depths[0] == depths[1])
     assert {w.casefold() for w in then if w} & {w.casefold() for w in now if w} or not any(then + now)
     assert shown != {"a", "b"}
-    assert prefetched_curation(prefetch, why, shown=shown).chosen
+    assert build_prefetched_curation(prefetch, why, shown=shown).chosen

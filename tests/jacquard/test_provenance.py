@@ -10,13 +10,13 @@ from jacquard import (
     ConfigError,
     CurationConfig,
     RuntimeConfig,
+    count_tokens_by_block,
+    find_origins,
     open_runtime,
-    origins_of,
-    snapshot_in,
-    tokens_by_block,
+    read_snapshot,
     turn_from_record,
 )
-from jacquard.replay.provenance import origin_at
+from jacquard.replay.provenance import find_origin
 from mnemosyne import resolve_uri
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +32,9 @@ async def test_every_character_leads_back_to_its_source(tmp_path: Path, layout: 
         await runtime.ensure_session("s")
         await runtime.engine.prepare_turn("s", ASKED, RuntimeConfig(layout=layout, curation=PATIENT), turn_id="t")
         record = await runtime.store.turn("s", "t")
-        turn, tape = turn_from_record(record, 0), snapshot_in(record)
-        assert tape is not None
-        tokens = tokens_by_block(turn)
+        turn, snapshot = turn_from_record(record, 0), read_snapshot(record)
+        assert snapshot is not None
+        tokens = count_tokens_by_block(turn)
         assert sum(tokens.values()) == turn.report.budget.used_tokens
         kept = {d.block_id: d.tokens for d in turn.report.decisions if d.action.value == "kept"}
         assert {name: cost for name, cost in tokens.items() if name != "frame"} == kept
@@ -42,7 +42,7 @@ async def test_every_character_leads_back_to_its_source(tmp_path: Path, layout: 
         kinds = set()
         sources: set[str] = set()
         for offset in range(0, len(text), 7):
-            origin = origin_at(turn, offset, tape)
+            origin = find_origin(turn, offset, snapshot)
             assert origin.text == text[offset]
             assert origin.span.start <= origin.start < origin.span.end
             assert origin.text in origin.line or origin.text == "\n"
@@ -52,7 +52,7 @@ async def test_every_character_leads_back_to_its_source(tmp_path: Path, layout: 
             kinds.add(origin.decision.source.partition(":")[0])
             assert origin.template or origin.uri
             if origin.template:
-                assert origin.digest == tape.source.digests[origin.template]
+                assert origin.digest == snapshot.source.digests[origin.template]
             if origin.uri:
                 sources.add(origin.uri)
         assert kinds >= {"automation", "curation", "history", "user"}
@@ -64,20 +64,20 @@ async def test_a_text_is_found_as_it_was_and_as_it_stands(tmp_path: Path) -> Non
     async with open_runtime(tmp_path, world=FOREST, embedder="none") as runtime:
         await runtime.ensure_session("s")
         turn = await runtime.engine.prepare_turn("s", ASKED, RuntimeConfig(curation=PATIENT))
-    (mine,) = origins_of(turn, "</user_input> & {{ x }}")
+    (mine,) = find_origins(turn, "</user_input> & {{ x }}")
     assert mine.text == "&lt;/user_input&gt; &amp; {{ x }}"
     assert (mine.span.block_id, mine.decision.trust.value) == ("user_input", "user")
     assert mine.uri == f"mnemosyne://session:s/turn/{turn.turn_id}"
-    keys = origins_of(turn, "翡翠")
+    keys = find_origins(turn, "翡翠")
     recalled = [origin for origin in keys if origin.evidences]
     assert recalled
     for origin in recalled:
         assert origin.candidate is not None
         assert origin.candidate.chosen
         assert origin.uri == origin.evidences[0].source.uri
-    across = origins_of(turn, turn.messages[0].content)
+    across = find_origins(turn, turn.messages[0].content)
     assert "".join(origin.text for origin in across) == turn.messages[0].content[: across[-1].end]
-    assert origins_of(turn, "no such words in here") == ()
-    assert len(origins_of(turn, "。", limit=3)) == 3
+    assert find_origins(turn, "no such words in here") == ()
+    assert len(find_origins(turn, "。", limit=3)) == 3
     with pytest.raises(ConfigError, match="give a place from 0 to"):
-        origin_at(turn, 10**9)
+        find_origin(turn, 10**9)

@@ -28,7 +28,7 @@ from jacquard import (
     SelectionRequest,
 )
 from jacquard.pipeline.curation.deadline import CurationDeadline
-from jacquard.pipeline.curation.prefetch import build_prefetch, prefetched_curation, scene_matches
+from jacquard.pipeline.curation.prefetch import build_prefetch, build_prefetched_curation, scene_matches
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import Recall, RetrievalQuery
 
@@ -112,7 +112,7 @@ async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: Cur
     gate.open.set()
     curation = await race.run(gated(gate), turn(), LONG, shelf.keep)
     assert curation.path is CurationPath.SELECTED
-    await race.idle()
+    await race.wait_until_idle()
     assert shelf.kept == []
 
 
@@ -140,7 +140,7 @@ async def test_what_comes_late_is_kept(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate), turn(), SHORT, shelf.keep)
     gate.open.set()
-    await race.idle()
+    await race.wait_until_idle()
     (late,) = shelf.kept
     assert late.path is CurationPath.SELECTED
     assert len(late.selection.entry_ids) == 2
@@ -153,7 +153,7 @@ async def test_an_empty_or_failed_answer_is_never_kept(
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate, count, error), turn(), SHORT, shelf.keep)
     gate.open.set()
-    await race.idle()
+    await race.wait_until_idle()
     assert shelf.kept == []
 
 
@@ -162,14 +162,14 @@ async def test_a_late_choice_of_the_heuristic_is_not_kept(race: CurationDeadline
     stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
     await race.run(stream, turn(), SHORT, shelf.keep)
     gate.open.set()
-    await race.idle()
+    await race.wait_until_idle()
     assert shelf.kept == []
 
 
 async def test_background_work_ends_with_its_time(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     await race.run(gated(gate), turn(), replace(SHORT, background_seconds=0.05), shelf.keep)
-    await race.idle()
+    await race.wait_until_idle()
     assert (gate.passed, gate.cancelled, shelf.kept) == (0, 1, [])
 
 
@@ -180,7 +180,7 @@ async def test_the_heuristic_answers_when_the_selector_s_time_is_over(race: Cura
     assert 1 <= len(curation.selection.entry_ids) <= 3
     assert gate.passed == 0
     gate.open.set()
-    await race.idle()
+    await race.wait_until_idle()
     assert [late.path for late in shelf.kept] == [CurationPath.SELECTED]
 
 
@@ -228,7 +228,7 @@ async def test_a_shelf_that_breaks_hurts_nobody(race: CurationDeadline, caplog: 
     gate = Gate()
     await race.run(gated(gate), turn(), SHORT, Shelf(OSError("full")).keep)
     gate.open.set()
-    await race.idle()
+    await race.wait_until_idle()
     assert "could not be kept" in caplog.text
 
 
@@ -238,7 +238,7 @@ async def test_cancelling_the_turn_cancels_the_work(race: CurationDeadline) -> N
         tasks.start_soon(race.run, gated(gate), turn(), LONG, shelf.keep)
         await gate.came.wait()
         tasks.cancel_scope.cancel()
-    await race.idle()
+    await race.wait_until_idle()
     assert (gate.passed, gate.cancelled, shelf.kept) == (0, 1, [])
 
 
@@ -311,7 +311,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     with deadline_by_hand(LONG) as deadline:
         now = await deadline.missed(server, lambda: race.run(flash, request, LONG, shelf.keep))
     assert now.path is CurationPath.TIMEOUT
-    await race.idle()
+    await race.wait_until_idle()
     (late,) = shelf.kept
     kept = build_prefetch(late, request.plan, "t10", "main", 10, request.user_message)
 
@@ -319,7 +319,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     assert fits(kept, request.plan, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]
     elsewhere = replace(request.plan, active_quest_id="q_other")
     assert not fits(kept, elsewhere, head("main", 10), "钥匙在哪里?", shown=frozenset())[0]
-    used = prefetched_curation(kept, "Both turns are about 钥匙.", shown=frozenset())
+    used = build_prefetched_curation(kept, "Both turns are about 钥匙.", shown=frozenset())
     assert used.path is CurationPath.PREFETCHED
     assert used.selection.entry_ids == late.selection.entry_ids
     assert used.model == "openai/small"

@@ -19,13 +19,13 @@ from jacquard import (
     PruneConfig,
     Runtime,
     RuntimeConfig,
-    differences,
+    find_differences,
+    find_shipped_templates,
     open_runtime,
-    play,
-    shipped_templates,
-    snapshot_in,
+    read_snapshot,
+    replay_prompt,
 )
-from jacquard.pipeline.record.prompt_snapshot import plain_config, snapshot_from_json, snapshot_to_json
+from jacquard.pipeline.record.prompt_snapshot import config_to_plain, snapshot_from_json, snapshot_to_json
 from jacquard.replay.replay import changed_settings, compare_templates
 from jacquard.replay.what_if import WhatIf
 from jacquard.templating import open_templates
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"
 COUNT = CalibratedEstimator().estimate
-SHIPPED = shipped_templates()
+SHIPPED = find_shipped_templates()
 ASKED = {
     "zh": (
         "那把钥匙是不是开启神庙的?我记得之前提到过。",
@@ -89,9 +89,9 @@ async def played(runtime: Runtime, turns: int, session: str = "s", language: str
 
 async def taped(runtime: Runtime, turn_id: str, session: str = "s") -> tuple[TurnRecord, PromptSnapshot]:
     record = await runtime.store.turn(session, turn_id)
-    tape = snapshot_in(record)
-    assert tape is not None
-    return record, tape
+    snapshot = read_snapshot(record)
+    assert snapshot is not None
+    return record, snapshot
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])
@@ -99,10 +99,10 @@ async def test_the_same_bytes_come_out_of_the_record_alone(tmp_path: Path, langu
     async with open_runtime(tmp_path, world=FOREST / language, embedder="none") as opened:
         await opened.ensure_session("s")
         for turn_id in await played(opened, 6, language=language):
-            record, tape = await taped(opened, turn_id)
-            assert differences(record, play(tape, COUNT)) == ()
+            record, snapshot = await taped(opened, turn_id)
+            assert find_differences(record, replay_prompt(snapshot, COUNT)) == ()
             assert record.prompt is not None
-            assert snapshot_to_json(tape) == record.prompt["tape"]
+            assert snapshot_to_json(snapshot) == record.prompt["tape"]
 
 
 @pytest.mark.full
@@ -115,17 +115,17 @@ async def test_a_thousand_recorded_turns_come_out_byte_for_byte(tmp_path: Path) 
     async with open_runtime(tmp_path, world=FOREST / "zh", embedder="none") as opened:
         for session in await opened.store.sessions():
             for listed in await opened.store.turns(session, limit=50):
-                record, tape = await taped(opened, listed.turn_id, session)
-                assert differences(record, play(tape, COUNT)) == ()
+                record, snapshot = await taped(opened, listed.turn_id, session)
+                assert find_differences(record, replay_prompt(snapshot, COUNT)) == ()
                 same += 1
     assert same == 1000
 
 
 async def test_a_replay_that_goes_wrong_is_told(runtime: Runtime) -> None:
     (turn_id,) = await played(runtime, 1)
-    record, tape = await taped(runtime, turn_id)
-    other = replace(tape, user_input=replace(tape.user_input, content="something else"))
-    faults = differences(record, play(other, COUNT))
+    record, snapshot = await taped(runtime, turn_id)
+    other = replace(snapshot, user_input=replace(snapshot.user_input, content="something else"))
+    faults = find_differences(record, replay_prompt(other, COUNT))
     assert any("differs from character" in fault for fault in faults)
     assert "The XML text differs." in faults
 
@@ -134,12 +134,12 @@ async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
     runtime: Runtime, tmp_path: Path
 ) -> None:
     (turn_id,) = await played(runtime, 1)
-    record, tape = await taped(runtime, turn_id)
+    record, snapshot = await taped(runtime, turn_id)
     roots = template_roots((SHIPPED,), runtime.worlds["whispering_forest"])
-    same = compare_templates(tape, await to_thread.run_sync(open_templates, roots), COUNT)
+    same = compare_templates(snapshot, await to_thread.run_sync(open_templates, roots), COUNT)
     assert (same.changed, same.added, same.removed, same.blocks) == ((), (), (), ())
     folder = await to_thread.run_sync(newer_status, tmp_path)
-    found = compare_templates(tape, await to_thread.run_sync(open_templates, (folder, *roots)), COUNT)
+    found = compare_templates(snapshot, await to_thread.run_sync(open_templates, (folder, *roots)), COUNT)
     assert found.changed == ("chat/status.j2",)
     (block,) = found.blocks
     assert (block.block_id, block.file) == ("status", "chat/status.j2")
@@ -147,7 +147,7 @@ async def test_an_upgraded_template_is_noticed_and_the_diff_names_what_changed(
     assert block.before_tokens is not None
     assert block.after_tokens is not None
     assert block.after_tokens > block.before_tokens
-    assert differences(record, play(tape, COUNT)) == ()
+    assert find_differences(record, replay_prompt(snapshot, COUNT)) == ()
 
 
 def newer_status(tmp_path: Path) -> Path:
@@ -194,22 +194,25 @@ async def test_another_configuration_changes_decisions_and_tokens(runtime: Runti
 async def test_a_longer_window_brings_back_older_talk(runtime: Runtime) -> None:
     short = RuntimeConfig(history=HistoryConfig(max_messages=4))
     turn = await runtime.engine.prepare_turn("s", "我们去找村长。", short)
-    record, tape = await taped(runtime, turn.turn_id)
+    record, snapshot = await taped(runtime, turn.turn_id)
     roots = (SHIPPED,)
     config = RuntimeConfig(history=HistoryConfig(max_messages=20))
     rehearsal = WhatIf(store=runtime.store, config=config, estimator=CalibratedEstimator(), roots=roots)
-    diff = await rehearsal.turn(record, tape, rehearsal.start())
+    diff = await rehearsal.turn(record, snapshot, rehearsal.start())
     assert len([change for change in diff.decisions if change.before is None]) > 4
     assert diff.after_tokens > diff.before_tokens
 
 
 async def test_settings_that_a_replay_cannot_show_are_named(runtime: Runtime) -> None:
     (turn_id,) = await played(runtime, 1)
-    _, tape = await taped(runtime, turn_id)
+    _, snapshot = await taped(runtime, turn_id)
     other = RuntimeConfig(
         layout="cache_first", viewer="witch", curation=replace(PATIENT, select_limit=2, recall_limit=9), tags={"a": "b"}
     )
-    assert changed_settings(tape, other) == (("layout", "curation.select_limit"), ("viewer", "curation.recall_limit"))
+    assert changed_settings(snapshot, other) == (
+        ("layout", "curation.select_limit"),
+        ("viewer", "curation.recall_limit"),
+    )
 
 
 async def test_no_secret_is_on_a_tape(runtime: Runtime) -> None:
@@ -217,8 +220,8 @@ async def test_no_secret_is_on_a_tape(runtime: Runtime) -> None:
     config = replace(
         config, selector=replace(config.selector, api_key="sk-1"), planner=replace(config.planner, api_key="sk-2")
     )
-    assert "sk-" not in json.dumps(plain_config(config))
-    assert codec.from_plain(plain_config(config), RuntimeConfig) == RuntimeConfig()
+    assert "sk-" not in json.dumps(config_to_plain(config))
+    assert codec.from_plain(config_to_plain(config), RuntimeConfig) == RuntimeConfig()
 
 
 async def test_a_tape_of_another_shape_is_refused(runtime: Runtime) -> None:

@@ -72,7 +72,7 @@ ANY = st.text(max_size=60) | st.sampled_from(
 @given(entry_id=ANY, title=ANY, preview=ANY, said=ANY, recent=ANY)
 def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: str, said: str, recent: str) -> None:
     request = SelectionRequest(
-        user_text=said,
+        user_message=said,
         recent=(recent,),
         plan=plan(),
         candidates=(candidate(entry_id, preview, title=title), candidate("second")),
@@ -89,7 +89,7 @@ def test_no_text_breaks_out_of_its_element(entry_id: str, title: str, preview: s
 
 def test_long_talk_and_input_are_cut() -> None:
     request = SelectionRequest(
-        user_text="why " * 5000, recent=("a: " + "b " * 900,) * 9, plan=plan(), candidates=(candidate("x"),), limit=5
+        user_message="why " * 5000, recent=("a: " + "b " * 900,) * 9, plan=plan(), candidates=(candidate("x"),), limit=5
     )
     _, (_, text) = selector_prompt(request)
     assert len(text) < 4000

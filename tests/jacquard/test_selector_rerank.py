@@ -68,7 +68,7 @@ async def test_it_takes_the_best_scores_in_their_order_and_always_the_same(folde
         await scorer.warm()
         first = await RerankSelector(scorer).select(asked(*POOL))
         again = await RerankSelector(scorer).select(asked(*POOL))
-        scores = await scorer.score(asked(*POOL).user_text, [one.preview for one in POOL])
+        scores = await scorer.score(asked(*POOL).user_message, [one.preview for one in POOL])
     finally:
         await scorer.close()
     assert first == again

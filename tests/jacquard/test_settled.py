@@ -22,11 +22,11 @@ def _thawed() -> Iterator[None]:
 
 def test_what_lives_is_left_out_of_later_collections() -> None:
     kept: list[list[int]] = [[] for _ in range(1000)]
-    settled = ProcessTuning()
-    settled.settle()
+    tuning = ProcessTuning()
+    tuning.tune()
     assert gc.get_freeze_count() > len(kept)
     assert not any(each is kept for each in gc.get_objects())
-    settled.release()
+    tuning.release()
 
 
 def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
@@ -37,17 +37,17 @@ def test_what_is_frozen_is_still_freed_when_nothing_refers_to_it() -> None:
             Held.freed = True
 
     held = Held()
-    settled = ProcessTuning()
-    settled.settle()
+    tuning = ProcessTuning()
+    tuning.tune()
     del held
     assert Held.freed
-    settled.release()
+    tuning.release()
 
 
 @pytest.mark.parametrize("settle", [True, False])
-async def test_warming_settles_the_heap_unless_told_not_to(tmp_path: Path, settle: bool) -> None:
+async def test_warming_freezes_the_heap_unless_it_must_not(tmp_path: Path, settle: bool) -> None:
     async with open_runtime(tmp_path / "store", embedder="none") as runtime:
-        await runtime.warm(settle=settle)
+        await runtime.warm(tune_process=settle)
         assert (gc.get_freeze_count() > 0) is settle
         assert (sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)) is settle
     assert gc.get_freeze_count() == 0
@@ -57,7 +57,7 @@ async def test_warming_settles_the_heap_unless_told_not_to(tmp_path: Path, settl
 def test_the_last_release_ends_it() -> None:
     one, other = ProcessTuning(), ProcessTuning()
     for each in (one, one, other):
-        each.settle()
+        each.tune()
     one.release()
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
     other.release()

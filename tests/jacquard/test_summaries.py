@@ -30,8 +30,8 @@ from jacquard import (
     SummaryRequest,
     open_runtime,
 )
-from jacquard.memory.summarize.prompts import plain_answer, read_summary, summary_prompt
-from jacquard.memory.summarize.span import due_depth, history_of, own_coverage
+from jacquard.memory.summarize.prompts import clean_answer, read_summary, summary_prompt
+from jacquard.memory.summarize.span import find_due_depth, history_of, read_own_coverage
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne import (
     CalibratedEstimator,
@@ -284,7 +284,7 @@ def request(previous: str = "", text: str = "", limit_tokens: int = 60, locale: 
     ],
 )
 def test_what_models_put_around_an_answer_goes(answer: str, text: str) -> None:
-    assert plain_answer(answer) == text
+    assert clean_answer(answer) == text
 
 
 @pytest.mark.parametrize("answer", ["", "  ", "<think>nothing</think>", "```\n\n```"])
@@ -355,10 +355,10 @@ def test_whatever_the_limits_summary_and_history_never_overlap(
     reached = 0
     for depth, lengths in enumerate(story, start=1):
         view = replace(window(said[-(limits.max_messages + 16) :], start=start), summary=summary)
-        coverage = own_coverage(summary)
+        coverage = read_own_coverage(summary)
         assert coverage is not None
         shown = history_of(view, coverage, limits, len)
-        upto = due_depth(view, coverage, shown, when, len)
+        upto = find_due_depth(view, coverage, shown, when, len)
         if upto is not None:
             assert upto > coverage.depth
             assert sum(placed.depth > upto for placed in said) >= min(when.preserve_recent_messages, len(said))
@@ -370,10 +370,10 @@ def test_whatever_the_limits_summary_and_history_never_overlap(
                     extra={"upto": {"turn_id": "t", "depth": upto, "to": covered}},
                 )
                 summary = PathSummary(turn_id="t", branch_id="main", depth=depth - 1, summary=told)
-                coverage = own_coverage(summary)
+                coverage = read_own_coverage(summary)
                 assert coverage is not None
                 shown = history_of(replace(view, summary=summary), coverage, limits, len)
-                assert due_depth(view, coverage, shown, when, len) is None
+                assert find_due_depth(view, coverage, shown, when, len) is None
         assert coverage.depth >= reached
         reached = coverage.depth
         assert [placed.message.message_id for placed in shown] == [

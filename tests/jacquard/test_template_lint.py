@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import JacquardError, LintReport, lint_templates, shipped_templates
-from jacquard.authoring.findings import CODES, Severity, as_text
+from jacquard import JacquardError, LintReport, find_shipped_templates, lint_templates
+from jacquard.authoring.findings import CODES, Severity, format_finding
 from jacquard.authoring.target import TemplateTarget, find_target
 from mnemosyne import load_world
 
-SHIPPED = shipped_templates()
+SHIPPED = find_shipped_templates()
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest"
 MANIFEST = "id: night\nextends: chat\nblocks:\n  - {id: guidance, file: guidance.j2}\n"
 
@@ -134,7 +134,7 @@ def test_a_finding_reads_well_and_as_json(tmp_path):
     report = linted(tmp_path, {"night/template.yaml": MANIFEST, "night/guidance.j2": "时间 {{ gaol }}\n"})
     (finding,) = report.findings
     assert (finding.line, finding.column, finding.severity) == (1, 7, Severity.ERROR)
-    shown = as_text(finding)
+    shown = format_finding(finding)
     assert shown.splitlines()[0].endswith("no variable 'gaol'; did you mean 'goal'?")
     assert "guidance.j2:1:7: error [unknown-variable]" in shown
     assert shown.splitlines()[2].index("^") == shown.splitlines()[1].index("gaol")

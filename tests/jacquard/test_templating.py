@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import clean_text, load_yaml, unescape
-from jacquard import TemplateError, shipped_templates
-from jacquard.templating import open_templates, template_faults, template_set, validate_templates
+from jacquard import TemplateError, find_shipped_templates
+from jacquard.templating import describe_template_faults, open_templates, template_set, validate_templates
 from jacquard.templating.files import TemplateFile
 from jacquard.templating.sets import TemplateSet
 
@@ -283,10 +283,10 @@ def test_files_that_cannot_be_used_are_named(folder):
     (folder / "t/bad.j2").write_bytes(b"fine\n\xff\xfe")
     assert [fault.line for fault in validate_templates(folder)] == [2]
     (folder / "t/bad.j2").write_text("x" * 100_000)
-    assert "at most" in template_faults(folder)[0]
+    assert "at most" in describe_template_faults(folder)[0]
     (folder / "t/bad.j2").unlink()
     (folder / "t/out.j2").symlink_to("/etc/hostname")
-    assert "leads out" in template_faults(folder)[0]
+    assert "leads out" in describe_template_faults(folder)[0]
 
 
 def test_all_faults_of_a_root_are_told(folder):
@@ -294,7 +294,7 @@ def test_all_faults_of_a_root_are_told(folder):
     write(folder, "chat/b.j2", "{{ x | nofilter }}")
     write(folder, "mine/template.yaml", "id: mine\nblocks:\n  - id: status\n    priority: urgent\n")
     write(folder, "other/template.yaml", "id: other\nblocks:\n  - {id: new, file: new.j2, type: state, slot: new}\n")
-    faults = template_faults(folder)
+    faults = describe_template_faults(folder)
     assert len(faults) == 4
     assert "a.j2:2" in faults[0]
     assert "nofilter" in faults[1]
@@ -303,8 +303,8 @@ def test_all_faults_of_a_root_are_told(folder):
 
 
 def test_the_shipped_templates_are_without_fault():
-    assert validate_templates(shipped_templates()) == ()
-    assert {"chat", "combat", "flashback", "dense"} <= set(open_templates([shipped_templates()]).template_ids)
+    assert validate_templates(find_shipped_templates()) == ()
+    assert {"chat", "combat", "flashback", "dense"} <= set(open_templates([find_shipped_templates()]).template_ids)
 
 
 def _readable(value: object) -> object:

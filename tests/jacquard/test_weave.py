@@ -25,7 +25,7 @@ from jacquard.core.blocks import FRAME
 from jacquard.pipeline.weaving.assemble import assemble, prefix
 from jacquard.pipeline.weaving.prompt import build_prompt
 from jacquard.pipeline.weaving.weave import truncate, weave
-from jacquard.templating.layouts import layout_ids
+from jacquard.templating.layouts import find_layout_ids
 from mnemosyne import BlockType, LoreCategory, Priority, Ref, Role
 
 ROOT = Path(__file__).parents[2] / "templates"
@@ -185,7 +185,7 @@ def test_a_prefix_names_the_block_that_broke_it():
 
 
 def test_layouts_are_data_and_their_faults_are_named(tmp_path):
-    assert layout_ids([ROOT]) == ("cache_first", "classic", "layers")
+    assert find_layout_ids([ROOT]) == ("cache_first", "classic", "layers")
     with pytest.raises(LayoutError, match="Known layouts: cache_first, classic, layers"):
         load_layout("../../etc/passwd", [ROOT])
     (tmp_path / "layouts").mkdir()

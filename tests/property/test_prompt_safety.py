@@ -19,8 +19,8 @@ from jacquard import (
     SearchIntent,
     Selection,
     Triage,
+    find_shipped_templates,
     load_layout,
-    shipped_templates,
 )
 from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.weaving.prompt import build_prompt
@@ -45,7 +45,7 @@ from mnemosyne import (
     WorldPack,
 )
 
-SHIPPED = shipped_templates()
+SHIPPED = find_shipped_templates()
 LAYOUTS = [load_layout(name, [SHIPPED]) for name in ("classic", "cache_first")]
 ESTIMATOR = CalibratedEstimator()
 STREAM_A = AutomationStream(ESTIMATOR, SHIPPED)

@@ -106,12 +106,12 @@ def test_no_command_prints_or_keeps_a_secret(address, tmp_path, monkeypatch):
         f"experiments: {{e: {{a: {{config: {{summary: {{model: openai/small, api_base: '{address}'}}}}}}}}}}\n"
     )
     settings = tmp_path / "play.yaml"
-    play = ["weave", "--session", "s1", "--embedder", "none", "--linger", "30", "--model", "openai/small"]
-    play += ["--api-base", address, "--config", settings, "--input"]
+    replay_prompt = ["weave", "--session", "s1", "--embedder", "none", "--linger", "30", "--model", "openai/small"]
+    replay_prompt += ["--api-base", address, "--config", settings, "--input"]
     commands = [
-        [*play, QUESTIONS[0], "--world", FOREST],
+        [*replay_prompt, QUESTIONS[0], "--world", FOREST],
         ["commit", "--session", "s1", "--config", settings, "--text", "<content>She nods.</content>"],
-        [*play, QUESTIONS[1], "--json"],
+        [*replay_prompt, QUESTIONS[1], "--json"],
         ["explain", "--session", "s1"],
         ["explain", "--session", "s1", "--json"],
         ["history", "--session", "s1", "--json"],
@@ -133,9 +133,19 @@ def test_a_call_brings_user_and_password_and_the_whole_query(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     with OpenAiServer("first:3") as server:
         address = with_secrets(server.api_base)
-        play = ["weave", "--session", "s1", "--world", str(FOREST), "--model", "openai/small", "--api-base", address]
-        play += ["--embedder", f"openai/embed@{address}", "--deadline-ms", "60000", "--input", QUESTIONS[0]]
-        done = CliRunner().invoke(app, play)
+        replay_prompt = [
+            "weave",
+            "--session",
+            "s1",
+            "--world",
+            str(FOREST),
+            "--model",
+            "openai/small",
+            "--api-base",
+            address,
+        ]
+        replay_prompt += ["--embedder", f"openai/embed@{address}", "--deadline-ms", "60000", "--input", QUESTIONS[0]]
+        done = CliRunner().invoke(app, replay_prompt)
     assert done.exit_code == 0, done.output
     assert {request.headers["authorization"] for request in server.requests} == {f"Basic {SECRETS[-1]}"}
     assert all(f"?key={KEY}" in request.path for request in server.requests)

@@ -32,12 +32,12 @@ async def test_eight_tasks_on_one_workshop(address):
     turns = []
     async with open_runtime(address, world=PACK, embedder="none") as runtime, anyio.create_task_group() as group:
 
-        async def play(number: int) -> None:
+        async def replay_prompt(number: int) -> None:
             head = await runtime.ensure_session("new")
             turns.append((head.world_id, await runtime.engine.prepare_turn("new", f"Who is at gate {number}?")))
 
         for number in range(TASKS):
-            group.start_soon(play, number)
+            group.start_soon(replay_prompt, number)
     assert len(turns) == TASKS
     assert {world for world, _ in turns} == {"whispering_forest_en"}
     assert len({turn.turn_id for _, turn in turns}) == TASKS
@@ -58,12 +58,12 @@ async def test_eight_first_turns_of_several_engines(address, tmp_path):
         made = [create_context_engine(each, world=world, locks=own) for each, own in zip(stores, locks, strict=True)]
         engines = [await stack.enter_async_context(engine) for engine in made]
 
-        async def play(number: int) -> None:
+        async def replay_prompt(number: int) -> None:
             turns.append(await engines[number % 2].prepare_turn("new", f"Who is at gate {number}?"))
 
         async with anyio.create_task_group() as group:
             for number in range(TASKS):
-                group.start_soon(play, number)
+                group.start_soon(replay_prompt, number)
     assert len({turn.turn_id for turn in turns}) == TASKS
 
 
@@ -81,12 +81,12 @@ async def test_a_session_that_another_engine_starts_meanwhile_is_gone_on_with(ad
         ):
             turns = []
 
-            async def play(engine) -> None:
+            async def replay_prompt(engine) -> None:
                 turns.append(await engine.prepare_turn("new", "Who is there?"))
 
             async with anyio.create_task_group() as group:
                 for engine in (first, second):
-                    group.start_soon(play, engine)
+                    group.start_soon(replay_prompt, engine)
         assert len(turns) == 2
     finally:
         await one.close()

@@ -78,8 +78,8 @@ def played(tmp_path_factory):
     folder = tmp_path_factory.mktemp("played")
     for store in (folder / "sql", f"file:{folder / 'files'}"):
         for number, question in enumerate(("Is that the key that opens the temple?", "How far is it?")):
-            play = ["weave", "-w", FOREST, "-s", "s1", "--store", store, "-i", question, "--embedder", "none"]
-            assert call(*play).exit_code == 0
+            replay_prompt = ["weave", "-w", FOREST, "-s", "s1", "--store", store, "-i", question, "--embedder", "none"]
+            assert call(*replay_prompt).exit_code == 0
             reply = f'<content>She nods.</content><state_update>[["SUB", "hero.gold", {number + 1}]]</state_update>'
             assert call("commit", "-s", "s1", "--store", store, "--text", reply).exit_code == 0
         assert call("fork", "-s", "s1", "--store", store, "--at", "start", "--name", "again").exit_code == 0
@@ -432,8 +432,8 @@ def test_what_is_damaged_in_postgresql_is_told_too(postgres_url, tmp_path, monke
     from mnemosyne import postgres_address
 
     monkeypatch.chdir(tmp_path)
-    play = ["weave", "-w", FOREST, "-s", "s1", "--store", postgres_url, "-i", "And now?", "--embedder", "none"]
-    assert call(*play).exit_code == 0
+    replay_prompt = ["weave", "-w", FOREST, "-s", "s1", "--store", postgres_url, "-i", "And now?", "--embedder", "none"]
+    assert call(*replay_prompt).exit_code == 0
     address = postgres_address(postgres_url)
     with psycopg.connect(address.conninfo) as database:
         database.execute(f"SET search_path = {address.schema}")

@@ -10,8 +10,17 @@ from collections.abc import Sequence
 import numpy as np
 from rank_bm25 import BM25Okapi
 
-from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
-from evals.running.plain_rrf import reciprocal
+from benchmarks.rivals.stacks.stack import (
+    INSTRUCTION,
+    Lines,
+    Model,
+    Turn,
+    TurnRequest,
+    format_document,
+    list_roles,
+    split_words,
+)
+from evals.running.plain_rrf import score_reciprocal_ranks
 from mnemosyne import CorpusDocument
 
 
@@ -28,16 +37,16 @@ class PlainVector:
         """Embed everything in one call."""
         self._names = [each.document_id for each in documents]
         self._lines = Lines(documents, talk)
-        self._talk = list(roles(talk))
-        self._vectors = self._model.documents([said(each) for each in documents])
+        self._talk = list(list_roles(talk))
+        self._vectors = self._model.documents([format_document(each) for each in documents])
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
-        return tuple(self._nearest(query, limit))
+        return tuple(self._rank_nearest(query, limit))
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt: instruction, memories, talk, input."""
-        ranked = self._lines.unseen(await self.recall(ask.query, ask.depth))
+        ranked = self._lines.drop_shown(await self.recall(ask.query, ask.depth))
         evidence = self._lines.within(ranked, ask.limit, ask.tokens)
         memories = "\n".join(self._lines[name] for name, _ in evidence)
         system = f"{INSTRUCTION}\n\nMemories:\n{memories}"
@@ -46,10 +55,10 @@ class PlainVector:
     async def close(self) -> None:
         """Do nothing: arrays need no closing."""
 
-    def _nearest(self, query: str, limit: int) -> list[str]:
-        return self._best(self._vectors @ self._model.query(query), limit)
+    def _rank_nearest(self, query: str, limit: int) -> list[str]:
+        return self._rank_best(self._vectors @ self._model.query(query), limit)
 
-    def _best(self, scores: np.ndarray, limit: int) -> list[str]:
+    def _rank_best(self, scores: np.ndarray, limit: int) -> list[str]:
         count = min(limit, len(scores))
         best = np.argpartition(-scores, count - 1)[:count]
         return [self._names[place] for place in best[np.argsort(-scores[best])]]
@@ -61,9 +70,9 @@ class ByHand(PlainVector):
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Embed everything and count its words."""
         await super().index(documents, talk)
-        self._bm25 = BM25Okapi([words(said(each)) for each in documents])
+        self._bm25 = BM25Okapi([split_words(format_document(each)) for each in documents])
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
-        lexical = self._best(np.asarray(self._bm25.get_scores(words(query))), limit)
-        return tuple(reciprocal([lexical, self._nearest(query, limit)]))[:limit]
+        lexical = self._rank_best(np.asarray(self._bm25.get_scores(split_words(query))), limit)
+        return tuple(score_reciprocal_ranks([lexical, self._rank_nearest(query, limit)]))[:limit]

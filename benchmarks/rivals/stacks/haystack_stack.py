@@ -12,7 +12,7 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMe
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from benchmarks.rivals.stacks.stack import INSTRUCTION, Ask, Lines, Model, Turn, roles, said
+from benchmarks.rivals.stacks.stack import INSTRUCTION, Lines, Model, Turn, TurnRequest, format_document, list_roles
 from mnemosyne import CorpusDocument
 
 _SYSTEM = INSTRUCTION + "\n\nMemories:\n{% for line in memories %}{{ line }}\n{% endfor %}"
@@ -41,7 +41,7 @@ class _Budget:
     @component.output_types(memories=list[str], ranked=list[str], evidence=list[tuple[str, int]])
     def run(self, documents: list[Document], limit: int, tokens: int) -> dict[str, Any]:
         """Return their lines, the ranking, and what is kept with its cost."""
-        ranked = self._lines.unseen([each.id for each in documents])
+        ranked = self._lines.drop_shown([each.id for each in documents])
         evidence = self._lines.within(ranked, limit, tokens)
         return {
             "memories": [self._lines[name] for name, _ in evidence],
@@ -60,10 +60,10 @@ class Haystack:
         """Embed everything in one call, write it, and join the pipelines."""
         lines = Lines(documents, talk)
         store = InMemoryDocumentStore(return_embedding=False, shared=False)
-        vectors = self._model.documents([said(each) for each in documents])
+        vectors = self._model.documents([format_document(each) for each in documents])
         store.write_documents(
             [
-                Document(id=each.document_id, content=said(each), embedding=vector.tolist())
+                Document(id=each.document_id, content=format_document(each), embedding=vector.tolist())
                 for each, vector in zip(documents, vectors, strict=True)
             ]
         )
@@ -73,12 +73,12 @@ class Haystack:
                 ChatMessage.from_user("{% raw %}" + text + "{% endraw %}")
                 if role == "user"
                 else ChatMessage.from_assistant(text)
-                for role, text in roles(talk)
+                for role, text in list_roles(talk)
             ),
             ChatMessage.from_user("{{ question }}"),
         ]
-        self._search = _search_over(store, self._model)
-        self._turns = _search_over(store, self._model)
+        self._search = _build_search(store, self._model)
+        self._turns = _build_search(store, self._model)
         self._turns.add_component("budget", _Budget(lines))
         self._turns.add_component(
             "prompt", ChatPromptBuilder(template=template, required_variables=["memories", "question"])
@@ -88,13 +88,13 @@ class Haystack:
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
-        found = self._search.run(_asked(query, limit))
+        found = self._search.run(_build_request(query, limit))
         return tuple(each.id for each in found["joiner"]["documents"])
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt."""
         given = {
-            **_asked(ask.query, ask.depth),
+            **_build_request(ask.query, ask.depth),
             "budget": {"limit": ask.limit, "tokens": ask.tokens},
             "prompt": {"question": ask.query},
         }
@@ -109,7 +109,7 @@ class Haystack:
         """Do nothing: all is in memory."""
 
 
-def _search_over(store: InMemoryDocumentStore, model: Model) -> Pipeline:
+def _build_search(store: InMemoryDocumentStore, model: Model) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("embedder", _QueryEmbedder(model))
     pipeline.add_component("vectors", InMemoryEmbeddingRetriever(store))
@@ -121,7 +121,7 @@ def _search_over(store: InMemoryDocumentStore, model: Model) -> Pipeline:
     return pipeline
 
 
-def _asked(query: str, depth: int) -> dict[str, Any]:
+def _build_request(query: str, depth: int) -> dict[str, Any]:
     return {
         "embedder": {"text": query},
         "vectors": {"top_k": depth},

@@ -12,7 +12,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, trim_m
 from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 
-from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, INSTRUCTION, Ask, Lines, Model, Turn, roles, said, words
+from benchmarks.rivals.stacks.stack import (
+    HISTORY_TOKENS,
+    INSTRUCTION,
+    Lines,
+    Model,
+    Turn,
+    TurnRequest,
+    format_document,
+    list_roles,
+    split_words,
+)
 from mnemosyne import CorpusDocument
 
 _ROLES = {"human": "user", "ai": "assistant"}
@@ -50,12 +60,12 @@ class LangChain:
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Fill FAISS with one call of the embedder, and BM25."""
         self._lines = Lines(documents, talk)
-        self._history = [HumanMessage(text) if role == "user" else AIMessage(text) for role, text in roles(talk)]
-        texts = [said(each) for each in documents]
+        self._history = [HumanMessage(text) if role == "user" else AIMessage(text) for role, text in list_roles(talk)]
+        texts = [format_document(each) for each in documents]
         ids = [each.document_id for each in documents]
         metadatas = [{"id": name} for name in ids]
         self._faiss = FAISS.from_texts(texts, _Shared(self._model), metadatas=metadatas, ids=ids)
-        self._bm25 = BM25Retriever.from_texts(texts, metadatas=metadatas, preprocess_func=words)
+        self._bm25 = BM25Retriever.from_texts(texts, metadatas=metadatas, preprocess_func=split_words)
         self._ensembles = {}
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
@@ -63,9 +73,9 @@ class LangChain:
         found = self._ensemble(limit).invoke(query)
         return tuple(each.metadata["id"] for each in found[:limit])
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt."""
-        ranked = self._lines.unseen(await self.recall(ask.query, ask.depth))
+        ranked = self._lines.drop_shown(await self.recall(ask.query, ask.depth))
         evidence = self._lines.within(ranked, ask.limit, ask.tokens)
         history = trim_messages(
             self._history, max_tokens=HISTORY_TOKENS, token_counter=count_tokens_approximately, strategy="last"

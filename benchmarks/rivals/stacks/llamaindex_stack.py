@@ -18,7 +18,16 @@ from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.faiss import FaissVectorStore
 from pydantic import PrivateAttr
 
-from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, INSTRUCTION, Ask, Lines, Model, Turn, roles, said
+from benchmarks.rivals.stacks.stack import (
+    HISTORY_TOKENS,
+    INSTRUCTION,
+    Lines,
+    Model,
+    Turn,
+    TurnRequest,
+    format_document,
+    list_roles,
+)
 from mnemosyne import CorpusDocument
 
 _WIDTH = 384
@@ -62,13 +71,13 @@ class LlamaIndex:
         """Make nodes, a vector index over FAISS, and BM25 with the English stemmer."""
         self._lines = Lines(documents, talk)
         self._memory = ChatMemoryBuffer.from_defaults(
-            chat_history=[ChatMessage(role=role, content=text) for role, text in roles(talk)],
+            chat_history=[ChatMessage(role=role, content=text) for role, text in list_roles(talk)],
             token_limit=HISTORY_TOKENS,
         )
         nodes = [
             TextNode(
                 id_=each.document_id,
-                text=said(each),
+                text=format_document(each),
                 metadata={"id": each.document_id},
                 excluded_embed_metadata_keys=["id"],
                 excluded_llm_metadata_keys=["id"],
@@ -88,9 +97,9 @@ class LlamaIndex:
         found = self._fusion(limit).retrieve(query)
         return tuple(each.node.metadata["id"] for each in found)
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt."""
-        ranked = self._lines.unseen(await self.recall(ask.query, ask.depth))
+        ranked = self._lines.drop_shown(await self.recall(ask.query, ask.depth))
         evidence = self._lines.within(ranked, ask.limit, ask.tokens)
         system = _PROMPT.format_messages(memories="\n".join(self._lines[name] for name, _ in evidence))
         messages = [*system, *self._memory.get(), ChatMessage(role="user", content=ask.query)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Ask, Turn
+from benchmarks.rivals.stacks.stack import HISTORY_TOKENS, Turn, TurnRequest
 from jacquard import (
     Action,
     AutomationStream,
@@ -30,9 +30,9 @@ from jacquard import (
     ProcessTuning,
     RulePlanner,
     RuntimeConfig,
-    bare_world,
+    build_bare_world,
     build_recall_query,
-    shipped_templates,
+    find_shipped_templates,
 )
 from mnemosyne import (
     CalibratedEstimator,
@@ -71,12 +71,12 @@ class Ours:
         self._embedder = PrefetchingEmbedder(embedder)
         self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
         self._engine: ContextEngine | None = None
-        self._settled = ProcessTuning()
+        self._tuning = ProcessTuning()
         self._talk = 0
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Bring everything into a store, index it, and open the engine on it."""
-        await self._shut()
+        await self._close_all()
         folder = Path(tempfile.mkdtemp(dir=self._folder.name))
         self._talk = len(talk)
         own = tuple(replace(each, session=None) for each in documents)
@@ -89,8 +89,8 @@ class Ours:
         )
         self._head: SessionHead = await self._store.create_session(start)
         await self._retriever.sync(session_scope(_SESSION))
-        shipped = await to_thread.run_sync(shipped_templates)
-        world = bare_world("bare")
+        shipped = await to_thread.run_sync(find_shipped_templates)
+        world = build_bare_world("bare")
         parts = EngineParts(
             store=self._store,
             planner=RulePlanner(),
@@ -104,9 +104,9 @@ class Ours:
             ahead=self._embedder,
         )
         self._engine = await ContextEngine(parts, RuntimeConfig()).__aenter__()
-        await to_thread.run_sync(self._settled.settle)
+        await to_thread.run_sync(self._tuning.tune)
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
         if self._engine is None:
             raise RuntimeError("index first")
@@ -115,7 +115,7 @@ class Ours:
         ranked = sorted(report.stream_b.candidates, key=lambda each: each.rank)
         return Turn(
             ranked=tuple(each.entry_id for each in ranked),
-            evidence=_within(prepared, ask.tokens),
+            evidence=_select_within(prepared, ask.tokens),
             messages=tuple((each.role, each.content) for each in prepared.messages),
             steps_ms=dict(report.timings_ms),
         )
@@ -127,15 +127,15 @@ class Ours:
 
     async def close(self) -> None:
         """Close engine, index and store; the folder is gone afterwards."""
-        await self._shut()
+        await self._close_all()
         await to_thread.run_sync(self._folder.cleanup)
 
-    async def _shut(self) -> None:
+    async def _close_all(self) -> None:
         if self._engine is not None:
             await self._engine.__aexit__(None, None, None)
             await self._index.close()
             await self._store.close()
-            self._settled.release()
+            self._tuning.release()
             self._engine = None
 
     def _config(self, limit: int) -> RuntimeConfig:
@@ -149,14 +149,14 @@ class Ours:
 
     def _query(self, query: str, limit: int) -> RetrievalQuery:
         config = self._config(limit)
-        world = bare_world("bare")
+        world = build_bare_world("bare")
         window = SessionWindow(head=self._head, messages=(), state={})
         plan = RulePlanner().plan(query, window, world)
         turn = PlannedTurn(plan=plan, window=window, world=world, user_message=query, config=config, history=())
         return replace(build_recall_query(turn), limit=limit)
 
 
-def _within(prepared: PreparedTurn, tokens: int) -> tuple[tuple[str, int], ...]:
+def _select_within(prepared: PreparedTurn, tokens: int) -> tuple[tuple[str, int], ...]:
     """Return the chosen memories that stand in the prompt, in the order of choice, as far as their blocks fit."""
     costs: Mapping[str, Any] = {
         each.block_id.removeprefix(_FLESH): each.tokens

@@ -24,7 +24,7 @@ _TOKENS = CalibratedEstimator()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ask:
+class TurnRequest:
     """One turn: the words, how many memories the prompt may hold, and in how many tokens (of their lines)."""
 
     query: str
@@ -52,7 +52,7 @@ class Turn:
     @property
     def text(self) -> str:
         """The whole prompt as one plain text: escapes undone, white space made even."""
-        return even(html.unescape("\n".join(content for _, content in self.messages)))
+        return normalise_spaces(html.unescape("\n".join(content for _, content in self.messages)))
 
 
 class Model(Protocol):
@@ -81,7 +81,7 @@ class Stack(Protocol):
         """Take in all documents."""
         ...
 
-    async def turn(self, ask: Ask) -> Turn:
+    async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt of one turn."""
         ...
 
@@ -106,7 +106,7 @@ class Lines:
         """Return the line of a document."""
         return self._lines[document_id]
 
-    def unseen(self, ranked: Sequence[str]) -> tuple[str, ...]:
+    def drop_shown(self, ranked: Sequence[str]) -> tuple[str, ...]:
         """Return a ranking without what the session so far shows."""
         return tuple(name for name in ranked if name not in self._shown)
 
@@ -122,23 +122,27 @@ class Lines:
         return tuple(chosen)
 
 
-def said(document: CorpusDocument) -> str:
+def format_document(document: CorpusDocument) -> str:
     """Return what is embedded and searched by the rivals: speaker and words."""
     return f"{document.speaker}: {document.text}" if document.speaker else document.text
 
 
 def line_of(document: CorpusDocument) -> str:
     """Return a document as a line of a prompt."""
-    return f"[{document.at:%Y-%m-%d}] {said(document)}" if document.at is not None else said(document)
+    return (
+        f"[{document.at:%Y-%m-%d}] {format_document(document)}"
+        if document.at is not None
+        else format_document(document)
+    )
 
 
-def roles(talk: Sequence[CorpusDocument]) -> Iterator[tuple[str, str]]:
+def list_roles(talk: Sequence[CorpusDocument]) -> Iterator[tuple[str, str]]:
     """Yield (role, text) of the session so far: the first speaker is the user."""
     for each in talk:
-        yield ("user" if each.speaker == talk[0].speaker else "assistant"), said(each)
+        yield ("user" if each.speaker == talk[0].speaker else "assistant"), format_document(each)
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return lower-case words, Chinese as pairs of characters: what a careful user gives to a plain BM25."""
     found: list[str] = []
     for word in _WORD.findall(text.lower()):
@@ -151,7 +155,7 @@ def words(text: str) -> list[str]:
     return found
 
 
-def even(text: str) -> str:
+def normalise_spaces(text: str) -> str:
     """Return a text with its white space made even, for finding one text in another."""
     return " ".join(text.split())
 
@@ -161,7 +165,7 @@ def estimate(text: str) -> int:
     return _TOKENS.estimate(text)
 
 
-def unfound(turn: Turn, texts: Mapping[str, str]) -> list[str]:
+def find_missing(turn: Turn, texts: Mapping[str, str]) -> list[str]:
     """Return the ids that a turn claims to show and whose words are not in its prompt."""
     prompt = turn.text
-    return [name for name, _ in turn.evidence if even(texts[name]) not in prompt]
+    return [name for name, _ in turn.evidence if normalise_spaces(texts[name]) not in prompt]

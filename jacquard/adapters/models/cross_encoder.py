@@ -1,4 +1,5 @@
-"""Local cross-encoders. `cross_encoder_torch` imports torch and sentence-transformers, on the worker thread, at first use.
+"""Local cross-encoders. `cross_encoder_torch` imports torch and sentence-transformers on the worker thread, when it is
+first used.
 
 Nothing is ever downloaded: the model is a folder. This module is imported only when a configuration names a reranker.
 """
@@ -18,10 +19,10 @@ from jacquard.core.errors import ModelError
 
 
 class LocalCrossEncoder:
-    """A PairScorer with a sentence-transformers CrossEncoder from a folder; one thread at a time works for it.
+    """A PairScorer with a sentence-transformers CrossEncoder from a folder; it works on one thread.
 
-    Loading takes seconds: `warm` does it ahead, else the first score waits. ModelError `unavailable` when it cannot be loaded or
-    was closed, `bad_answer` when it breaks.
+    Loading takes seconds: `warm` loads ahead, otherwise the first score waits for it. Raises ModelError `unavailable`
+    when the model cannot be loaded or was closed, `bad_answer` when it fails.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -36,11 +37,11 @@ class LocalCrossEncoder:
         await to_thread.run_sync(self._load, limiter=self._worker)
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return a score for each text, higher is better."""
+        """Return one score for each text, in their order; higher is better."""
         return await to_thread.run_sync(partial(self._score, query, list(texts)), limiter=self._worker)
 
     async def close(self) -> None:
-        """Let the model go, once a lot that is under way is done."""
+        """Release the model after the batch that is under way."""
         self._closed = True
         async with self._worker:
             self._loaded = None

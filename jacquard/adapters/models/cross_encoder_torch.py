@@ -1,4 +1,4 @@
-"""Where torch and sentence-transformers are imported for reranking; `cross_encoder` imports this module on its worker thread."""
+"""Imports torch and sentence-transformers for reranking; `cross_encoder` imports this module on its worker thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 
 class TorchCrossEncoder:
-    """A CrossEncoder from a local folder; it never asks a network for anything."""
+    """A CrossEncoder from a local folder; it makes no network call."""
 
     def __init__(self, folder: str) -> None:
         quiet: Any = transformers_logging.disable_progress_bar
@@ -19,8 +19,8 @@ class TorchCrossEncoder:
         self._model: Any = CrossEncoder(folder, device="cpu", local_files_only=True)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Return one number for each text: the model's only output, or the last of several (the most relevant class)."""
-        # One thread: beside other work two threads are many times slower than one.
+        """Return one number for each text: the model's only output, or its last output (the most relevant class)."""
+        # One thread: when other work runs too, two threads are many times slower than one.
         torch.set_num_threads(1)
         rows = self._model.predict([(query, text) for text in texts], show_progress_bar=False, convert_to_numpy=True)
         return [float(row[-1]) if getattr(row, "ndim", 0) else float(row) for row in rows]

@@ -1,9 +1,9 @@
 """Small models through LiteLLM; the only module that imports litellm.
 
-LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running and
-caches clients by event loop (measured: lab 2). So it gets a thread with an event loop of its own, which all models of the
-process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a future,
-and nothing outlives `close`. This module is imported only when a configuration names a model.
+LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
+and caches clients by event loop (measured: lab 2). So it runs on a thread with its own event loop, which all models of
+the process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a
+future, and nothing outlives `close`. This module is imported only when a configuration names a model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mnemosyne.core.addresses import hide_secrets, mask_address, split_credentia
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
-"""Providers that are known to obey `api_base`, so that a first call can be rehearsed against a closed port."""
+"""Providers that are known to respect `api_base`, so that a trial call can be made against a closed port."""
 
 UNREACHED = frozenset(
     {"APIConnectionError", "ConnectError", "ReadError", "RemoteProtocolError", "ClientConnectorError"}
@@ -38,7 +38,7 @@ DETAIL_CHARS = 300
 
 
 class _ModelThread:
-    """The one thread in which litellm lives. `lease` and `release` may block: call them off the event loop."""
+    """The one thread on which litellm runs. `lease` and `release` may block: call them off the event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,7 +48,7 @@ class _ModelThread:
         self._thread: threading.Thread | None = None
 
     def lease(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, started if need be."""
+        """Return the event loop, started if necessary."""
         with self._lock:
             if self._loop is None:
                 started = threading.Event()
@@ -62,7 +62,7 @@ class _ModelThread:
             return self._loop
 
     def release(self) -> None:
-        """Give a lease back; the last one closes litellm's clients and ends the thread."""
+        """Give a lease back; the last release closes litellm's clients and ends the thread."""
         with self._lock:
             self._leases -= 1
             if self._leases or self._loop is None or self._stop is None or self._thread is None:
@@ -74,9 +74,9 @@ class _ModelThread:
     def _serve(self, started: threading.Event) -> None:
         with asyncio.Runner() as runner:
             self._loop, self._stop = runner.get_loop(), asyncio.Event()
-            runner.run(self._until(self._stop, started))
+            runner.run(self._serve_until(self._stop, started))
 
-    async def _until(self, stop: asyncio.Event, started: threading.Event) -> None:
+    async def _serve_until(self, stop: asyncio.Event, started: threading.Event) -> None:
         started.set()
         await stop.wait()
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -102,10 +102,10 @@ _loaded: dict[str, Any] = {}
 
 
 def _litellm() -> Any:
-    """Import litellm, silenced; runs in the model thread only."""
+    """Import litellm without its log output; runs in the model thread only."""
     if "litellm" not in _loaded:
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-        # Its first call builds types that some releases of pydantic remark upon, to the user's terminal.
+        # Its first call builds types for which some releases of pydantic print a warning on the user's terminal.
         warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
         module: Any = importlib.import_module("litellm")
         module.suppress_debug_info = True
@@ -114,7 +114,9 @@ def _litellm() -> Any:
 
 
 def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the argument that binds an answer to a schema; a model that cannot is asked without it (`drop_params`)."""
+    """Return the argument that constrains an answer to a schema; for a model without schemas it is dropped
+    (`drop_params`).
+    """
     if schema is None:
         return {}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
@@ -123,10 +125,9 @@ def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 class LiteLlmModel:
     """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
 
-    A user and a password in `api_base` go into a header of the call. It never retries and keeps its own time limit. The engine's
-    loop must be asyncio. Errors: ModelError with
-    `timeout`, `connection` (no server, or the connection broke), `refused` (4xx: key, name or request),
-    `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
+    User and password of `api_base` are sent in a header of the call. It never retries and has its own time limit. The
+    engine's loop must be asyncio. Errors: ModelError with `timeout`, `connection` (no server, or the connection broke),
+    `refused` (4xx: key, name or request), `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
     """
 
     def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
@@ -140,15 +141,15 @@ class LiteLlmModel:
         self._lock = anyio.Lock()
 
     async def warm(self) -> None:
-        """Import litellm and rehearse one call, so that the first real one is quick; no model is called."""
+        """Import litellm and make one trial call that reaches no server, so that the first real call is quick."""
         await self._run(self._rehearse())
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; ModelError when there is none."""
+        """Return one completion. Raises ModelError when there is none, with the codes named above."""
         return await self._run(self._complete(request))
 
     async def close(self) -> None:
-        """End calls that are under way and release the connections; a closed model answers `unavailable`."""
+        """End calls that are under way and release the connections; further calls raise ModelError `unavailable`."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True
@@ -159,7 +160,7 @@ class LiteLlmModel:
                     await anyio.to_thread.run_sync(_thread.release)
 
     async def _lease(self) -> asyncio.AbstractEventLoop:
-        """Take part in the model thread; not to be cancelled half way, or the lease would be lost."""
+        """Take a lease on the model thread; must not be cancelled half way, or the lease would be lost."""
         leased: list[asyncio.AbstractEventLoop] = []
         with anyio.CancelScope(shield=True):
             leased.append(await anyio.to_thread.run_sync(_thread.lease))
@@ -195,7 +196,7 @@ class LiteLlmModel:
             raise ModelError("unavailable", f"LiteLLM is not installed ({error}); install the extra `models`") from None
         except TimeoutError:
             raise ModelError("timeout", f"{self.model} did not answer in {request.timeout_seconds:g} s") from None
-        except Exception as error:  # litellm raises whatever its providers raise
+        except Exception as error:  # litellm passes on any exception of its providers
             raise ModelError(_code(error), self._detail(error)) from None
         return self._response(reply)
 
@@ -226,13 +227,13 @@ class LiteLlmModel:
         if not isinstance(content, str):
             raise ModelError("bad_answer", f"{self.model} answered without any text")
         usage = getattr(reply, "usage", None)
-        # Where a provider reported nothing, litellm reports zeros; but no prompt costs nothing.
+        # Where a provider reported nothing, litellm reports zeros; but every prompt costs something.
         asked = _count(usage, "prompt_tokens") or None
         answered = None if asked is None else _count(usage, "completion_tokens")
         return LlmResponse(content=content, model=self.model, prompt_tokens=asked, completion_tokens=answered)
 
     async def _rehearse(self) -> None:
-        """Make a call that reaches no server: most of litellm is imported by its first call."""
+        """Make a call that reaches no server, because most of litellm is only imported by its first call."""
         with suppress(Exception):
             litellm = _litellm()
             arguments = self._arguments(LlmRequest(messages=(("user", "."),), max_tokens=1, timeout_seconds=2.0))
@@ -262,7 +263,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _code(error: BaseException) -> str:
-    """Name a failure; litellm calls a refused connection and a web page alike an internal server error."""
+    """Return the code of a failure; litellm reports both a refused connection and an HTML answer as an internal server
+    error.
+    """
     if "invalid response from LLM endpoint" in str(error):
         return "bad_answer"
     names = {type(cause).__name__ for cause in _causes(error)}

@@ -1,1 +1,1 @@
-"""What an engine reports of its work: events, spans, metrics. OpenTelemetry and Prometheus have a module each."""
+"""Observability of an engine: events, spans, metrics. OpenTelemetry and Prometheus have a module each."""

@@ -19,18 +19,20 @@ Handler = Callable[[Event], Awaitable[None] | None]
 
 
 class InMemoryEventBus:
-    """Tells handlers of this process, in the order in which they were added, those of one kind before those of all."""
+    """Calls the handlers of this process: those of the event's type first, then those of all events, each in the order
+    of subscription.
+    """
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
         self._all: list[Handler] = []
 
     def on(self, event_type: str, handler: Handler) -> None:
-        """Tell `handler` of events of this kind; it may be async. ValueError for a kind that there is not."""
+        """Subscribe `handler`, which may be async, to events of one type. Raises ValueError for an unknown type."""
         self._handlers.setdefault(EventType(event_type).value, []).append(handler)
 
     def on_all(self, handler: Handler) -> None:
-        """Tell `handler` of every event."""
+        """Subscribe `handler`, which may be async, to all events."""
         self._all.append(handler)
 
     def off(self, event_type: str, handler: Handler) -> None:
@@ -40,7 +42,7 @@ class InMemoryEventBus:
             known.remove(handler)
 
     def off_all(self, handler: Handler) -> None:
-        """Tell a handler of all events no more."""
+        """Unsubscribe a handler from all events."""
         if handler in self._all:
             self._all.remove(handler)
 
@@ -56,7 +58,7 @@ class InMemoryEventBus:
 
 
 class EventEmitter:
-    """Emits events to a bus, with the time and the tags of a configuration; callers give only the facts.
+    """Emits events to a bus with the time and the tags of a configuration; callers give only the facts.
 
     Without a bus nothing is emitted.
     """

@@ -1,4 +1,4 @@
-"""Calls of small models as spans, by the GenAI conventions. What was asked and answered is left out unless it is asked for."""
+"""Spans for calls of small models, by the GenAI conventions. Prompts and answers are only recorded on request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse
 
 
 class TracedModel:
-    """A model whose every call is a span `chat <model>`."""
+    """A model that records each call as a span `chat <model>`."""
 
     def __init__(self, model: LlmAdapter, tracing: Tracing, capture_content: bool = False) -> None:
         self.model = model.model
         self._model, self._tracing, self._capture = model, tracing, capture_content
 
     async def warm(self) -> None:
-        """Load what is slow to load; no span."""
+        """Load what is slow to load; records no span. Raises ModelError as the model does."""
         await self._model.warm()
 
     async def close(self) -> None:
@@ -25,7 +25,7 @@ class TracedModel:
         await self._model.close()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion, timed."""
+        """Return one completion inside a span. Raises ModelError as the model does."""
         provider, _, _ = self.model.partition("/")
         facts: dict[str, Fact] = {
             names.OPERATION: "chat",

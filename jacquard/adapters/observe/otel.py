@@ -1,6 +1,7 @@
-"""OpenTelemetry: spans of this product as spans of its API. The only module that imports it, and it imports the API alone.
+"""OpenTelemetry: spans of this product as spans of its API. The only module that imports it, and it imports the API
+alone.
 
-The host decides what becomes of a span: it sets an SDK with an exporter, or nothing.
+The host decides where spans go: it sets an SDK with an exporter, or nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class OtelTracing:
 
     @contextmanager
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> Iterator[Span]:
-        """Return a span that is the child of the one that is open; an exception is noted on it by its type alone."""
+        """Return a span that is the child of the open one; of an exception only the type is recorded."""
         with self._tracer.start_as_current_span(
             name, attributes=dict(facts), record_exception=False, set_status_on_exception=False
         ) as span:

@@ -21,9 +21,9 @@ _STEPS = frozenset(
 
 
 class PrometheusMetrics:
-    """Counts events; give `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to the scraper.
+    """Counts events; pass `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to the scraper.
 
-    `registry`: the host's own; without one it has a registry to itself.
+    `registry` is the host's; without one, the metrics have a registry of their own.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -60,51 +60,51 @@ class PrometheusMetrics:
 
     def count(self, event: Event) -> None:
         """Count one event."""
-        kind, told = event.event_type, event.payload
+        kind, facts = event.event_type, event.payload
         self._events.labels(kind.value).inc()
         if kind is EventType.ASSEMBLED:
-            self._count_assembled(told)
+            self._count_assembled(facts)
         elif kind is EventType.PRUNE_COMPLETED:
             for action in ("kept", "dropped", "degraded"):
-                self._decisions.labels(action).inc(told.get(action, 0))
+                self._decisions.labels(action).inc(facts.get(action, 0))
         elif kind is EventType.TURN_PLANNED:
-            self._plans.labels(str(told.get("tier")), told.get("tier1") or "not_needed").inc()
-            for flag in told.get("flags", ()):
+            self._plans.labels(str(facts.get("tier")), facts.get("tier1") or "not_needed").inc()
+            for flag in facts.get("flags", ()):
                 self._flags.labels(flag).inc()
         elif kind is EventType.DEGRADED:
-            self._degraded.labels(str(told.get("reason"))).inc()
+            self._degraded.labels(str(facts.get("reason"))).inc()
         elif kind is EventType.ERROR:
-            self._errors.labels(str(told.get("reason"))).inc()
+            self._errors.labels(str(facts.get("reason"))).inc()
         elif kind is EventType.TOOL_CALL_COMPLETED:
-            self._tools.labels(str(told.get("status"))).inc()
+            self._tools.labels(str(facts.get("status"))).inc()
         elif kind is EventType.PERSISTED:
-            self._count_persisted(told)
+            self._count_persisted(facts)
         elif kind is EventType.ASSISTANT_CHUNK_RECEIVED:
-            self._chunks.labels(str(bool(told.get("duplicate"))).lower()).inc()
+            self._chunks.labels(str(bool(facts.get("duplicate"))).lower()).inc()
         elif kind is EventType.EVIDENCE_INGESTED:
-            self._evidence.labels(str(told.get("source", "ingest"))).inc(len(told.get("evidence_ids", ("",))))
+            self._evidence.labels(str(facts.get("source", "ingest"))).inc(len(facts.get("evidence_ids", ("",))))
 
     def exposition(self) -> bytes:
-        """Return all figures in the text format that Prometheus scrapes."""
+        """Return all metrics in the text format that Prometheus reads."""
         return generate_latest(self.registry)
 
-    def _count_assembled(self, told: Any) -> None:
-        self._tokens.observe(told["tokens"])
-        if told["tokens"]:
-            self._prefix.observe(told["shared_prefix_tokens"] / told["tokens"])
-        self._stream_b.labels(told["stream_b"], told["stream_b_code"]).inc()
-        if (what := told.get("prefetch", "none")) != "none":
+    def _count_assembled(self, facts: Any) -> None:
+        self._tokens.observe(facts["tokens"])
+        if facts["tokens"]:
+            self._prefix.observe(facts["shared_prefix_tokens"] / facts["tokens"])
+        self._stream_b.labels(facts["stream_b"], facts["stream_b_code"]).inc()
+        if (what := facts.get("prefetch", "none")) != "none":
             self._prefetch.labels(what).inc()
-        if (what := told.get("lease", "none")) != "none":
+        if (what := facts.get("lease", "none")) != "none":
             self._lease.labels(what).inc()
-        for step, milliseconds in told.get("timings_ms", {}).items():
+        for step, milliseconds in facts.get("timings_ms", {}).items():
             if step in _STEPS:
                 self._seconds.labels(step).observe(milliseconds / 1000)
 
-    def _count_persisted(self, told: Any) -> None:
-        what = str(told.get("what"))
+    def _count_persisted(self, facts: Any) -> None:
+        what = str(facts.get("what"))
         self._turns.labels(what).inc()
         if what == "model_usage":
-            model, stage = str(told.get("model")), str(told.get("stage"))
-            self._usage.labels(model, stage, "input").inc(told.get("prompt_tokens", 0))
-            self._usage.labels(model, stage, "output").inc(told.get("completion_tokens", 0))
+            model, stage = str(facts.get("model")), str(facts.get("stage"))
+            self._usage.labels(model, stage, "input").inc(facts.get("prompt_tokens", 0))
+            self._usage.labels(model, stage, "output").inc(facts.get("completion_tokens", 0))

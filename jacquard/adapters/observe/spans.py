@@ -16,10 +16,10 @@ Fact = str | int | float | bool | list[str]
 
 
 class Span(Protocol):
-    """One piece of work that is timed."""
+    """One timed piece of work."""
 
     def put(self, facts: Mapping[str, Fact]) -> None:
-        """Put facts on the span."""
+        """Set attributes on the span."""
         ...
 
 
@@ -27,8 +27,8 @@ class Tracing(Protocol):
     """Opens spans.
 
     1. A span that is opened while another is open in the same task, or in a task that was started from there, is its child.
-    2. An exception that passes through a span is noted on it and goes on.
-    3. It never raises by itself.
+    2. An exception that passes through a span is recorded on it and raised again.
+    3. It raises no exception of its own.
     """
 
     def span(self, name: str, facts: Mapping[str, Fact] = EMPTY) -> AbstractContextManager[Span]:
@@ -36,7 +36,7 @@ class Tracing(Protocol):
         ...
 
 
-class _Nothing:
+class _NullSpan:
     def put(self, facts: Mapping[str, Fact]) -> None:
         return None
 
@@ -50,5 +50,5 @@ class NoTracing:
         yield _NOTHING
 
 
-_NOTHING = _Nothing()
+_NOTHING = _NullSpan()
 NO_TRACING = NoTracing()

@@ -1,4 +1,4 @@
-"""Recall and selection as spans: each step of Stream B, even where it outlives its turn.
+"""Spans for recall and selection: each step of Stream B, even where it takes longer than its turn.
 
 These wrappers keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.
 """
@@ -13,13 +13,13 @@ from mnemosyne.schema.query import Recall, RetrievalQuery
 
 
 class TracedRetriever:
-    """A retriever whose every recall is a span `jacquard.recall`."""
+    """A retriever that records each recall as a span `jacquard.recall`."""
 
     def __init__(self, retriever: Retriever, tracing: Tracing) -> None:
         self._retriever, self._tracing = retriever, tracing
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of one query, timed."""
+        """Return the candidates of one query, inside a span."""
         facts: dict[str, Fact] = {names.OPERATION: "retrieval", names.TOP_K: query.limit}
         with self._tracing.span("jacquard.recall", facts) as span:
             recall = await self._retriever.recall(query)
@@ -33,14 +33,14 @@ class TracedRetriever:
 
 
 class TracedSelector:
-    """A selector whose every choice is a span `jacquard.select`; the call of its model is a child of it."""
+    """A selector that records each selection as a span `jacquard.select`; its model call is a child of that span."""
 
     def __init__(self, selector: Selector, tracing: Tracing) -> None:
         self.name = selector.name
         self._selector, self._tracing = selector, tracing
 
     async def select(self, request: SelectionRequest) -> Selection:
-        """Return the choice, timed."""
+        """Return the selection, inside a span. Raises SelectorError as the selector does."""
         facts: dict[str, Fact] = {
             "jacquard.select.selector": self.name,
             "jacquard.select.candidates": len(request.candidates),

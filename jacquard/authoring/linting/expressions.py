@@ -1,7 +1,8 @@
-"""What shape an expression of a template has, and its faults: unknown names, unsafe access, values that cannot be printed.
+"""Finds the shape of a template's expressions, and their faults: unknown names, unsafe access, values that cannot be
+printed.
 
-Pure, over syntax and shapes. A field that was tested with `is defined`, `default` or `in` before is guarded: its absence
-is no fault.
+Pure, over syntax and shapes. A field tested with `is defined`, `default` or `in` before is guarded: its absence is not
+a fault.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from jacquard.authoring.findings import did_you_mean
-from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, field_names
+from jacquard.authoring.findings import suggest_names
+from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, list_field_names
 from jacquard.templating.language import (
     BUILTIN_FILTERS,
     FUNCTIONS,
@@ -40,18 +41,18 @@ _GIVES = {
 
 @dataclass(kw_only=True, slots=True)
 class Scope:
-    """What is known at a place: shapes by name, names that grow with play, and paths whose being there was asked for."""
+    """What is known at a place: shapes by name, names that grow during play, and paths that were tested to exist."""
 
     names: dict[str, Shape]
     growing: set[str] = field(default_factory=set)
     guards: frozenset[str] = frozenset()
 
     def inner(self, names: Mapping[str, Shape] | None = None) -> Scope:
-        """Return a scope whose own names do not lead out of it."""
+        """Return a scope for names that do not exist outside of it."""
         return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
 
     def assume_defined(self, paths: Iterable[str]) -> Scope:
-        """Return the same scope where these paths are known to be there."""
+        """Return the same scope in which these paths are known to exist."""
         return replace(self, guards=self.guards | frozenset(paths))
 
 
@@ -78,10 +79,10 @@ def root_of(node: Node) -> str | None:
     return node.text("name") if node.kind == "Name" else None
 
 
-def paths_when_true(test: Node) -> set[str]:
-    """Return the paths that are there when a test holds."""
+def find_paths_when_true(test: Node) -> set[str]:
+    """Return the paths that exist when a test holds."""
     if test.kind == "And":
-        return paths_when_true(test.node("left")) | paths_when_true(test.node("right"))
+        return find_paths_when_true(test.node("left")) | find_paths_when_true(test.node("right"))
     if test.kind == "Test" and test.text("name") == "defined":
         path = path_of(test.node("node"))
         return {path} if path else set()
@@ -93,10 +94,10 @@ def paths_when_true(test: Node) -> set[str]:
     return set()
 
 
-def paths_when_false(test: Node) -> set[str]:
-    """Return the paths that are there when a test does not hold."""
+def find_paths_when_false(test: Node) -> set[str]:
+    """Return the paths that exist when a test does not hold."""
     if test.kind == "Not":
-        return paths_when_true(test.node("node"))
+        return find_paths_when_true(test.node("node"))
     if test.kind == "Test" and test.text("name") == "undefined":
         path = path_of(test.node("node"))
         return {path} if path else set()
@@ -110,7 +111,7 @@ class Expressions:
         self._report = report
 
     def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> Shape:
-        """Return the shape of an expression; with `probing` its own absence is no fault."""
+        """Return the shape of an expression; with `probing` its own absence is not a fault."""
         match node.kind:
             case "Name":
                 return self._name(node, scope, probing)
@@ -126,7 +127,7 @@ class Expressions:
                 return self._call(node, scope)
             case "And":
                 self.shape(node.node("left"), scope)
-                self.shape(node.node("right"), scope.assume_defined(paths_when_true(node.node("left"))))
+                self.shape(node.node("right"), scope.assume_defined(find_paths_when_true(node.node("left"))))
                 return ANY
             case "CondExpr":
                 return self._choice(node, scope)
@@ -153,7 +154,7 @@ class Expressions:
         if name in BYPASSES:
             self._report("escape-bypass", node, f"{name!r} would print text unescaped; the sandbox has none", (name,))
         else:
-            told = did_you_mean(name, scope.names)
+            told = suggest_names(name, scope.names)
             if name == "item":
                 told = "; only a block with `each: directives` in its template.yaml has one"
             self._report("unknown-variable", node, f"no variable {name!r}{told}", (name,))
@@ -185,19 +186,19 @@ class Expressions:
         methods = {"mapping": MAPPING_METHODS, "list": LIST_METHODS, "text": TEXT_METHODS}.get(base.kind, frozenset())
         if (by_name and name in methods) or probing:
             return ANY
-        self._unknown_field(node, name, base, words)
+        self._report_unknown_field(node, name, base, words)
         return ANY
 
-    def _unknown_field(self, node: Node, name: str, base: Shape, words: tuple[str, ...]) -> None:
+    def _report_unknown_field(self, node: Node, name: str, base: Shape, words: tuple[str, ...]) -> None:
         owner = path_of(node.node("node")) or "this value"
         if base.kind != "mapping":
             told = "a value with a description" if base.kind == "pair" else f"a {base.kind}"
             self._report("unknown-attribute", node, f"{owner} is {told} and has no {name!r}", words)
         elif base.closed:
-            hint = did_you_mean(name, field_names(base))
+            hint = suggest_names(name, list_field_names(base))
             self._report("unknown-attribute", node, f"{owner} has no {name!r}{hint}", words)
         elif base.fields:
-            hint = did_you_mean(name, field_names(base))
+            hint = suggest_names(name, list_field_names(base))
             self._report("unknown-state", node, f"{owner} has no {name!r} in the pack{hint}", words)
 
     def _filter(self, node: Node, scope: Scope) -> Shape:
@@ -211,7 +212,7 @@ class Expressions:
                 "escape-bypass", node, f"the filter {name!r} is not offered: everything is escaped", ("|", name)
             )
         elif name not in FILTERS:
-            self._report("unknown-filter", node, f"no filter {name!r}{did_you_mean(name, FILTERS)}", ("|", name))
+            self._report("unknown-filter", node, f"no filter {name!r}{suggest_names(name, FILTERS)}", ("|", name))
         if name in _GIVES:
             return _GIVES[name]
         if name in _KEEP_LIST:
@@ -226,7 +227,7 @@ class Expressions:
         for arg in node.nodes("args"):
             self.shape(arg, scope)
         if name not in TESTS:
-            self._report("unknown-test", node, f"no test {name!r}{did_you_mean(name, TESTS)}", ("is", name))
+            self._report("unknown-test", node, f"no test {name!r}{suggest_names(name, TESTS)}", ("is", name))
         return TRUTH
 
     def _call(self, node: Node, scope: Scope) -> Shape:
@@ -248,16 +249,16 @@ class Expressions:
     def _choice(self, node: Node, scope: Scope) -> Shape:
         test = node.node("test")
         self.shape(test, scope)
-        chosen = self.shape(node.node("expr1"), scope.assume_defined(paths_when_true(test)))
+        chosen = self.shape(node.node("expr1"), scope.assume_defined(find_paths_when_true(test)))
         other = node.get("expr2")
         if not isinstance(other, Node):
             return chosen
-        rest = self.shape(other, scope.assume_defined(paths_when_false(test)))
+        rest = self.shape(other, scope.assume_defined(find_paths_when_false(test)))
         return chosen if chosen.kind == rest.kind else ANY
 
 
 def _is_unsafe(name: str, base: Shape) -> bool:
-    """Names that lead behind a value; a key of the state may begin with one underscore (`_anchor`)."""
+    """Return whether a name leads behind a value; a key of the state may begin with one underscore (`_anchor`)."""
     if name.startswith("__") or name in ("mro", "format", "format_map"):
         return name not in base.fields
     return name.startswith("_") and name != "_anchor" and base.kind != "any" and name not in base.fields
@@ -283,7 +284,7 @@ def _constant(node: Node) -> Shape:
 
 
 def words_of(node: Node) -> tuple[str, ...]:
-    """Return the tokens that an expression begins with, so that its place in the line can be found."""
+    """Return the first tokens of an expression, by which its place in the line is found."""
     if node.kind == "Name":
         return (node.text("name"),)
     if node.kind == "Getattr":

@@ -1,6 +1,6 @@
-"""How the templates of a set are connected: which template extends, includes or imports which.
+"""Finds how the templates of a set are connected: which template extends, includes or imports which.
 
-A template is judged by how others use it: which names its includers pass to it, which of its blocks are printed, whether a
+A template is judged by its use: the names that its includers pass to it, the blocks that are printed, and whether a
 name leads out of the folders. Pure, over syntax.
 """
 
@@ -22,7 +22,9 @@ _LINKS = ("Extends", "Include", "Import", "FromImport")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One template names another. `name` is None where the name is calculated; `context`: it sees the variables."""
+    """A template that names another one. `name` is None where the name is computed; `context`: the other one sees the
+    variables.
+    """
 
     kind: str
     name: str | None
@@ -35,7 +37,7 @@ class Link:
 class Library:
     """All templates that can be read, with their links, faults (by file name) and the blocks of every template id.
 
-    `each` are files that are rendered once for each item of a list, with everything that they reach.
+    `each` names the files that are rendered once for each item of a list, with all files that they use.
     """
 
     files: Mapping[str, TemplateFile]
@@ -49,7 +51,7 @@ class Library:
     isolated: frozenset[str] = field(default_factory=frozenset)
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """Return the chain of templates that a template extends, nearest first; a circle ends it."""
+        """Return the templates that a template extends, directly or not, nearest first; a circle ends the chain."""
         chain: list[str] = []
         while True:
             up = next((link.name for link in self.links.get(name, ()) if link.kind == "Extends"), None)
@@ -59,7 +61,7 @@ class Library:
             name = up
 
     def reach(self, name: str) -> tuple[str, ...]:
-        """Return a template and all that it names, directly or not, each once."""
+        """Return a template and all templates that it names, directly or not, each once."""
         found: dict[str, None] = {}
         waiting = [name]
         while waiting:
@@ -77,7 +79,7 @@ class Library:
 
 
 def read_library(templates: TemplateSet) -> Library:
-    """Read every template of a set; what cannot be read is among the faults."""
+    """Read every template of a set; templates that cannot be read are among the faults."""
     syntaxes: dict[str, Syntax] = {}
     faults: list[TemplateError] = []
     for name, file in templates.files.items():
@@ -143,7 +145,7 @@ def _links(name: str, syntax: Syntax) -> Iterator[Link]:
 
 
 def _collect_handed_names(syntaxes: Mapping[str, Syntax]) -> dict[str, frozenset[str]]:
-    """Return, by template, the names that its includers hand to it besides the context."""
+    """Return, by template, the names that its includers pass to it besides the context."""
     handed: dict[str, frozenset[str]] = {}
     for name, syntax in syntaxes.items():
         for key, names in collect_given_names(syntax.root).items():
@@ -160,7 +162,7 @@ def _read_scoped_names(syntax: Syntax) -> dict[str, frozenset[str]]:
 
 
 def _find_isolated(library: Library, specs: Iterable[BlockSpec]) -> Iterator[str]:
-    """Yield the templates that are only ever imported without the context: their macros see no variables."""
+    """Yield the templates that are only imported, without the context: their macros see no variables."""
     seeing = {spec.name for spec in specs}
     imported: set[str] = set()
     for links in library.links.values():

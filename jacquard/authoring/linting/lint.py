@@ -1,7 +1,8 @@
-"""The lint: every fault of templates that can be found without a turn, each with file, line, column and what to do.
+"""The lint: finds every fault of templates that can be found without a turn, each with file, line, column and what to
+do.
 
-This module joins the rules; the rules themselves are in the other modules of this folder. It reads files, and writes and
-renders nothing.
+This module joins the rules; the rules themselves are in the other modules of this folder. It reads files, and writes
+and renders nothing.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jacquard.authoring.findings import Finding, Severity, as_json, finding, in_order
+from jacquard.authoring.findings import Finding, Severity, finding, finding_to_json, sort_findings
 from jacquard.authoring.linting.expressions import words_of
 from jacquard.authoring.linting.links import Library, Link, read_library
 from jacquard.authoring.linting.markup import MarkupReader
 from jacquard.authoring.linting.names import NameReader
 from jacquard.authoring.linting.places import Places
-from jacquard.authoring.linting.prefix import CACHE_LAYOUT, is_before_history, volatile_reads
-from jacquard.authoring.linting.shapes import ANY, Shape, variable_shapes
+from jacquard.authoring.linting.prefix import CACHE_LAYOUT, find_volatile_reads, is_before_history
+from jacquard.authoring.linting.shapes import ANY, Shape, build_variable_shapes
 from jacquard.authoring.target import LAYOUTS, TemplateTarget
 from jacquard.core.blocks import SkeinTemplate
 from jacquard.core.errors import LayoutError, TemplateError
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateFile, TemplateRoot
-from jacquard.templating.layouts import layout_ids, load_layout
+from jacquard.templating.layouts import find_layout_ids, load_layout
 from jacquard.templating.manifest import MANIFEST
 from jacquard.templating.syntax import Node
 from mnemosyne.schema.world import WorldPack
@@ -32,7 +33,7 @@ from mnemosyne.schema.world import WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LintReport:
-    """What was found in which files, by file, line and column."""
+    """The findings in the checked files, by file, line and column."""
 
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
@@ -49,19 +50,22 @@ class LintReport:
             "errors": self.errors,
             "warnings": len(self.findings) - self.errors,
             "files": list(self.files),
-            "findings": [as_json(each) for each in self.findings],
+            "findings": [finding_to_json(each) for each in self.findings],
         }
 
 
 def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> LintReport:
-    """Return every fault of the files that are meant; with a world, fields of its state and persona are checked too."""
+    """Return every fault of the target's files; with a world, fields of its state and persona are checked too.
+
+    Raises JacquardError where the target's files cannot be read.
+    """
     try:
         names = target.names()
         library = read_library(open_templates(target.roots))
     except TemplateError as error:
         place = TemplateFile(name=error.file, shown=error.file, text="")
         return LintReport(findings=(finding("syntax", place, error.line, error.reason),), files=())
-    shapes = variable_shapes(world)
+    shapes = build_variable_shapes(world)
     found = [*_faults(library, names)]
     for name in names:
         if name in library.syntaxes:
@@ -70,11 +74,11 @@ def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> Li
     found += _layouts(library, layouts, target.roots)
     found += _prefix(library, names, target.roots)
     found += _find_unused(library, names)
-    return LintReport(findings=in_order(found), files=names)
+    return LintReport(findings=sort_findings(found), files=names)
 
 
 def _faults(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
-    """Faults of the engine and of manifests; what another rule describes better is left to it."""
+    """Yield the faults of the template engine and of manifests, except those that another rule describes better."""
     for fault in library.faults:
         file = next((file for name, file in library.files.items() if fault.file in (file.shown, name)), None)
         if file is None or file.name not in names:
@@ -90,22 +94,22 @@ def _template(library: Library, name: str, shapes: Mapping[str, Shape]) -> list[
     places = Places(syntax)
     found: list[Finding] = []
 
-    def at_node(code: str, node: Node, message: str, words: tuple[str, ...]) -> None:
+    def report_node(code: str, node: Node, message: str, words: tuple[str, ...]) -> None:
         if code == "unknown-variable" and name in library.isolated and words[0] in shapes:
             message = f"{words[0]!r} is not known in a file that is imported; import it `with context`, or hand it over"
         found.append(finding(code, file, node.line, message, column=places.column(node.line, words)))
 
-    def at_place(code: str, line: int, column: int, message: str) -> None:
+    def report_place(code: str, line: int, column: int, message: str) -> None:
         found.append(finding(code, file, line, message, column=column or None))
 
-    NameReader(at_node, _scoped_by_parents(library, name)).read(syntax.root, _context(library, name, shapes))
-    MarkupReader(syntax, at_place, lambda node: places.column(node.line, words_of(node))).read()
+    NameReader(report_node, _find_scoped_names(library, name)).read(syntax.root, _context(library, name, shapes))
+    MarkupReader(syntax, report_place, lambda node: places.column(node.line, words_of(node))).read()
     for token in syntax.tokens:
         if "\t" in token.value and token.kind not in ("data", "comment", "string"):
-            at_place("tab-in-code", token.line, token.column, "a tab inside a template tag")
+            report_place("tab-in-code", token.line, token.column, "a tab inside a template tag")
     for link in library.links[name]:
-        _link(library, name, link, at_node)
-    _report_lost_output(library, name, at_node)
+        _link(library, name, link, report_node)
+    _report_lost_output(library, name, report_node)
     return found
 
 
@@ -117,7 +121,7 @@ def _context(library: Library, name: str, shapes: Mapping[str, Shape]) -> dict[s
     return {**{key: shape for key, shape in shapes.items() if key not in hidden}, **handed}
 
 
-def _scoped_by_parents(library: Library, name: str) -> dict[str, frozenset[str]]:
+def _find_scoped_names(library: Library, name: str) -> dict[str, frozenset[str]]:
     handed: dict[str, frozenset[str]] = {}
     for parent in library.parents(name):
         for block, names in library.scoped.get(parent, {}).items():
@@ -147,11 +151,11 @@ def _report_lost_output(library: Library, name: str, report: Any) -> None:
     syntax = library.syntaxes[name]
     known = frozenset().union(*(library.block_names(parent) for parent in parents))
     own = library.block_names(name)
-    nested = {inner.text("name") for outer in syntax.root.find("Block") for inner in _inner_blocks(outer)}
+    nested = {inner.text("name") for outer in syntax.root.find("Block") for inner in _find_inner_blocks(outer)}
     for block in syntax.root.find("Block"):
         if block.text("name") not in known | nested:
-            told = f"{parents[0]!r} has no block {block.text('name')!r}; it has: {', '.join(sorted(known - own)) or 'none'}"
-            report("lost-block", block, told, ("block",))
+            message = f"{parents[0]!r} has no block {block.text('name')!r}; it has: {', '.join(sorted(known - own)) or 'none'}"
+            report("lost-block", block, message, ("block",))
     for node in syntax.root.nodes("body"):
         texts = [each for each in node.nodes("nodes") if node.kind == "Output"]
         if any(each.kind != "TemplateData" or str(each.get("data")).strip() for each in texts):
@@ -162,7 +166,7 @@ def _report_lost_output(library: Library, name: str, report: Any) -> None:
             report("lost-text", shifted, "this text is never printed: the template extends another", ())
 
 
-def _inner_blocks(block: Node) -> Iterator[Node]:
+def _find_inner_blocks(block: Node) -> Iterator[Node]:
     for child in block.nodes("body"):
         yield from child.find("Block")
 
@@ -186,11 +190,11 @@ def _prefix(library: Library, names: tuple[str, ...], roots: tuple[TemplateRoot,
             if not is_before_history(spec.slot, layout):
                 continue
             place = f"block {spec.block_id!r} of {template_id!r} stands before the history in layout {CACHE_LAYOUT!r}"
-            for part, node, root in volatile_reads(library, spec):
+            for part, node, root in find_volatile_reads(library, spec):
                 if part in names and (part, spec.slot) not in seen:
                     column = Places(library.syntaxes[part]).column(node.line, (root,))
-                    told = f"{root!r} may change each turn, but {place} (slot {spec.slot!r})"
-                    yield finding("volatile-prefix", library.files[part], node.line, told, column=column)
+                    message = f"{root!r} may change each turn, but {place} (slot {spec.slot!r})"
+                    yield finding("volatile-prefix", library.files[part], node.line, message, column=column)
             seen |= {(part, spec.slot) for part in library.reach(spec.name)}
             if spec.volatile and manifest is not None and manifest.name in names:
                 line = _line_of(manifest, spec.block_id)
@@ -198,7 +202,7 @@ def _prefix(library: Library, names: tuple[str, ...], roots: tuple[TemplateRoot,
 
 
 def _cache_layout(roots: tuple[TemplateRoot, ...]) -> SkeinTemplate | None:
-    if CACHE_LAYOUT not in layout_ids(roots):
+    if CACHE_LAYOUT not in find_layout_ids(roots):
         return None
     try:
         return load_layout(CACHE_LAYOUT, roots)

@@ -1,7 +1,8 @@
-"""The XML in a template's literal text: tags open and close in every branch, and values are printed only where that is safe.
+"""Checks the XML in a template's literal text: tags open and close in every branch, and values are printed only where
+that is safe.
 
-Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the reader
-carries a state through the branches: which tags are open, and whether the text is inside a tag.
+Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the
+reader keeps a state through the branches: the open tags, and whether the text is inside a tag.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class _Tag:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Inside:
-    """A tag that has begun and not ended; `quote` is the sign that an attribute is open with."""
+class _UnfinishedTag:
+    """A tag whose end has not been read; `quote` is the quote sign of the open attribute."""
 
     tag: _Tag
     closing: bool
@@ -41,7 +42,7 @@ class _Inside:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _State:
     open: tuple[_Tag, ...] = ()
-    inside: _Inside | None = None
+    inside: _UnfinishedTag | None = None
     comment: bool = False
     owed: tuple[str, ...] = ()
 
@@ -60,10 +61,10 @@ class MarkupReader:
         self._root = syntax.root
 
     def read(self) -> None:
-        """Report every tag that is not closed, tabs, and values in places where they are not safe."""
+        """Report unclosed tags, tabs, and values in places where they are not safe."""
         extends = any(self._root.find("Extends"))
         if not extends:
-            self._alone(self._root.nodes("body"))
+            self._read_balanced(self._root.nodes("body"))
             return
         for node in self._root.nodes("body"):
             if node.kind in _BRANCHES:
@@ -72,8 +73,8 @@ class MarkupReader:
                 for text in node.find("TemplateData"):
                     self._place(text)
 
-    def _alone(self, body: tuple[Node, ...]) -> None:
-        """Read a body that must be balanced in itself."""
+    def _read_balanced(self, body: tuple[Node, ...]) -> None:
+        """Read a body whose tags must be balanced in itself."""
         end = self._walk(body, _State())
         for tag in end.open:
             self._report("unclosed-tag", tag.line, tag.column, f"<{tag.name}> is never closed")
@@ -90,12 +91,14 @@ class MarkupReader:
                     state = self._if(node, state)
                 case "For":
                     inner = self._walk(node.nodes("body"), state)
-                    self._same(node, state, inner, "one pass of the loop")
-                    self._same(node, state, self._walk(node.nodes("else_"), state), "the `else` of the loop")
+                    self._compare_open_tags(node, state, inner, "one pass of the loop")
+                    self._compare_open_tags(
+                        node, state, self._walk(node.nodes("else_"), state), "the `else` of the loop"
+                    )
                 case "With" | "Scope" | "ScopedEvalContextModifier" | "FilterBlock":
                     state = self._walk(node.nodes("body"), state)
                 case "Block" | "Macro" | "CallBlock" | "AssignBlock":
-                    self._alone(node.nodes("body"))
+                    self._read_balanced(node.nodes("body"))
         return state
 
     def _output(self, node: Node, state: _State) -> _State:
@@ -107,42 +110,42 @@ class MarkupReader:
                 self._value(each, state.inside)
         return state
 
-    def _value(self, node: Node, inside: _Inside) -> None:
+    def _value(self, node: Node, inside: _UnfinishedTag) -> None:
         column = self._column(node) or 0
         if not inside.quote:
-            told = f"a value stands in the tag <{inside.tag.name}> outside of any quoted attribute"
-            self._report("tag-expression", node.line, column, told)
+            message = f"a value stands in the tag <{inside.tag.name}> outside of any quoted attribute"
+            self._report("tag-expression", node.line, column, message)
         elif not _is_attribute_safe(node):
-            told = f"a value in an attribute of <{inside.tag.name}> without `| attr`: a quote in it would end the attribute"
-            self._report("attribute-escape", node.line, column, told)
+            message = f"a value in an attribute of <{inside.tag.name}> without `| attr`: a quote in it would end the attribute"
+            self._report("attribute-escape", node.line, column, message)
 
     def _if(self, node: Node, state: _State) -> _State:
         ends = [self._walk(node.nodes("body"), state)]
         ends += [self._walk(other.nodes("body"), state) for other in node.nodes("elif_")]
         ends.append(self._walk(node.nodes("else_"), state))
         if len({(end.names(), end.inside is None) for end in ends}) > 1:
-            changed = sorted({name for end in ends for name in _difference(end.names(), state.names())})
-            told = f"not every branch leaves the same tags open ({', '.join(f'<{name}>' for name in changed)})"
-            self._report("unbalanced-branch", node.line, 0, told)
+            changed = sorted({name for end in ends for name in _list_differences(end.names(), state.names())})
+            message = f"not every branch leaves the same tags open ({', '.join(f'<{name}>' for name in changed)})"
+            self._report("unbalanced-branch", node.line, 0, message)
         return ends[0]
 
-    def _same(self, node: Node, before: _State, after: _State, what: str) -> None:
+    def _compare_open_tags(self, node: Node, before: _State, after: _State, what: str) -> None:
         if before.names() != after.names() or (before.inside is None) != (after.inside is None):
-            changed = sorted(set(_difference(after.names(), before.names())))
-            told = f"{what} leaves other tags open than it found ({', '.join(f'<{name}>' for name in changed)})"
-            self._report("unbalanced-branch", node.line, 0, told)
+            changed = sorted(set(_list_differences(after.names(), before.names())))
+            message = f"{what} leaves other tags open than it found ({', '.join(f'<{name}>' for name in changed)})"
+            self._report("unbalanced-branch", node.line, 0, message)
 
     def _place(self, node: Node) -> Token:
-        """Return where a literal text stands; texts are met in the order of the source."""
+        """Return where a literal text stands; texts are read in the order of the source."""
         for at in range(self._used, len(self._data)):
             token = self._data[at]
             if token.value == node.get("data") and token.line == node.line:
                 self._used = at + 1
-                self._tabs(token)
+                self._report_tabs(token)
                 return token
         return Token(kind="data", value=str(node.get("data")), line=node.line, column=1, offset=0)
 
-    def _tabs(self, token: Token) -> None:
+    def _report_tabs(self, token: Token) -> None:
         for match in re.finditer(r"\t+", token.value):
             line, column = _where(token, match.start())
             self._report("tab", line, column, "a tab in text that goes into the prompt")
@@ -156,7 +159,7 @@ class MarkupReader:
                     return state
                 at, state = end + 3, replace(state, comment=False)
             elif state.inside is not None:
-                at, state = self._in_tag(text, at, token, state, state.inside)
+                at, state = self._read_in_tag(text, at, token, state, state.inside)
             else:
                 match = _SIGN.search(text, at)
                 if match is None:
@@ -171,12 +174,14 @@ class MarkupReader:
             return match.end(), replace(state, comment=True)
         if match.group(2):
             tag = _Tag(name=match.group(2), line=line, column=column)
-            return match.end(), replace(state, inside=_Inside(tag=tag, closing=bool(match.group(1))))
+            return match.end(), replace(state, inside=_UnfinishedTag(tag=tag, closing=bool(match.group(1))))
         if found == "<" or _ENTITY.match(text, match.start()) is None:
             self._report("bare-markup", line, column, f"{found!r} is no tag and no entity here")
         return match.end(), state
 
-    def _in_tag(self, text: str, at: int, token: Token, state: _State, inside: _Inside) -> tuple[int, _State]:
+    def _read_in_tag(
+        self, text: str, at: int, token: Token, state: _State, inside: _UnfinishedTag
+    ) -> tuple[int, _State]:
         if inside.quote:
             end = text.find(inside.quote, at)
             return (len(text), state) if end < 0 else (end + 1, replace(state, inside=replace(inside, quote="")))
@@ -193,24 +198,24 @@ class MarkupReader:
             return at + 1, self._tag(state, inside, _where(token, at))
         return at + 1, replace(state, inside=replace(inside, slash=sign == "/"))
 
-    def _tag(self, state: _State, inside: _Inside, end: tuple[int, int]) -> _State:
+    def _tag(self, state: _State, inside: _UnfinishedTag, end: tuple[int, int]) -> _State:
         tag, rest = inside.tag, replace(state, inside=None)
         if not inside.closing:
             return rest if inside.slash else replace(rest, open=(*state.open, tag))
         if tag.name not in state.names():
-            if tag.name in state.owed:  # reported already, where it was crossed
+            if tag.name in state.owed:  # Already reported where the tags crossed.
                 return replace(rest, owed=tuple(name for name in state.owed if name != tag.name))
             self._report("stray-close", tag.line, tag.column, f"</{tag.name}> closes nothing that is open here")
             return rest
         place = len(state.open) - 1 - state.names()[::-1].index(tag.name)
         for left in state.open[place + 1 :]:
-            told = f"</{tag.name}> comes while <{left.name}> of line {left.line} is open"
-            self._report("misnested-tag", tag.line, tag.column, told)
+            message = f"</{tag.name}> comes while <{left.name}> of line {left.line} is open"
+            self._report("misnested-tag", tag.line, tag.column, message)
         crossed = tuple(left.name for left in state.open[place + 1 :])
         return replace(rest, open=state.open[:place], owed=(*state.owed, *crossed))
 
 
-def _difference(left: tuple[str, ...], right: tuple[str, ...]) -> Iterator[str]:
+def _list_differences(left: tuple[str, ...], right: tuple[str, ...]) -> Iterator[str]:
     rest = list(right)
     for name in left:
         if name in rest:

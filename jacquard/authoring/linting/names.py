@@ -11,9 +11,9 @@ from jacquard.authoring.linting.expressions import (
     Expressions,
     Report,
     Scope,
+    find_paths_when_false,
+    find_paths_when_true,
     path_of,
-    paths_when_false,
-    paths_when_true,
     root_of,
 )
 from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, Shape
@@ -24,7 +24,7 @@ _LIST_NAMES = frozenset({"history", "inventory", "lore", "messages", *GROWING})
 
 
 class NameReader:
-    """Walks one template. `blocks` gives, by block name, what a parent's loop hands to a `scoped` block."""
+    """Walks one template. `blocks` gives, by block name, the names that a parent's loop passes to a `scoped` block."""
 
     def __init__(self, report: Report, blocks: Mapping[str, frozenset[str]]) -> None:
         self._report = report
@@ -50,7 +50,7 @@ class NameReader:
         }
 
     def read(self, root: Node, variables: Mapping[str, Shape]) -> None:
-        """Walk a whole template whose context holds `variables`."""
+        """Walk a whole template whose context has `variables`."""
         self._top = Scope(names=dict(variables), growing=set(_LIST_NAMES))
         self._walk(root.nodes("body"), self._top)
 
@@ -71,8 +71,8 @@ class NameReader:
     def _if(self, node: Node, scope: Scope) -> None:
         test = node.node("test")
         self._expressions.shape(test, scope)
-        self._walk(node.nodes("body"), scope.assume_defined(paths_when_true(test)))
-        rest = scope.assume_defined(paths_when_false(test))
+        self._walk(node.nodes("body"), scope.assume_defined(find_paths_when_true(test)))
+        rest = scope.assume_defined(find_paths_when_false(test))
         for other in node.nodes("elif_"):
             self._if(other, rest)
         self._walk(node.nodes("else_"), rest)
@@ -86,12 +86,12 @@ class NameReader:
         if root is not None and root in scope.growing:
             inner.growing |= _names(target)
             if not _is_bounded(node):
-                told = f"{path_of(source) or root} grows during play, and this loop prints all of it"
-                self._report("unbounded-list", node, told, ("for",))
+                message = f"{path_of(source) or root} grows during play, and this loop prints all of it"
+                self._report("unbounded-list", node, message, ("for",))
         test = node.get("test")
         if isinstance(test, Node):
             self._expressions.shape(test, inner)
-            inner = inner.assume_defined(paths_when_true(test))
+            inner = inner.assume_defined(find_paths_when_true(test))
         self._walk(node.nodes("body"), inner)
         self._walk(node.nodes("else_"), scope.inner())
 
@@ -127,7 +127,7 @@ class NameReader:
         self._walk(node.nodes("body"), scope.inner({each.text("name"): ANY for each in node.nodes("args")}))
 
     def _block(self, node: Node, scope: Scope) -> None:
-        """A block sees the variables of the top; a loop's own only when it is `scoped`."""
+        """Walk a block, which sees the top-level variables; those of a loop only if it is `scoped`."""
         handed = dict.fromkeys(self._blocks.get(node.text("name"), ()), ANY)
         outer = scope if node.get("scoped") else self._top
         self._walk(node.nodes("body"), outer.inner(handed))
@@ -161,7 +161,7 @@ class NameReader:
 
 
 def collect_given_names(root: Node) -> dict[str, set[str]]:
-    """Return what the places of a template hand on: names that an include or a `scoped` block sees besides the context.
+    """Return the names that a template passes on: those that an include or a `scoped` block sees besides the context.
 
     Keys are `include:<name>` and `block:<name>`.
     """
@@ -193,14 +193,14 @@ def _names(target: Node) -> set[str]:
 
 
 def _is_bounded(loop: Node) -> bool:
-    """A slice with an end, a range, or a body that asks how far the loop has come."""
+    """Return whether a loop is bounded: over a slice with an end, over a range, or with a body that tests its index."""
     if _has_stop(loop.node("iter")):
         return True
-    body = [each for each in loop.nodes("body") if each.kind != "Output" or _prints(each)]
+    body = [each for each in loop.nodes("body") if each.kind != "Output" or _prints_anything(each)]
     return len(body) == 1 and body[0].kind == "If" and _asks_for_index(body[0].node("test"))
 
 
-def _prints(output: Node) -> bool:
+def _prints_anything(output: Node) -> bool:
     return any(each.kind != "TemplateData" or str(each.get("data")).strip() for each in output.nodes("nodes"))
 
 

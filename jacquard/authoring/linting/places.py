@@ -1,4 +1,4 @@
-"""Where in a line an expression stands: the engine's tree knows lines, its tokens know columns. Pure."""
+"""Finds where in a line an expression stands: the engine's tree knows lines, its tokens know columns. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jacquard.templating.syntax import Syntax, Token
 
 
 class Places:
-    """Finds the words of an expression in its line; the same words asked for again are those that come next."""
+    """Finds the words of an expression in its line; a repeated search for the same words finds their next place."""
 
     def __init__(self, syntax: Syntax) -> None:
         self._lines: dict[int, list[Token]] = {}
@@ -18,18 +18,18 @@ class Places:
                 self._lines.setdefault(token.line, []).append(token)
 
     def column(self, line: int, words: Sequence[str]) -> int | None:
-        """Return the 1-based column where these words begin in a line, or None where they are not in it."""
+        """Return the 1-based column where these words begin in a line, or None where the line does not have them."""
         if not words:
             return None
         key = (line, tuple(words))
-        starts = self._starts(self._lines.get(line, []), words)
+        starts = self._find_starts(self._lines.get(line, []), words)
         if not starts:
             return self.column(line, words[-1:]) if len(words) > 1 else None
         place = self._asked.get(key, 0)
         self._asked[key] = place + 1
         return starts[min(place, len(starts) - 1)]
 
-    def _starts(self, tokens: Sequence[Token], words: Sequence[str]) -> list[int]:
+    def _find_starts(self, tokens: Sequence[Token], words: Sequence[str]) -> list[int]:
         found = []
         for at in range(len(tokens) - len(words) + 1):
             before = tokens[at - 1].value if at else ""

@@ -1,7 +1,7 @@
-"""The rule that what changes each turn is not in the stable prefix: before the history of a cache-friendly layout (spec W3).
+"""The rule that text which changes each turn does not stand in the stable prefix, before the history (spec W3).
 
-Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the system
-text or before the history; so is every slot that the layout does not name.
+Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the
+system text or before the history; so is every slot that the layout does not name.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ def is_before_history(slot: str, layout: SkeinTemplate) -> bool:
     return next((rule.position in _BEFORE for rule in layout.rules if rule.slot == slot), True)
 
 
-def volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
-    """Yield (file name, node, variable) for the first place in each file where a block uses what changes each turn.
+def find_volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
+    """Yield (file name, node, variable) for the first place in each file where a block uses a value that changes each
+    turn.
 
-    A bare question whether there is any (`{% if status %}`) is none: its answer stays the same for most of a play.
+    A test whether there is any (`{% if status %}`) does not count: its result stays the same for most turns.
     """
     overridden: frozenset[str] = frozenset()
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for name in (spec.name, *library.parents(spec.name)):
         for part in (name, *_parts(library, name)):
             syntax = library.syntaxes.get(part)
@@ -38,14 +39,14 @@ def volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Nod
                 continue
             own = _collect_bound_names(syntax.root) | library.handed.get(part, frozenset())
             for node, root in _reads(syntax.root, overridden):
-                if root not in own and (part, root) not in told:
-                    told.add((part, root))
+                if root not in own and (part, root) not in reported:
+                    reported.add((part, root))
                     yield part, node, root
         overridden |= _find_replaced_blocks(library, name)
 
 
 def _collect_bound_names(root: Node) -> frozenset[str]:
-    """Return the names that a template gives itself."""
+    """Return the names that a template assigns itself."""
     return frozenset(each.text("name") for each in root.find("Name") if each.get("ctx") in ("store", "param"))
 
 
@@ -56,7 +57,7 @@ def _parts(library: Library, name: str) -> tuple[str, ...]:
 
 
 def _find_replaced_blocks(library: Library, name: str) -> frozenset[str]:
-    """Return the blocks of a template that put themselves in place of their parent's, without `super()`."""
+    """Return the blocks of a template that replace their parent's, without `super()`."""
     syntax = library.syntaxes.get(name)
     if syntax is None:
         return frozenset()

@@ -1,7 +1,9 @@
-"""The shapes of the variables that a template may read, taken from Stream A itself (spec 2.2), not from a separate list.
+"""Finds the shapes of the variables that a template may read, from Stream A itself (spec 2.2), not from a separate
+list.
 
-Stream A's own function makes the variables of two sample turns, one with everything and one with as little as possible. So the
-lint always agrees with the renderer. What only the first sample has may be missing in a session.
+Stream A's own function builds the variables of two sample turns, one with everything and one with as little as
+possible, so the lint always agrees with the renderer. A field that only the first sample has may be missing in a
+session.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from typing import Any
 from filament import with_anchors
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
-from jacquard.core.quests import META, active_quests, is_scalar
+from jacquard.core.quests import META, find_active_quests, is_scalar
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import entry_row, template_variables
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN
-from jacquard.pipeline.worlds import bare_world
+from jacquard.pipeline.worlds import build_bare_world
 from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow
@@ -36,11 +38,11 @@ TURNING = ("goal", "item", "plan", "quests", "state", "status", "tasks")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What is known of a value: `any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (a value with a
-    description) or `markup` (printed by a filter already).
+    """What is known about a value.
 
-    `fields` of a mapping, those in `optional` are not always there; `closed` means that there are no others. `item` is the
-    shape of a list's items.
+    Kinds are `any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (a value with a description) and
+    `markup` (already printed by a filter). `fields` are those of a mapping; those in `optional` may be missing;
+    `closed` means that there are no others. `item` is the shape of a list's items.
     """
 
     kind: str
@@ -64,7 +66,7 @@ MARKUP = Shape(kind="markup")
 
 
 def shape_of(value: object, *, closed: bool = False) -> Shape:
-    """Return the shape of a value; `closed` holds for the mappings in it too."""
+    """Return the shape of a value; `closed` applies to the mappings in it too."""
     if isinstance(value, bool):
         return TRUTH
     if value is None:
@@ -76,49 +78,49 @@ def shape_of(value: object, *, closed: bool = False) -> Shape:
         if len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
             return Shape(kind="pair")
         items = [shape_of(each, closed=closed) for each in value]
-        return Shape(kind="list", item=reduce(either, items) if items else None)
+        return Shape(kind="list", item=reduce(merge_shapes, items) if items else None)
     return NUMBER if isinstance(value, int | float) else TEXT
 
 
-def either(left: Shape, right: Shape) -> Shape:
-    """Return what holds of both shapes."""
+def merge_shapes(left: Shape, right: Shape) -> Shape:
+    """Return what is true of both shapes."""
     if left.kind != right.kind:
         return ANY
     if left.kind == "list":
         items = [each for each in (left.item, right.item) if each is not None]
-        return Shape(kind="list", item=reduce(either, items) if items else None)
+        return Shape(kind="list", item=reduce(merge_shapes, items) if items else None)
     if left.kind != "mapping":
         return left
     names = [*left.fields, *(name for name in right.fields if name not in left.fields)]
     fields, optional = {}, left.optional | right.optional
     for name in names:
         both = [shape.fields[name] for shape in (left, right) if name in shape.fields]
-        fields[name] = reduce(either, both)
+        fields[name] = reduce(merge_shapes, both)
         optional |= {name} if len(both) == 1 else frozenset()
     return Shape(kind="mapping", fields=fields, optional=optional, closed=left.closed and right.closed)
 
 
-def variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
-    """Return the shape of every variable; `item` is what a block with `each` sees besides.
+def build_variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
+    """Return the shape of every variable; `item` is what a block with `each` sees in addition.
 
-    Without a world nothing is known of the state and the persona. With one, `state` is the tree at its start.
+    Without a world nothing is known about the state and the persona. With one, `state` is the tree at its start.
     """
-    rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(bare_world("specimen"))
-    shapes = {name: either(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
+    rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(build_bare_world("specimen"))
+    shapes = {name: merge_shapes(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
     shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
-    shapes["quests"] = _open_below(shape_of(rich["quests"], closed=True))
+    shapes["quests"] = _open_item_shapes(shape_of(rich["quests"], closed=True))
     shapes |= {"state": ANY, "status": ANY, "persona": Shape(kind="mapping")}
     if world is not None:
-        told = _variables(world)
-        shapes |= {name: shape_of(told[name]) for name in ("state", "status", "persona")}
-        if told["quests"]:
-            own = either(shapes["quests"], shape_of(told["quests"]))
+        variables = _variables(world)
+        shapes |= {name: shape_of(variables[name]) for name in ("state", "status", "persona")}
+        if variables["quests"]:
+            own = merge_shapes(shapes["quests"], shape_of(variables["quests"]))
             shapes["quests"] = replace(own, item=replace(own.each, closed=True))
     return shapes
 
 
-def _open_below(rows: Shape) -> Shape:
-    """The keys of a row are ours; what a step holds is the author's."""
+def _open_item_shapes(rows: Shape) -> Shape:
+    """Return the shapes of rows whose keys are fixed and whose nested values are the author's."""
     steps = rows.each.fields.get("objectives")
     fields = dict(rows.each.fields)
     if steps is not None:
@@ -137,7 +139,7 @@ def _variables(world: WorldPack, tasks: tuple[Task, ...] = ()) -> dict[str, Any]
         version=0,
     )
     state = with_anchors(world.state)
-    quests = active_quests(state)
+    quests = find_active_quests(state)
     plan = PlanContext(
         triage=Triage.NARRATIVE,
         active_quest_id=quests[0].quest_id if quests else "none",
@@ -177,10 +179,10 @@ _QUESTS = {
 
 
 def _build_sample_pack() -> WorldPack:
-    bare = bare_world("specimen")
+    bare = build_bare_world("specimen")
     return replace(bare, lore=(_ENTRY,), state={"quests": _QUESTS}, persona={"name": "t"})
 
 
-def field_names(shape: Shape) -> Iterable[str]:
-    """Return the fields of a mapping that may be named in a template."""
+def list_field_names(shape: Shape) -> Iterable[str]:
+    """Return the fields of a mapping that a template may name."""
     return (name for name in shape.fields if name != META)

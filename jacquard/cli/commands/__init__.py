@@ -1,1 +1,1 @@
-"""Commands."""
+"""The commands, one module for each kind."""

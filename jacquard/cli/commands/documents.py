@@ -1,4 +1,4 @@
-"""`schema`, `source`, `doc`: published schemas, what an address names, session documents in and out."""
+"""`schema`, `source`, `doc`: published schemas, the content of an address, session documents in and out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ OutOption = Annotated[
 
 
 class SchemaName(StrEnum):
-    """What there is a published schema of."""
+    """The names of the published schemas."""
 
     SESSION = "session"
     PACKAGE = "package"
@@ -82,7 +82,7 @@ def source(
     uri: Annotated[str, typer.Argument(metavar="URI", help="An address, as in `mnemosyne://session:demo/turn/p001`.")],
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Print what a `source_uri` names, whole, as JSON: an entry of memory, a turn or an evidence."""
+    """Print the whole content of a `source_uri` as JSON: an entry of memory, a turn or an evidence."""
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
@@ -93,7 +93,7 @@ def source(
 
 @doc.command()
 def validate(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Check a session document; every fault is told at once with its path. Warnings do not fail."""
+    """Check a session document; every fault is reported at once with its path. Warnings do not fail."""
 
     async def work() -> None:
         document, faults = read_document(_read(file))
@@ -108,10 +108,10 @@ def validate(file: FileArgument, as_json: JsonOption = False) -> None:
                 say(f"warning: {warning}", "yellow")
         if errors:
             if not as_json:
-                raise fail("\n".join([*errors, f"{_counted(len(errors), 'error')} in {file}."]))
+                raise fail("\n".join([*errors, f"{_format_count(len(errors), 'error')} in {file}."]))
             raise typer.Exit(1)
         if not as_json:
-            show(f"{file} is a good session document ({_counted(len(warnings), 'warning')}).", "green")
+            show(f"{file} is a good session document ({_format_count(len(warnings), 'warning')}).", "green")
 
     run(work)
 
@@ -121,12 +121,12 @@ def export(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session to write out.")],
     branch: BranchOption = None,
     linear: Annotated[
-        bool, typer.Option("--linear", help="Only what the specification has a place for; says what that leaves out.")
+        bool, typer.Option("--linear", help="Write only what the specification has fields for; names what is left out.")
     ] = False,
     out: OutOption = None,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
-    """Write a session as one document: as its branch tells it, and with its whole turn tree in the field `turn_tree`."""
+    """Write a session as one document: as its branch tells it, with the whole turn tree in the field `turn_tree`."""
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
@@ -149,19 +149,19 @@ def import_(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a session document into a store. What an existing session said otherwise stays there as a branch."""
+    """Bring a session document into a store. Where an existing session differs, its own version stays as a branch."""
 
     async def work() -> None:
-        document = _named(file, lambda: document_from_json(_read(file)))
+        document = _name_file_in_errors(file, lambda: document_from_json(_read(file)))
         async with open_runtime(store, embedder="none") as runtime:
             try:
                 done = await import_session(runtime.store, document, session_id=session)
             except SchemaValidationError as error:
-                raise _no_document(file, error) from None
+                raise _build_document_error(file, error) from None
         if as_json:
             print_json(codec.to_plain(done))
             return
-        messages = _counted(len(document.session.messages), "message")
+        messages = _format_count(len(document.session.messages), "message")
         show(f"Session {done.session_id} holds {messages} on branch {done.branch_id} (version {done.version}).")
         for line in done.left_out:
             say(line, "yellow")
@@ -171,13 +171,16 @@ def import_(
 
 @doc.command()
 def migrate(file: FileArgument, out: OutOption = None) -> None:
-    """Bring an older document to the present version; every change is told on standard error. FILE stays as it is."""
+    """Bring an older document to the present version; every change is printed on standard error. FILE is not changed."""
 
     async def work() -> None:
         result = migrate_document(_read(file))
         for change in result.changes:
             say(change, "dim")
-        say(f"{file}: {result.from_version} -> {result.to_version}, {_counted(len(result.changes), 'change')}", "green")
+        say(
+            f"{file}: {result.from_version} -> {result.to_version}, {_format_count(len(result.changes), 'change')}",
+            "green",
+        )
         _write(document_to_json(result.doc), out)
 
     run(work)
@@ -187,24 +190,24 @@ def _read(file: Path) -> Any:
     return parse_json(read_bytes(file), str(file))
 
 
-def _named(file: Path, work: Callable[[], SessionDocument]) -> SessionDocument:
-    """Let the errors of a document say which file it was."""
+def _name_file_in_errors(file: Path, work: Callable[[], SessionDocument]) -> SessionDocument:
+    """Add the file's name to the errors of a document."""
     try:
         return work()
     except SchemaValidationError as error:
-        raise _no_document(file, error) from None
+        raise _build_document_error(file, error) from None
 
 
-def _no_document(file: Path, error: SchemaValidationError) -> CodecError:
+def _build_document_error(file: Path, error: SchemaValidationError) -> CodecError:
     return CodecError("\n".join([f"{file} is no session document:", *error.faults]))
 
 
-def _counted(number: int, what: str) -> str:
+def _format_count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _write(value: Mapping[str, Any], out: Path | None) -> None:
-    """Write a document whole or not at all."""
+    """Write a document whole or not at all; exit code 1 where the file cannot be written."""
     data = json_text(value)
     if out is None:
         sys.stdout.buffer.write(data)
@@ -223,14 +226,14 @@ def _place(data: bytes, out: Path) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        part.chmod(0o666 & ~_umask())
+        part.chmod(0o666 & ~_read_umask())
         part.replace(out)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,4 +1,4 @@
-"""`embedder`: models that turn text into vectors, and a form of them that answers sooner."""
+"""`embedder`: exports embedding models to ONNX, a form that answers faster."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ _NEEDED = ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"
 @embedder.command("export")
 def export(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A Python package that carries a model, or a folder with one.")
+        str, typer.Argument(metavar="NAME", help="A Python package that contains a model, or a folder with one.")
     ],
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Where to (default: the cache in which `--embedder auto` looks)."),
+        typer.Argument(
+            metavar="[DIR]", help="The folder to write (default: the cache that `--embedder auto` searches)."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a sentence-transformers model to ONNX, offline, and see that its vectors are the same.
+    """Export a sentence-transformers model to ONNX, offline, and check that its vectors are the same.
 
-    Use it as --embedder onnx:DIR. An export in the cache is taken by --embedder auto, and as --embedder onnx:NAME. Vectors
-    that were made by the model stay good.
+    Use it as --embedder onnx:DIR. An export in the cache is found by --embedder auto, and by --embedder onnx:NAME.
+    Vectors made by the model before remain valid.
     """
     lacking = [package for package in _NEEDED if find_spec(package) is None]
     if lacking:

@@ -1,4 +1,4 @@
-"""`erase`: forgetting a user, a session or evidence, everywhere, with the proof that nothing is left."""
+"""`erase`: erases a user, a session or evidence everywhere, and proves by a search that nothing is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES_SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """What is to be forgotten, as the options say it."""
+    """What is to be erased, by the options."""
 
     user: str | None
     session: str | None
@@ -34,7 +34,9 @@ def erase(
     user: Annotated[str | None, typer.Option("--user", "-u", metavar="ID", help="Everything of one user.")] = None,
     session: Annotated[
         str | None,
-        typer.Option("--session", "-s", metavar="ID", help="One session whole (or where the evidence lies)."),
+        typer.Option(
+            "--session", "-s", metavar="ID", help="One whole session (with --evidence: the session that holds it)."
+        ),
     ] = None,
     evidence: Annotated[
         list[str] | None, typer.Option("--evidence", "-e", metavar="ID", help="Evidence by its id; may be given again.")
@@ -42,23 +44,23 @@ def erase(
     expired: Annotated[
         bool, typer.Option("--expired", help="All evidence whose time to live is over (of --session, or of all).")
     ] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Stands in the audit record.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason for the audit record.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be erased; change nothing.")] = False,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Forget everywhere: store, index, receipts, recorded prompts, summaries, prefetched memories, originals.
+    """Erase everywhere: store, index, receipts, recorded prompts, summaries, prefetched memories, originals.
 
-    An audit record stays (a hash of the id, counts, no words). Then store and files are searched for what should be gone;
-    the command fails when anything is left.
+    An audit record remains (a hash of the id, counts, no text). Then store and files are searched for the erased texts;
+    the command fails when any is found.
     """
-    asked = _Request(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
+    request = _Request(user=user, session=session, evidence=evidence or (), expired=expired, reason=reason)
 
     async def work() -> None:
-        # Only what goes from a session that stays is indexed again, so a model is needed only then.
+        # Only a session that loses part of its content is indexed again, so a model is needed only then.
         async with open_runtime(store, embedder="none" if dry_run else embedder) as runtime:
-            erasures = await _erasures(runtime, asked)
+            erasures = await _build_erasures(runtime, request)
             if dry_run:
                 plans = [await runtime.plan_erasure(each) for each in erasures]
                 _print_plans(plans, as_json=as_json)
@@ -76,7 +78,9 @@ def sweep(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Empty evidence whose time to live is over. It was not used any more; what was said of it stays (see `erase --expired`)."""
+    """Empty evidence whose time to live is over. It was no longer used; what was derived from it stays (see `erase
+    --expired`).
+    """
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
@@ -92,40 +96,42 @@ def sweep(
     run(work)
 
 
-async def _erasures(runtime: Runtime, asked: _Request) -> list[Erasure]:
-    """Return what the options ask for, one erasure a subject; ConfigError where they do not say one thing."""
+async def _build_erasures(runtime: Runtime, request: _Request) -> list[Erasure]:
+    """Return what the options ask for, one erasure for each subject. Raises ConfigError where they contradict each
+    other.
+    """
     clock = SystemClock()
     at = clock.now()
-    subjects = [asked.user is not None, asked.session is not None or bool(asked.evidence), asked.expired]
-    if asked.expired:
-        if asked.user is not None or asked.evidence:
+    subjects = [request.user is not None, request.session is not None or bool(request.evidence), request.expired]
+    if request.expired:
+        if request.user is not None or request.evidence:
             raise ConfigError("--expired goes with --session alone.")
-        sessions = None if asked.session is None else (asked.session,)
+        sessions = None if request.session is None else (request.session,)
         over = await expired_evidences(runtime.store, clock, sessions)
         return [
-            Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason or EXPIRED)
+            Erasure(at=at, session_id=name, evidence_ids=ids, reason=request.reason or EXPIRED)
             for name, ids in over.items()
         ]
     if sum(subjects) != 1:
         raise ConfigError(
             "Say what to forget: --user ID, --session ID, --evidence ID (with --session ID), or --expired."
         )
-    if not asked.evidence:
-        return [Erasure(at=at, user_id=asked.user, session_id=asked.session, reason=asked.reason)]
-    homes = await _homes(runtime, asked)
-    return [Erasure(at=at, session_id=name, evidence_ids=ids, reason=asked.reason) for name, ids in homes.items()]
+    if not request.evidence:
+        return [Erasure(at=at, user_id=request.user, session_id=request.session, reason=request.reason)]
+    homes = await _find_sessions_of_evidence(runtime, request)
+    return [Erasure(at=at, session_id=name, evidence_ids=ids, reason=request.reason) for name, ids in homes.items()]
 
 
-async def _homes(runtime: Runtime, asked: _Request) -> dict[str, tuple[str, ...]]:
-    """Return in which sessions the evidence lies; ConfigError for one that lies nowhere."""
-    if asked.session is not None:
-        return {asked.session: tuple(asked.evidence)}
+async def _find_sessions_of_evidence(runtime: Runtime, request: _Request) -> dict[str, tuple[str, ...]]:
+    """Return the sessions that hold the evidence. Raises ConfigError for evidence that no session holds."""
+    if request.session is not None:
+        return {request.session: tuple(request.evidence)}
     homes: dict[str, tuple[str, ...]] = {}
     for name in await runtime.store.sessions():
-        held = [each for each in asked.evidence if await runtime.store.get_evidence(name, each) is not None]
+        held = [each for each in request.evidence if await runtime.store.get_evidence(name, each) is not None]
         if held:
             homes[name] = tuple(held)
-    missing = [each for each in asked.evidence if not any(each in held for held in homes.values())]
+    missing = [each for each in request.evidence if not any(each in held for held in homes.values())]
     if missing:
         raise ConfigError(f"No session holds evidence {missing[0]!r}; nothing was changed.")
     return homes

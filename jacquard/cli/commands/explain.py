@@ -1,4 +1,4 @@
-"""`explain`: why a prompt is as it is, and from any place of it back to its source."""
+"""`explain`: prints why a prompt is as it is, and traces any place of it to its source."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import snapshot_in
-from jacquard.replay.provenance import Origin, origin_at, origins_of, tokens_by_block
+from jacquard.pipeline.record.prompt_snapshot import read_snapshot
+from jacquard.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
@@ -30,11 +30,14 @@ def explain(
     at: Annotated[
         int | None,
         typer.Option(
-            "--at", min=0, metavar="OFFSET", help="What put this character (0-based, through all messages) there."
+            "--at",
+            min=0,
+            metavar="OFFSET",
+            help="Trace this character (0-based, counted through all messages) to its source.",
         ),
     ] = None,
     find: Annotated[
-        str | None, typer.Option("--find", metavar="TEXT", help="What put this text there, wherever it stands.")
+        str | None, typer.Option("--find", metavar="TEXT", help="Trace this text to its source, wherever it stands.")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -56,7 +59,7 @@ def explain(
                     "turn_id": record.turn_id,
                     "plan": record.plan,
                     "report": codec.to_plain(prepared.report),
-                    "tokens_by_block": tokens_by_block(prepared),
+                    "tokens_by_block": count_tokens_by_block(prepared),
                 }
             )
         else:
@@ -66,8 +69,12 @@ def explain(
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
-    """Return a turn that has a receipt: the named one, or the newest; `session` may be left out where there is only one."""
-    name = await only_session(store, session)
+    """Return a turn that has a receipt: the named one, or the newest; `session` may be left out where the store has
+    only one.
+
+    Exit code 1 where there is no such turn.
+    """
+    name = await find_only_session(store, session)
     if turn is not None:
         record = await store.turn(name, turn)
     else:
@@ -81,8 +88,8 @@ async def load_recorded_turn(store: Store, session: str, turn: str | None) -> Tu
     return record
 
 
-async def only_session(store: Store, session: str) -> str:
-    """Return the named session, or the only one that there is."""
+async def find_only_session(store: Store, session: str) -> str:
+    """Return the named session, or the only one in the store; exit code 1 where there are several."""
     if session:
         return session
     names = await store.sessions()
@@ -108,9 +115,9 @@ def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str
         raise fail("Give --at or --find, one of them.", code=2)
     if not prepared.report.spans:
         raise fail(f"The receipt of turn {record.turn_id} was stored without its decisions (include_reports_in_store).")
-    tape = snapshot_in(record)
+    snapshot = read_snapshot(record)
     origins: Sequence[Origin] = (
-        (origin_at(prepared, at, tape),) if at is not None else origins_of(prepared, find or "", tape)
+        (find_origin(prepared, at, snapshot),) if at is not None else find_origins(prepared, find or "", snapshot)
     )
     if as_json:
         print_json({"turn_id": record.turn_id, "origins": [_origin_json(origin) for origin in origins]})

@@ -1,4 +1,4 @@
-"""`reindex`: bringing the index back to what the store holds, after damage, loss or a stop."""
+"""`reindex`: restores the index from the store, after damage, loss or an interruption."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from mnemosyne.schema.memory import session_scope, world_scope
 _STEPS = 10
 
 
-class What(StrEnum):
-    """What there is to reindex beside one session or one world."""
+class ReindexTarget(StrEnum):
+    """What `reindex` can name besides one session or one world."""
 
     ALL = "all"
 
 
 def reindex(
     what: Annotated[
-        What | None,
+        ReindexTarget | None,
         typer.Argument(metavar="[all]", help="Every session and every world of the store (as without any option)."),
     ] = None,
     session: Annotated[
@@ -49,14 +49,15 @@ def reindex(
     world: Annotated[
         Path | None, typer.Option("--world", "-w", metavar="DIR", help="The lore of one world pack.")
     ] = None,
-    anew: Annotated[bool, typer.Option("--anew", help="Build it again even where it seems whole.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Build the index again even where it seems intact.")] = False,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the index back to what the store holds: what is whole is kept, what lacks is added, what is damaged is built again.
+    """Restore the index from the store: intact parts are kept, missing ones are added, damaged ones are built again.
 
-    Sessions and turns lie in the store alone; nothing of them can be lost here. Stopped half way, the same command goes on.
+    Sessions and turns are only in the store, so none of them can be lost. After an interruption the same command
+    continues.
     """
     if sum(each is not None for each in (what, session, world)) > 1:
         raise typer.BadParameter("choose one of: all, --session, --world")
@@ -66,8 +67,8 @@ def reindex(
             scopes = await _scopes(runtime, session, only_world=world is not None)
             done = []
             for scope in scopes:
-                with _progress(scope) as told:
-                    done.append(await runtime.retriever.rebuild(scope, force=anew, progress=told))
+                with _progress(scope) as report:
+                    done.append(await runtime.retriever.rebuild(scope, force=anew, progress=report))
                 if not as_json:
                     show(_sentence(done[-1]))
         if as_json:
@@ -87,7 +88,7 @@ def reindex(
 
 
 async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) -> list[str]:
-    """Return the scopes that are meant; a session that is not there raises SessionNotFoundError."""
+    """Return the scopes that the options name. Raises SessionNotFoundError for a session that does not exist."""
     if only_world and runtime.world is not None:
         await runtime.import_world()
         return [world_scope(runtime.world.world_id)]
@@ -102,19 +103,19 @@ async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) ->
 def _progress(scope: str) -> Iterator[Callable[[int, int], None]]:
     """Give a callback `(done, total)`: a bar on a terminal, else a line on standard error for each tenth."""
     if err.is_terminal:
-        with indexing(scope) as told:
-            yield told
+        with indexing(scope) as bar:
+            yield bar
         return
     last = -1
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal last
         step = done * _STEPS // max(total, 1)
         if step != last:
             last = step
             say(f"{scope}: {done:,} of {total:,}")
 
-    yield tell
+    yield report
 
 
 def _sentence(done: RebuildResult) -> str:

@@ -1,4 +1,4 @@
-"""`consolidate`: turning what was played into memory, between two sittings."""
+"""`consolidate`: makes memory from the turns that were played, between two sessions of play."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def consolidate(
         typer.Option("--model", metavar="NAME", help="The small model that writes, as litellm names it (`openai/…`)."),
     ] = None,
     api_base: Annotated[
-        str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
+        str | None, typer.Option("--api-base", metavar="URL", help="The address of the server that has the model.")
     ] = None,
     chapter_ends: Annotated[
         bool, typer.Option("--chapter-ends", help="A chapter ends with the newest turn: write its narrative now.")
@@ -43,9 +43,9 @@ def consolidate(
     embedder: EmbedderOption = "none",
     as_json: JsonOption = False,
 ) -> None:
-    """Turn what was played into memory: a summary of each turn, events, narratives over many turns; then index them.
+    """Make memory from committed turns: a summary of each turn, events, narratives over many turns; then index them.
 
-    It can be stopped and called again at any time: what is there is never made twice.
+    It can be stopped and called again at any time: nothing is made twice.
     """
     config = load_configuration(config_file, {"consolidation": {"model": model, "api_base": api_base}})
 

@@ -1,4 +1,4 @@
-"""`init`, `validate`, `import`: making and checking a world pack, bringing packs and corpora into a store."""
+"""`init`, `validate`, `import`: writes and checks world packs, and imports packs and corpora into a store."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.authoring.opening import opening_faults
+from jacquard.authoring.opening import find_opening_faults
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import describe_degradation
-from jacquard.pipeline.planning.actions import action_faults
+from jacquard.pipeline.planning.actions import find_action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
-from jacquard.templating import open_templates, shipped_templates, template_faults
+from jacquard.templating import describe_template_faults, find_shipped_templates, open_templates
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
@@ -36,7 +36,7 @@ def init(
         str, typer.Option("--locale", metavar="TAG", help="`en` or `zh-CN`: the language of the starter pack.")
     ] = "en",
 ) -> None:
-    """Write a small commented world pack that validates and plays. A folder that holds anything is left as it is."""
+    """Write a small commented world pack that validates and plays. A folder that is not empty is left unchanged."""
 
     async def work() -> None:
         written = write_scaffold(folder, locale)
@@ -51,7 +51,7 @@ def validate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The world pack.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a world pack, its templates too; every fault is told at once with file, line and key."""
+    """Check a world pack and its templates; every fault is reported at once with file, line and key."""
 
     async def work() -> None:
         faults: list[str] = []
@@ -62,7 +62,7 @@ def validate(
             faults += error.faults
         else:
             counts = dict(describe(world))
-            faults += world_faults(world)
+            faults += find_world_faults(world)
         if as_json:
             print_json({"ok": not faults, "faults": faults, "counts": counts})
         if faults:
@@ -91,15 +91,16 @@ def import_(
             "--session",
             "-s",
             metavar="ID",
-            help="The session to make. For a corpus: of the session in the file so named.",
+            help="The session to create. For a corpus: from its session with this name.",
         ),
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="NAME", help="The session in the corpus, when its name there is another one."),
+        typer.Option("--only", metavar="NAME", help="The session in the corpus, where it has another name there."),
     ] = None,
     world: Annotated[
-        Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world that a corpus's sessions go on in.")
+        Path | None,
+        typer.Option("--world", "-w", metavar="DIR", help="The world in which the sessions of a corpus continue."),
     ] = None,
     format_: Annotated[
         str | None,
@@ -112,22 +113,28 @@ def import_(
     ] = None,
     user: Annotated[
         list[str] | None,
-        typer.Option("--user", metavar="NAME", help="Who in a corpus is the user; all others are the assistant."),
+        typer.Option(
+            "--user", metavar="NAME", help="The speaker in a corpus who is the user; all others are the assistant."
+        ),
     ] = None,
     assistant: Annotated[
         list[str] | None,
-        typer.Option("--assistant", metavar="NAME", help="Who in a corpus is the assistant; all others are the user."),
+        typer.Option(
+            "--assistant", metavar="NAME", help="The speaker in a corpus who is the assistant; all others are the user."
+        ),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Bring a world pack (and a session that starts from it), a corpus, or what a plugin reads, into a store, and index it.
+    """Import a world pack (and a session that starts from it), a corpus, or what a plugin reads into a store, and index
+    it.
 
-    A corpus without --session becomes one session for each that it names. Stopped half way, the same command goes on.
-    Without --user and --assistant the `role` of its lines says who is the user, else the speakers' names, else who speaks first.
+    Without --session a corpus becomes one session for each that it names. After an interruption the same command
+    continues. Without --user and --assistant the `role` of its lines says who is the user, else the speakers' names do,
+    else it is the first speaker.
     """
-    told: list[str] = []
+    remarks: list[str] = []
 
     async def work() -> None:
         if format_ == "world" or (format_ is None and (source / "world.yaml").is_file()):
@@ -142,35 +149,35 @@ def import_(
             )
             importer = await to_thread.run_sync(_open_importer, format_ or "corpus")
             async with open_runtime(store, world=world, embedder=embedder) as runtime:
-                made = await _import_conversations(runtime, importer, source, request, told)
+                made = await _import_conversations(runtime, importer, source, request, remarks)
         if as_json:
             print_json({"sessions": made})
         else:
             for name, count in made.items():
                 show(f"session {name}: {count} turns")
-        for line in told:
+        for line in remarks:
             say(line)
 
     run(work)
 
 
-def world_faults(world: WorldPack) -> list[str]:
-    """Return what the pack's checker cannot see: faults of templates, of replies, and templates that do not exist.
+def find_world_faults(world: WorldPack) -> list[str]:
+    """Return the faults that the pack's checker cannot see: in templates, in replies, and templates that do not exist.
 
-    Whatever has no fault of its own is rendered, under the limits that hold at play.
+    Every template without such a fault is rendered, under the limits that apply in play.
     """
     own = () if world.template_root is None else (Path(world.template_root),)
-    templates = open_templates((*own, shipped_templates()))
+    templates = open_templates((*own, find_shipped_templates()))
     known = templates.template_ids
     wanted = [world.planner.default_template, *(rule.template_id for rule in world.planner.templates)]
     unknown = [name for name in dict.fromkeys(wanted) if name not in known]
-    faults = [fault for root in own for fault in template_faults(root)]
+    faults = [fault for root in own for fault in describe_template_faults(root)]
     if not faults:
         named = [name for name in dict.fromkeys((*wanted, *(known if own else ()))) if name in known]
-        faults += opening_faults(world, templates, named, RulePlanner(), CalibratedEstimator())
+        faults += find_opening_faults(world, templates, named, RulePlanner(), CalibratedEstimator())
     return [
         *faults,
-        *action_faults(world),
+        *find_action_faults(world),
         *(f"planner.yaml: template {name!r} does not exist; there are: {', '.join(known)}" for name in unknown),
     ]
 
@@ -188,9 +195,9 @@ async def _import_world(source: Path, session: str | None, store: str, embedder:
 
 
 async def _import_conversations(
-    runtime: Runtime, importer: Importer, source: Path, request: ImportRequest, told: list[str]
+    runtime: Runtime, importer: Importer, source: Path, request: ImportRequest, remarks: list[str]
 ) -> dict[str, int]:
-    """Bring in what an importer reads; return the turns by session. What there is to say of it is added to `told`."""
+    """Bring in what an importer reads; return the turns by session. What there is to say of it is added to `remarks`."""
     imported = await to_thread.run_sync(importer.read, source, request)
     known = set(await runtime.store.sessions())
     made: dict[str, int] = {}
@@ -201,9 +208,9 @@ async def _import_conversations(
             await runtime.sync(session_id, progress)
         _print_index_degradations(runtime, [session_scope(session_id)])
         if session_id in known:
-            told.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
-        told += each.notes
-    told += imported.notes
+            remarks.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
+        remarks += each.notes
+    remarks += imported.notes
     return made
 
 

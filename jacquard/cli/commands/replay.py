@@ -1,4 +1,4 @@
-"""`replay`: a recorded prompt made again, with today's templates, or under another configuration."""
+"""`replay`: makes recorded prompts again, compares today's templates, and shows another configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from jacquard.cli.author_folder import author_roots
-from jacquard.cli.commands.explain import only_session
+from jacquard.cli.commands.explain import find_only_session
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
@@ -31,8 +31,15 @@ from jacquard.cli.shared import (
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableError
-from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, snapshot_in
-from jacquard.replay.replay import Templates, TurnDiff, changed_settings, compare_templates, differences, play
+from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
+from jacquard.replay.replay import (
+    TemplateComparison,
+    TurnDiff,
+    changed_settings,
+    compare_templates,
+    find_differences,
+    replay_prompt,
+)
 from jacquard.replay.what_if import Baseline, WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
@@ -49,12 +56,12 @@ _EVERY = 1_000_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ReplayResult:
-    """What came of one turn: `faults` where the bytes differ, `templates` what today's templates make otherwise."""
+    """The result for one turn: `faults` where the bytes differ, `templates` what today's templates render differently."""
 
     record: TurnRecord
     chars: int
     faults: tuple[str, ...]
-    templates: Templates | None = None
+    templates: TemplateComparison | None = None
     template_fault: str = ""
 
 
@@ -71,12 +78,14 @@ def replay(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", metavar="FILE", help="Play the turns under this configuration and print what changes."
+            "--config", metavar="FILE", help="Replay the turns under this configuration and print what changes."
         ),
     ] = None,
     limit: Annotated[
         int,
-        typer.Option("--limit", "-n", min=1, metavar="TURNS", help="At most so many of the newest turns of a session."),
+        typer.Option(
+            "--limit", "-n", min=1, metavar="TURNS", help="At most this many of the newest turns of a session."
+        ),
     ] = _EVERY,
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
@@ -84,8 +93,9 @@ def replay(
 ) -> None:
     """Make recorded prompts again and compare.
 
-    Without --config: from each turn's record alone; the same bytes must come out (exit code 1 if not), and what upgraded
-    templates would change is told. With --config: decisions and tokens by turn, then and under that configuration.
+    Without --config prompts are made from each turn's record alone; the same bytes must come out (exit code 1 if not),
+    and changes that upgraded templates would make are printed. With --config: decisions and tokens by turn, as recorded
+    and under that configuration.
     """
 
     async def work() -> None:
@@ -101,31 +111,31 @@ def replay(
 
 
 async def _find_turn(runtime: Runtime, name: str | None, session: str) -> tuple[str, str | None]:
-    """Return (session, turn); the turn is None for all of the session."""
+    """Return (session, turn); the turn is None for the whole session."""
     if name is not None and not session and name in await runtime.store.sessions():
         return name, None
-    return await only_session(runtime.store, session), name
+    return await find_only_session(runtime.store, session), name
 
 
 async def _records(
     runtime: Runtime, place: tuple[str, str | None], limit: int, branch: str | None
 ) -> AsyncIterator[tuple[TurnRecord, PromptSnapshot]]:
-    """Yield the turns that have a tape, oldest first."""
+    """Yield the turns that have a snapshot, oldest first."""
     session, turn = place
     if turn is not None:
         record = await runtime.store.turn(session, turn)
-        tape = await to_thread.run_sync(snapshot_in, record)
-        if tape is None:
+        snapshot = await to_thread.run_sync(read_snapshot, record)
+        if snapshot is None:
             raise fail(
                 f"Turn {turn} was not recorded with what its prompt was made of: it was imported, or is too old."
             )
-        yield record, tape
+        yield record, snapshot
         return
     for listed in await runtime.store.turns(session, limit=limit, branch_id=branch):
         record = await runtime.store.turn(session, listed.turn_id)
-        tape = await to_thread.run_sync(snapshot_in, record)
-        if tape is not None:
-            yield record, tape
+        snapshot = await to_thread.run_sync(read_snapshot, record)
+        if snapshot is not None:
+            yield record, snapshot
 
 
 async def _replay_turns(
@@ -135,10 +145,10 @@ async def _replay_turns(
     try:
         roots = await _roots(runtime, place[0])
     except (WorldUnavailableError, WorldPackError) as error:
-        roots = str(error)  # the bytes come from the records alone; only today's templates cannot be compared
+        roots = str(error)  # The bytes come from the records alone; only today's templates cannot be compared.
     done: list[_ReplayResult] = []
-    async for record, tape in _records(runtime, place, limit, branch):
-        done.append(await to_thread.run_sync(_replay_turn, record, tape, roots))
+    async for record, snapshot in _records(runtime, place, limit, branch):
+        done.append(await to_thread.run_sync(_replay_turn, record, snapshot, roots))
     if not done:
         raise fail(f"Session {place[0]!r} has no turn that was recorded with what its prompt was made of.")
     if as_json:
@@ -151,35 +161,35 @@ async def _replay_turns(
         raise typer.Exit(1)
 
 
-def _replay_turn(record: TurnRecord, tape: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _ReplayResult:
-    """Return what comes of one turn; `roots` are those of today's templates, or why there are none."""
+def _replay_turn(record: TurnRecord, snapshot: PromptSnapshot, roots: Sequence[TemplateRoot] | str) -> _ReplayResult:
+    """Return the result of one turn; `roots` are those of today's templates, or a sentence why there are none."""
     templates, fault = None, ""
     try:
-        count = _estimator_of(tape).estimate
+        count = _estimator_of(snapshot).estimate
     except ConfigError as error:
         return _ReplayResult(record=record, chars=0, faults=(str(error),))
     try:
-        prompt = play(tape, count)
-        faults = differences(record, prompt)
+        prompt = replay_prompt(snapshot, count)
+        faults = find_differences(record, prompt)
         chars = sum(len(message.content) for message in prompt.assembled.messages)
     except JacquardError as error:
         faults, chars = (str(error),), 0
     if isinstance(roots, str):
         return _ReplayResult(record=record, chars=chars, faults=faults, template_fault=roots)
     try:
-        templates = compare_templates(tape, open_templates(roots), count)
+        templates = compare_templates(snapshot, open_templates(roots), count)
     except JacquardError as error:
         fault = str(error)
     return _ReplayResult(record=record, chars=chars, faults=faults, templates=templates, template_fault=fault)
 
 
-def _estimator_of(tape: PromptSnapshot) -> TokenEstimator:
+def _estimator_of(snapshot: PromptSnapshot) -> TokenEstimator:
     """Return what counted when a turn was made, so that the same fits into its budget again; ConfigError where it cannot be had."""
-    if tape.counter == CalibratedEstimator.name:
+    if snapshot.counter == CalibratedEstimator.name:
         return (
             CalibratedEstimator()
         )  # a turn's own configuration may name a counter that its engine was not opened with
-    config = tape.runtime
+    config = snapshot.runtime
     return _open_estimator(config.token_estimator, config.model_hint)
 
 
@@ -206,11 +216,11 @@ async def _print_what_if(
     diffs: list[TurnDiff] = []
     played: set[str] = set()
     unplayed: set[str] = set()
-    async for record, tape in _records(runtime, place, limit, branch):
-        estimator = await to_thread.run_sync(_estimator_of, tape)
+    async for record, snapshot in _records(runtime, place, limit, branch):
+        estimator = await to_thread.run_sync(_estimator_of, snapshot)
         rehearsal = WhatIf(store=runtime.store, config=config, estimator=estimator, roots=roots)
-        diffs.append(await rehearsal.turn(record, tape, before))
-        some, others = changed_settings(tape, config)
+        diffs.append(await rehearsal.turn(record, snapshot, before))
+        some, others = changed_settings(snapshot, config)
         played |= {*some}
         unplayed |= {*others}
     if not diffs:
@@ -258,14 +268,13 @@ def _show_replay(one: _ReplayResult) -> None:
     if not one.templates.blocks:
         show("today's templates make the same blocks of it", "dim")
     for change in one.templates.blocks:
-        show(
-            f"block {change.block_id} ({change.file}): {_amount(change.before_tokens)} → {_amount(change.after_tokens)} tokens"
-        )
+        before, after = _format_amount(change.before_tokens), _format_amount(change.after_tokens)
+        show(f"block {change.block_id} ({change.file}): {before} → {after} tokens")
         for line in change.diff[2:]:
             show(f"  {line}", {"+": "green", "-": "red"}.get(line[:1], "dim"))
 
 
-def _amount(tokens: int | None) -> str:
+def _format_amount(tokens: int | None) -> str:
     return "none" if tokens is None else str(tokens)
 
 

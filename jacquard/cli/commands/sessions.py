@@ -1,4 +1,4 @@
-"""`state`, `history`, `fork`, `switch`: looking at a session and moving in its tree."""
+"""`state`, `history`, `fork`, `switch`: show a session and move between its branches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the state of a session, now or as it was after any turn."""
+    """Print the state of a session, at present or after any turn."""
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:

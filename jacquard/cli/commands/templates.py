@@ -1,4 +1,4 @@
-"""`template new|lint|preview|diff|test|watch`: what the authors of templates work with (spec 1)."""
+"""`template new|lint|preview|diff|test|watch`: tools for the authors of templates (spec 1)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import anyio
 import typer
 from anyio import to_thread
 
-from jacquard.authoring.findings import as_text, did_you_mean
-from jacquard.authoring.golden import GoldenResult, case_turn, find_golden_cases, run_case
+from jacquard.authoring.findings import format_finding, suggest_names
+from jacquard.authoring.golden import GoldenResult, build_case_turn, find_golden_cases, run_case
 from jacquard.authoring.linting.lint import LintReport, lint_templates
-from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, totals
+from jacquard.authoring.render import Rendering, TurnChange, compare, compare_turns, render_turn, sum_changes
 from jacquard.authoring.scaffold import new_template
-from jacquard.authoring.target import TemplateTarget, enclosing_pack, find_target
+from jacquard.authoring.target import TemplateTarget, find_enclosing_pack, find_target
 from jacquard.authoring.turns import AuthorTurn, TurnReader
 from jacquard.cli.author_folder import author_folder, folder_roots
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
-from jacquard.templating import shipped_templates
+from jacquard.templating import find_shipped_templates
 from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import WorldPackError
@@ -54,10 +54,10 @@ TurnOption = Annotated[
     str | None, typer.Option("--turn", metavar="ID", help="The turn to render (default: the newest).")
 ]
 InputOption = Annotated[
-    str | None, typer.Option("--input", "-i", metavar="TEXT", help="Words of the user, in place of a recorded turn.")
+    str | None, typer.Option("--input", "-i", metavar="TEXT", help="A message of the user, instead of a recorded turn.")
 ]
 LayoutOption = Annotated[
-    str | None, typer.Option("--layout", metavar="NAME", help="A layout (default: the one that the turn had).")
+    str | None, typer.Option("--layout", metavar="NAME", help="A layout (default: the turn's own).")
 ]
 ViewerOption = Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read what is shown.")]
 
@@ -67,20 +67,22 @@ _LOOK_SECONDS = 0.2
 
 @template.command()
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; that of a shipped one overrides that.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Its name; the name of a shipped template overrides that template.")
+    ],
     world: Annotated[Path, typer.Option("--world", "-w", metavar="DIR", help="The world pack.")],
     parent: Annotated[
-        str, typer.Option("--from", metavar="TEMPLATE", help="The template whose blocks it takes over.")
+        str, typer.Option("--from", metavar="TEMPLATE", help="The template whose blocks it inherits.")
     ] = "chat",
     blocks: Annotated[str, typer.Option("--blocks", metavar="ID,ID", help="The blocks to change.")] = "guidance",
 ) -> None:
-    """Write a template that takes over the blocks of another, and a golden case to try it with."""
+    """Write a template that inherits the blocks of another, and a golden case for it."""
 
     async def work() -> None:
         wanted = [block.strip() for block in blocks.split(",") if block.strip()]
         if not (world / "world.yaml").is_file():
             raise fail(f"{world} is no world pack: it has no world.yaml. `jacquard init` writes one.")
-        for path in new_template(name, world, shipped_templates(), parent=parent, blocks=wanted):
+        for path in new_template(name, world, find_shipped_templates(), parent=parent, blocks=wanted):
             say(f"wrote {path}", "green")
         show(f"See it: jacquard template preview {name} --world {world}")
 
@@ -94,7 +96,7 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find every fault that can be seen without a turn, each with file, line and what to do."""
+    """Find every fault that can be found without a turn, each with file, line and what to do."""
 
     async def work() -> None:
         report = await to_thread.run_sync(_lint, target, world)
@@ -102,7 +104,7 @@ def lint(
             print_json(report.to_json())
         else:
             for each in report.findings:
-                show(as_text(each), "red" if each.severity.value == "error" else "yellow")
+                show(format_finding(each), "red" if each.severity.value == "error" else "yellow")
             warnings = len(report.findings) - report.errors
             show(f"{len(report.files)} files: {report.errors} errors, {warnings} warnings", "bold")
         if report.errors or (strict and report.findings):
@@ -132,11 +134,11 @@ def preview(
             one = await author.turn(session, turn, text, viewer)
             rendering = await to_thread.run_sync(_render, one, meant, layout)
         if as_json:
-            print_json({**rendering.to_json(), "recorded_same": _same(one, rendering)})
+            print_json({**rendering.to_json(), "recorded_same": _is_same_prompt(one, rendering)})
         else:
             show_rendering(rendering, text=not blocks_only)
             if one.recorded:
-                same = _same(one, rendering)
+                same = _is_same_prompt(one, rendering)
                 show("the same prompt as went out" if same else "not the prompt that went out", "dim")
 
     run(work)
@@ -145,7 +147,7 @@ def preview(
 @template.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A template or a path, as everywhere.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="What is compared with it.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The template or path to compare with it.")],
     session: Annotated[
         str, typer.Option("--session", "-s", metavar="ID", help="The session whose turns are rendered.")
     ],
@@ -167,7 +169,9 @@ def diff(
             raise fail(f"Session {session!r} has no turn with words of the user yet.")
         changes = await to_thread.run_sync(_compare, recorded, left, right, layout)
         if as_json:
-            print_json({**totals(changes), "turns_changed": [change.to_json() for change in changes if change.changes]})
+            print_json(
+                {**sum_changes(changes), "turns_changed": [change.to_json() for change in changes if change.changes]}
+            )
             return
         for change in changes:
             if change.changes and not quiet:
@@ -186,7 +190,7 @@ def golden(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Render the golden cases of a pack (`templates/tests/*.yaml`) and hold each against its stored prompt."""
+    """Render the golden cases of a pack (`templates/tests/*.yaml`) and compare each with its stored prompt."""
 
     async def work() -> None:
         results = await to_thread.run_sync(_golden, pack, name, update)
@@ -239,11 +243,13 @@ def watch(
 async def _render_again(
     one: AuthorTurn, meant: TemplateTarget, layout: str | None, last: Rendering | None
 ) -> Rendering | None:
-    """Render once more and say what is new; a template that cannot be rendered is told, and the last good one stays."""
+    """Render once more and print what is new; a template that cannot be rendered is reported, and the last good
+    rendering stays.
+    """
     try:
         report = await to_thread.run_sync(lint_templates, meant, one.request.world)
         for each in report.findings:
-            show(as_text(each), "red" if each.severity.value == "error" else "yellow")
+            show(format_finding(each), "red" if each.severity.value == "error" else "yellow")
         rendering = await to_thread.run_sync(_render, one, meant, layout)
     except JacquardError as error:
         say(f"error: {error}", "bold red")
@@ -260,16 +266,17 @@ async def _render_again(
 class _AuthorContext:
     """Where a command finds turns and templates: a store, or a pack alone.
 
-    Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of `world`.
+    Templates are those of the pack's folder, so that an author sees what was edited; without a folder, those of
+    `world`.
     """
 
     def __init__(self, runtime: Runtime | None, pack: Path | None, world: WorldPack | None) -> None:
         self._workshop, self._pack, self._world = runtime, pack, world
 
     def target(self, written: str | None) -> TemplateTarget:
-        """Return what is meant; nothing said means the pack's own templates over the shipped ones."""
-        shipped = shipped_templates()
-        kept = None if self._pack is not None or self._world is None else _kept_templates(self._world)
+        """Return the templates that the argument means; without one, the pack's own templates over the shipped ones."""
+        shipped = find_shipped_templates()
+        kept = None if self._pack is not None or self._world is None else _read_stored_templates(self._world)
         if written is not None:
             return find_target(written, pack=self._pack, shipped=shipped, kept=kept)
         roots: tuple[TemplateRoot, ...] = (shipped,) if kept is None else (kept, shipped)
@@ -278,7 +285,7 @@ class _AuthorContext:
         return TemplateTarget(roots=roots, shown=str(self._pack or (kept.shown if kept else "the shipped templates")))
 
     def reader(self, viewer: str | None) -> TurnReader:
-        """Return where turns are read; a command without a store has none."""
+        """Return the reader of turns. Raises JacquardError for a command without a store."""
         if self._workshop is None:
             raise JacquardError("Say which session with --session.")
         return TurnReader(
@@ -286,10 +293,10 @@ class _AuthorContext:
         )
 
     async def turn(self, session: str | None, turn: str | None, text: str | None, viewer: str | None) -> AuthorTurn:
-        """Return the turn that the options mean."""
+        """Return the turn that the options mean. Raises JacquardError where they do not name one."""
         if session is not None:
             reader = self.reader(viewer)
-            return await (reader.turn(session, turn) if text is None else reader.fresh(session, text))
+            return await (reader.turn(session, turn) if text is None else reader.build_new_turn(session, text))
         if self._world is None:
             raise JacquardError("Say whose prompt to render: --session ID, or --world DIR for a pack as it begins.")
         if turn is not None:
@@ -310,12 +317,12 @@ async def _open_author_context(store: str, world: Path | None, session: str | No
         yield _AuthorContext(runtime, world or await author_folder(runtime, head.world_id), found)
 
 
-def _kept_templates(world: WorldPack) -> TextRoot | None:
+def _read_stored_templates(world: WorldPack) -> TextRoot | None:
     return next((root for root in template_roots((), world) if isinstance(root, TextRoot)), None)
 
 
 def _opening(world: WorldPack, text: str | None) -> AuthorTurn:
-    return case_turn({"input": text or _FIRST_INPUT}, world, RulePlanner())
+    return build_case_turn({"input": text or _FIRST_INPUT}, world, RulePlanner())
 
 
 def _render(turn: AuthorTurn, target: TemplateTarget, layout: str | None) -> Rendering:
@@ -328,15 +335,15 @@ def _compare(
     return compare_turns(turns, old, new, CalibratedEstimator(), layout=layout)
 
 
-def _same(turn: AuthorTurn, rendering: Rendering) -> bool | None:
-    """Return whether the prompt is the one that went out; None where none did."""
+def _is_same_prompt(turn: AuthorTurn, rendering: Rendering) -> bool | None:
+    """Return whether the prompt is the one that was sent; None where none was sent."""
     return rendering.text == turn.recorded if turn.recorded else None
 
 
 def _lint(written: str | None, world: Path | None) -> LintReport:
-    target = find_target(written, pack=world, shipped=shipped_templates())
+    target = find_target(written, pack=world, shipped=find_shipped_templates())
     first = target.roots[0]
-    pack = world or (enclosing_pack(first) if isinstance(first, Path) else None)
+    pack = world or (find_enclosing_pack(first) if isinstance(first, Path) else None)
     try:
         loaded = None if pack is None else load_world(pack)
     except WorldPackError:
@@ -353,9 +360,9 @@ def _golden(pack: Path, name: str | None, update: bool) -> list[GoldenResult]:
         )
     cases = [case for case in found if name is None or case.stem == name]
     if not cases:
-        hint = did_you_mean(name or "", [case.stem for case in found])
+        hint = suggest_names(name or "", [case.stem for case in found])
         raise JacquardError(f"{pack}/templates/tests: there is no case {name!r}{hint}")
-    shipped, estimator = shipped_templates(), CalibratedEstimator()
+    shipped, estimator = find_shipped_templates(), CalibratedEstimator()
     return [
         run_case(case, pack, world, planner=RulePlanner(), estimator=estimator, shipped=shipped, update=update)
         for case in cases

@@ -36,7 +36,7 @@ from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
-"""How long `commit` waits for background work (summaries, memory) after it printed its result."""
+"""How long `commit` waits for background work (summaries, memory) after it printed its result, in seconds."""
 
 InputOption = Annotated[
     str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
@@ -64,20 +64,26 @@ def weave(
     ] = None,
     lease: Annotated[
         int | None,
-        typer.Option("--lease", metavar="TURNS", help="How many turns a choice serves while the scene holds. [0]"),
+        typer.Option(
+            "--lease",
+            metavar="TURNS",
+            help="How many further turns a selection serves while the scene stays the same. [0]",
+        ),
     ] = None,
     layout: Annotated[
         str | None,
         typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's. [classic]"),
     ] = None,
     template: Annotated[
-        str | None, typer.Option("--template", metavar="ID", help="A template instead of the planned one.")
+        str | None,
+        typer.Option("--template", metavar="ID", help="A template instead of the one that the plan chooses."),
     ] = None,
     budget: Annotated[
         int | None, typer.Option("--budget", metavar="TOKENS", help="The model's input limit. [8192]")
     ] = None,
     reserve: Annotated[
-        int | None, typer.Option("--reserve", metavar="TOKENS", help="Kept free of it for the reply. [1024]")
+        int | None,
+        typer.Option("--reserve", metavar="TOKENS", help="Tokens of it that are kept free for the reply. [1024]"),
     ] = None,
     deadline_ms: Annotated[
         int | None, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B. [1500]")
@@ -85,7 +91,9 @@ def weave(
     linger: Annotated[
         float | None,
         typer.Option(
-            "--linger", metavar="SECONDS", help="How long to wait, after the prompt is out, for a late answer. [4]"
+            "--linger",
+            metavar="SECONDS",
+            help="How long to wait for a late answer after the prompt was printed, in seconds. [4]",
         ),
     ] = None,
     viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
@@ -115,14 +123,14 @@ def weave(
         },
         "selector": {"model": model, "api_base": api_base, "reranker": reranker},
     }
-    config, told = load_configuration(config_file, given), _text(text)
+    config, user_message = load_configuration(config_file, given), _text(text)
 
     async def work() -> None:
         async with open_runtime(store, world=world, embedder=embedder, config=config) as runtime:
-            # Baseline anything is written or loaded for it.
-            check_user_message(told, config.limits)
-            await _ready(runtime, session, told)
-            prepared = await runtime.engine.prepare_turn(session, told, config, turn_id=turn, branch_id=branch)
+            # Checked before anything is written or loaded for it.
+            check_user_message(user_message, config.limits)
+            await _prepare_session(runtime, session, user_message)
+            prepared = await runtime.engine.prepare_turn(session, user_message, config, turn_id=turn, branch_id=branch)
             _print_turn(prepared, as_json)
             await runtime.engine.settle(LINGER_SECONDS if linger is None else linger)
 
@@ -139,16 +147,18 @@ def action(
     as_json: JsonOption = False,
 ) -> None:
     """Apply a numerical action of the world and print its answer; no model is called."""
-    config, told = load_configuration(config_file, {"token_estimator": token_estimator}), _text(text)
+    config, user_message = load_configuration(config_file, {"token_estimator": token_estimator}), _text(text)
 
     async def work() -> None:
         async with open_runtime(store, world=world, embedder="none", config=config) as runtime:
-            check_user_message(told, runtime.limits)
+            check_user_message(user_message, runtime.limits)
             await runtime.ensure_session(session, index=False)
-            meant, known = await runtime.action(session, told)
+            meant, known = await runtime.action(session, user_message)
             if meant is None:
-                raise fail(f"No numerical action matches {told!r}. The world's actions: {', '.join(known) or 'none'}.")
-            _print_turn(await runtime.engine.prepare_turn(session, told), as_json)
+                raise fail(
+                    f"No numerical action matches {user_message!r}. The world's actions: {', '.join(known) or 'none'}."
+                )
+            _print_turn(await runtime.engine.prepare_turn(session, user_message), as_json)
 
     run(work)
 
@@ -167,7 +177,7 @@ def commit(
     config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Commit the main model's reply: its text goes into the history, its ops change the state, all or none."""
+    """Commit the main model's reply: its text goes into the history, its ops change the state, all of them or none."""
     if (text is None) == (file is None):
         raise fail("Give the reply with --text or with --file, one of them.", code=2)
     reply = read_text(file) if file else _text(text or "")
@@ -180,10 +190,10 @@ def commit(
     run(work)
 
 
-async def _ready(runtime: Runtime, session: str, told: str) -> None:
+async def _prepare_session(runtime: Runtime, session: str, user_message: str) -> None:
     await runtime.ensure_session(session, index=False)
-    # One turn, then the process is gone: there is no later collection to be spared.
-    await runtime.warm(told, settle=False)
+    # The process ends after one turn, so there is no later garbage collection to avoid.
+    await runtime.warm(user_message, tune_process=False)
     with indexing() as progress:
         await runtime.sync(session, progress)
 
@@ -217,8 +227,8 @@ def _print_commit(result: CommitResult, as_json: bool) -> None:
             f"not carried out ({entry.code}, characters {entry.start} to {entry.end} of the reply): {entry.sentence}",
             "yellow",
         )
-    told = {entry.sentence for entry in result.set_aside}
+    user_message = {entry.sentence for entry in result.set_aside}
     for correction in result.corrections:
-        if correction not in told:
+        if correction not in user_message:
             say(f"mended: {correction}", "dim")
     say(f"committed turn {result.turn_id}", "dim")

@@ -1,8 +1,8 @@
-"""Consolidation: turns become memory outside of every turn's path (spec 2, E1): turn summaries, events, narratives of many turns.
+"""Consolidation: makes memory from committed turns, in the background (spec 2, E1): turn summaries, events, narratives.
 
-- `prompts`: the prompt of the small model, and its answers read as data. Pure.
-- `spans`: which turns lack a summary, and where a narrative ends. Pure.
-- `consolidator`: does it for one branch, batch by batch, so that it can be stopped and continued.
+- `prompts`: builds the prompt of the small model and reads its answers. Pure.
+- `spans`: finds the turns without a summary, and where a narrative ends. Pure.
+- `consolidator`: consolidates one branch, batch by batch, so that it can be stopped and continued.
 
 This package must not import a concrete store or model.
 """

@@ -1,8 +1,8 @@
 """Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
 
-This runs outside of every turn's path. Each batch is written as soon as it is made, under ids that follow from the turns, so
-the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows the
-branch. A batch that fails is reported and left for the next run; the batches after it are still tried, once each.
+This runs in the background. Each batch is written as soon as it is made, under ids that are derived from the turns, so
+the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows
+the branch. A batch that fails is reported and left for the next run; the later batches are still tried once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from mnemosyne.schema.session import SessionHead, TurnKind
 
 PAGE = 500
 KEPT_BACK = 2
-"""How many of the newest turns a background run leaves for the next one."""
+"""How many of the newest turns a background run leaves to the next run."""
 
 _log = logging.getLogger(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
@@ -60,13 +60,14 @@ Progress = Callable[[int, int], None]
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Take no notice of progress."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Consolidated:
-    """What one run made: turn summaries, events and narratives that are new. `left` turns still lack a summary; `failures`
-    say why, one sentence each.
+class ConsolidationResult:
+    """The numbers of turn summaries, events and narratives that one run made.
+
+    `left` turns still have no summary; `failures` say why, one sentence each.
     """
 
     session_id: str
@@ -79,7 +80,7 @@ class Consolidated:
 
 
 class Consolidator:
-    """Makes memory with a small model. `hold` lends a session for the moment of writing."""
+    """Makes memory with a small model. `hold` locks a session while its memory is written."""
 
     def __init__(
         self,
@@ -97,18 +98,18 @@ class Consolidator:
 
     @property
     def is_able(self) -> bool:
-        """Whether there is a model to make memory with."""
+        """Whether a model for consolidation is configured."""
         return self._model is not None
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when no background run is under way."""
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
     def begin(self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
-        """Start consolidation after a committed turn, if it is due; one run for a session at a time.
+        """Start consolidation after a committed turn, if it is due; one run at a time for each session.
 
-        The newest turns wait, since a player may still have them answered otherwise.
+        The newest turns are left out, since a player may still replace their answers.
         """
         if self.is_able and config.every_turns and session_id not in self._behind:
             self._behind[session_id] = anyio.Event()
@@ -133,18 +134,20 @@ class Consolidator:
         keep_back: int = 0,
         chapter_ends: bool = False,
         progress: Progress = ignore_progress,
-    ) -> Consolidated:
-        """Bring the memory of a branch up to its head, or to `keep_back` turns before it; `chapter_ends` there.
+    ) -> ConsolidationResult:
+        """Consolidate a branch up to its head, or up to `keep_back` turns before it; with `chapter_ends` a chapter ends
+        there.
 
-        `progress` gets (done, all) turns. Failures of the model are in the result; SessionNotFoundError, BranchNotFoundError,
-        StoreError come through, and what was made before them stays.
+        `progress` is called with (done, all) turns. Failures of the model are in the result. Raises
+        SessionNotFoundError and BranchNotFoundError for an unknown session or branch, and StoreError when the store
+        fails; what was written before stays.
         """
         await warm_prompts()
         head = await self._store.head(session_id, branch_id)
         names = NameDictionary((await self._worlds.world(head.world_id)).entities)
-        narratives = await self._on_path(head, Chain.NARRATIVE)
+        narratives = await self._load_path_entries(head, Chain.NARRATIVE)
         known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
-        bare = await self._bare_turns(head, known, head.depth - keep_back)
+        bare = await self._find_unsummarized_turns(head, known, head.depth - keep_back)
         summaries, events, failures = 0, 0, []
         for start in range(0, len(bare), config.batch_turns):
             batch = bare[start : start + config.batch_turns]
@@ -165,8 +168,10 @@ class Consolidator:
                 reason=DegradationCode.CONSOLIDATE_FAILED.value,
                 detail=failure,
             )
-        told, faults = await self._narrate(head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back)
-        return Consolidated(
+        told, faults = await self._write_due_narratives(
+            head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back
+        )
+        return ConsolidationResult(
             session_id=session_id,
             branch_id=head.branch_id,
             summaries=summaries,
@@ -176,13 +181,15 @@ class Consolidator:
             failures=(*failures, *faults),
         )
 
-    async def _narrate(
+    async def _write_due_narratives(
         self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int
     ) -> tuple[int, list[str]]:
-        """Write the narratives that are due; the first that fails ends it, as later ones go on from it."""
-        narratives = await self._on_path(head, Chain.NARRATIVE)
+        """Write the narratives that are due. The first failure ends this, because later narratives continue from
+        earlier ones.
+        """
+        narratives = await self._load_path_entries(head, Chain.NARRATIVE)
         texts = {entry.depth: entry for entry in narratives if entry.kind == TURN_SUMMARY and entry.depth is not None}
-        chapters = chapter_depths(narratives, await self._on_path(head, Chain.EVENT))
+        chapters = chapter_depths(narratives, await self._load_path_entries(head, Chain.EVENT))
         depths = sorted(texts)
         if chapter_ends and depths:
             chapters |= {max(depth for depth in depths if depth <= upto)}
@@ -191,14 +198,14 @@ class Consolidator:
         made = 0
         for span in macro_spans(depths, find_narrated_depth(narratives), chapters, config):
             try:
-                entry = await self._narrative(head, span, texts, before, config)
+                entry = await self._write_narrative(head, span, texts, before, config)
             except (ModelError, SummarizerError) as error:
                 return made, [f"narrative of turns {span.first}-{span.last}: {error}"]
             made += await self._append(head.session_id, [entry])
             before = entry.text
         return made, []
 
-    async def _narrative(
+    async def _write_narrative(
         self,
         head: SessionHead,
         span: MacroSpan,
@@ -247,7 +254,7 @@ class Consolidator:
         return read_turns(reply.content, [turn.depth for turn in batch])
 
     async def _call_model(self, head: SessionHead, request: LlmRequest, name: str) -> LlmResponse:
-        """Ask the model and write down what it answered and what that cost, whatever comes of the answer."""
+        """Call the model and record its answer and cost, even if the answer cannot be used."""
         if self._model is None:
             raise ModelError("unavailable", "no model is configured for consolidation")
         began = perf_counter()
@@ -279,7 +286,7 @@ class Consolidator:
         return reply
 
     async def _record_usage(self, head: SessionHead, usage: ModelUsage, evidence: Evidence | None = None) -> None:
-        """Write down a call, and what it answered."""
+        """Record a call and its answer."""
         async with self._hold(head.session_id):
             if evidence is not None:
                 await self._store.put_evidence(head.session_id, evidence)
@@ -297,8 +304,8 @@ class Consolidator:
         async with self._hold(session_id):
             return await self._store.append_entries(session_id, entries)
 
-    async def _on_path(self, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
-        """Return the entries of a chain that lie on the path to the head, in the order of writing."""
+    async def _load_path_entries(self, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
+        """Return the entries of a chain on the path to the head, in the order in which they were written."""
         upto = {span.branch_id: span.upto_depth for span in head.lineage}
         found: list[MemoryEntry] = []
         sequence = 0
@@ -313,8 +320,8 @@ class Consolidator:
             sequence = page[-1].sequence
         return found
 
-    async def _bare_turns(self, head: SessionHead, known: set[str | None], upto: int) -> list[TurnRecord]:
-        """Return the told turns up to a depth that have no summary yet, oldest first."""
+    async def _find_unsummarized_turns(self, head: SessionHead, known: set[str | None], upto: int) -> list[TurnRecord]:
+        """Return the narrated turns up to a depth that have no summary yet, oldest first."""
         bare: list[TurnRecord] = []
         before: int | None = upto + 1
         while before is not None and before > 1:
@@ -345,7 +352,7 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
                 text=memory.summary,
                 at=turn.created_at,
                 turn_id=turn.turn_id,
-                entities=_known(memory.summary, lexicon),
+                entities=_find_known_names(memory.summary, lexicon),
                 tags=(CHAPTER_END,) if memory.is_chapter_end else (),
                 trust=Trust.MODEL,
             )
@@ -361,7 +368,9 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
                     text=event.text,
                     at=turn.created_at,
                     turn_id=turn.turn_id,
-                    entities=tuple(dict.fromkeys((*map(lexicon.owner, names), *_known(event.text, lexicon)))),
+                    entities=tuple(
+                        dict.fromkeys((*map(lexicon.find_owner, names), *_find_known_names(event.text, lexicon)))
+                    ),
                     trust=Trust.MODEL,
                     metadata={"participants": list(event.participants), "location": event.location or None},
                 )
@@ -369,5 +378,5 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
     return made
 
 
-def _known(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
+def _find_known_names(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for found in lexicon.find(text) for one in found.entity_ids))

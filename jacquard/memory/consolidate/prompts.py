@@ -14,7 +14,7 @@ from typing import Any
 
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
-from jacquard.core.model_answers import without_thoughts
+from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
 from jacquard.prompts.templates import render_prompt
 
@@ -104,7 +104,7 @@ def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
 
 def read_narrative(answer: str) -> Narrative:
     """Return the narrative that an answer holds; SummarizerError for none."""
-    for item in _objects(answer):
+    for item in _find_objects(answer):
         text = item.get("text")
         if isinstance(text, str) and text.strip():
             return Narrative(title=_line(item.get("title"), TITLE_CHARS), text=_clip(text.strip(), NARRATIVE_CHARS))
@@ -126,16 +126,16 @@ def _render_messages(turns: Sequence[ConversationTurn]) -> str:
 
 def _items(answer: str) -> list[Mapping[str, Any]]:
     """Return the objects of an answer that tell of a turn: those of its list, else each that can be read on its own."""
-    objects = _objects(answer)
+    objects = _find_objects(answer)
     for each in objects:
         if isinstance(turns := each.get("turns"), list):
             return [item for item in turns if isinstance(item, dict)]
     return [each for each in objects if "n" in each]
 
 
-def _objects(answer: str) -> list[dict[str, Any]]:
+def _find_objects(answer: str) -> list[dict[str, Any]]:
     """Return the JSON objects in a text, outermost first; those within one that was read are not looked for."""
-    text = without_thoughts(answer[:ANSWER_CHARS])
+    text = strip_thoughts(answer[:ANSWER_CHARS])
     found: list[dict[str, Any]] = []
     at, tries = text.find("{"), 0
     while at >= 0 and tries < _STARTS:
@@ -151,9 +151,9 @@ def _objects(answer: str) -> list[dict[str, Any]]:
     return found
 
 
-def _events(told: Any) -> tuple[TurnEvent, ...]:
+def _events(value: Any) -> tuple[TurnEvent, ...]:
     events = []
-    for item in told if isinstance(told, list) else ():
+    for item in value if isinstance(value, list) else ():
         if isinstance(item, dict) and (text := _line(item.get("summary") or item.get("text"), EVENT_CHARS)):
             kind = item.get("type")
             is_plain = isinstance(kind, str) and _TYPE.fullmatch(kind) is not None
@@ -169,13 +169,13 @@ def _events(told: Any) -> tuple[TurnEvent, ...]:
     return tuple(events[:EVENTS_A_TURN])
 
 
-def _names(told: Sequence[Any]) -> tuple[str, ...]:
-    names = [_line(each, NAME_CHARS) for each in told]
+def _names(value: Sequence[Any]) -> tuple[str, ...]:
+    names = [_line(each, NAME_CHARS) for each in value]
     return tuple(dict.fromkeys(name for name in names if name))[:NAMES]
 
 
-def _line(told: Any, limit_chars: int) -> str:
-    return _clip(" ".join(told.split()), limit_chars) if isinstance(told, str) else ""
+def _line(value: Any, limit_chars: int) -> str:
+    return _clip(" ".join(value.split()), limit_chars) if isinstance(value, str) else ""
 
 
 def _clip(text: str, limit_chars: int) -> str:

@@ -1,4 +1,4 @@
-"""Which turns lack a summary, and where a narrative over many turns ends. Pure."""
+"""Finds the turns that have no summary, and where a narrative over many turns ends. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def find_narrated_depth(narratives: Sequence[MemoryEntry]) -> int:
 
 
 def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEntry]) -> frozenset[int]:
-    """Return where chapters end: turns that were marked so, and turns that closed a quest."""
+    """Return the depths at which chapters end: turns that are marked so, and turns that completed a quest."""
     marked = {entry.depth for entry in narratives if entry.kind == TURN_SUMMARY and CHAPTER_END in entry.tags}
     closed = {entry.depth for entry in events if entry.kind == QUEST_UPDATE and CLOSED.intersection(entry.tags)}
     return frozenset(depth for depth in marked | closed if depth is not None)
@@ -48,8 +48,9 @@ def macro_spans(
 ) -> tuple[MacroSpan, ...]:
     """Return the narratives that are due, oldest first; `summarised` are the depths of turns with a summary, in order.
 
-    One ends where a chapter ends, if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn. Turns after
-    the last end wait for the next time. Spans follow each other; none goes past a turn that lacks its summary.
+    A narrative ends where a chapter ends, if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn.
+    Turns after the last end wait for the next run. Spans follow each other without gaps; none includes a turn without a
+    summary.
     """
     spans: list[MacroSpan] = []
     start: list[int] = []

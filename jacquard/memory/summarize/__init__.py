@@ -1,9 +1,9 @@
 """Rolling summaries (spec 2.2 A3 and E2; seed 002 section 6.9): what the history no longer shows, in a few sentences.
 
-- `span`: what a summary covers, what history shows beside it, and when more is to be covered. Pure.
-- `prompts`: the prompt of the small model, and its answer read as data. Pure.
-- `model`, `extract`: the two summarizers, with a small model, and without one from a line of each turn.
-- `roller`: makes and keeps summaries, on a turn's path for a bounded time, else in the background.
+- `span`: what a summary covers, what the history shows, and when the summary must cover more. Pure.
+- `prompts`: builds the prompt of the small model and reads its answer. Pure.
+- `model`, `extract`: two summarizers, one with a small model, one that takes a line of each turn.
+- `roller`: makes and stores summaries; a turn waits for them for a bounded time, then they continue in the background.
 
 This package must not import a concrete store or model.
 """

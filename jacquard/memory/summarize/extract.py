@@ -1,7 +1,7 @@
-"""Summarizes without a model: one line for each turn, fewer lines the older the turns are. Deterministic and pure.
+"""Summarizes without a model: one line for each turn, and fewer lines of older turns. Deterministic and pure.
 
-The line of a turn is its summary in the narrative chain (written by the pack's author or by consolidation) where it has one.
-Otherwise it is the input with the last sentence of the answer that is a statement outside of quoted speech: most answers end
+The line of a turn is its summary in the narrative chain (written by the pack's author or by consolidation) where it has
+one. Otherwise it is the input and the last statement of the answer that is not quoted speech, because most answers end
 with their point. This module must not import a model.
 """
 
@@ -21,7 +21,7 @@ GIST_CHARS = 240
 LEAST_SIGNS = 6
 MARK = "- "
 ARROW = " → "
-"""Between what was asked and what was told, in a line that was picked out."""
+"""Stands between input and answer in an extracted line."""
 
 _SENTENCE = re.compile(r"[^.!?。！？…\n]+[.!?。！？…]*[\"'”’」』）)]*")
 _SPOKEN = re.compile(r"[“「『\"][^”」』\"]*[”」』\"]")
@@ -29,8 +29,9 @@ _CLOSING = '”」』"'
 
 
 class ExtractSummarizer:
-    """Keeps a list of turns: new ones at the end; where it grows too long, every other line of its older half goes, those
-    that were written later than those that were only picked out.
+    """Keeps one line for each turn, new ones at the end.
+
+    When the list is too long, every other line of its older half is dropped, extracted lines before written ones.
     """
 
     name = "extract"
@@ -39,7 +40,7 @@ class ExtractSummarizer:
         self._count = count
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the list with the new turns; SummarizerError when not even its newest line fits."""
+        """Return the list with the lines of the new turns. Raises SummarizerError when not even its newest line fits."""
         return await to_thread.run_sync(self._extract_summary, request)
 
     def _extract_summary(self, request: SummaryRequest) -> SummaryText:
@@ -51,17 +52,21 @@ class ExtractSummarizer:
 
 
 def summarize_turn(turn: ConversationTurn) -> str:
-    """Return what happened in a turn in one line; empty for a turn without words."""
+    """Return one line that says what happened in a turn; empty for a turn without text."""
     if turn.gist.strip():
         return _clip(turn.gist, GIST_CHARS)
     spoken = [text for _, text in turn.lines if text.strip()]
     if len(spoken) < 2:
         return _clip(spoken[0], TOLD_CHARS) if spoken else ""
-    return f"{_clip(spoken[0], ASKED_CHARS)}{ARROW}{_clip(_last_statement(spoken[-1]), TOLD_CHARS)}"
+    return f"{_clip(spoken[0], ASKED_CHARS)}{ARROW}{_clip(_find_last_statement(spoken[-1]), TOLD_CHARS)}"
 
 
 def thin_lines(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> list[str]:
-    """Return lines that count at most `limit_tokens`, none twice: the older half loses every other line until they do."""
+    """Return lines of at most `limit_tokens` in all, without repeats: the older half loses every other line until they
+    fit.
+
+    Raises SummarizerError when not even the newest line fits.
+    """
     kept = list(dict.fromkeys(lines))
     while len(kept) > 1 and count("\n".join(kept)) > limit_tokens:
         half = max(1, len(kept) // 2)
@@ -73,9 +78,9 @@ def thin_lines(lines: Sequence[str], limit_tokens: int, count: Callable[[str], i
     return kept
 
 
-def _last_statement(text: str) -> str:
-    """Return the last sentence outside of speech that is no question, else the last one."""
-    # Behind the last closing mark nothing is spoken; without that border each opening mark would be followed to the end.
+def _find_last_statement(text: str) -> str:
+    """Return the last sentence outside of quoted speech that is no question, else the last sentence."""
+    # No speech ends after the last closing mark; without this bound each opening mark would be followed to the end.
     last = max(map(text.rfind, _CLOSING)) + 1
     bare = _SPOKEN.sub("", text[:last]) + text[last:]
     sentences = [found.group().strip() for found in _SENTENCE.finditer(bare)]

@@ -1,4 +1,6 @@
-"""Summing up with a small model (seed 002 section 6.9). One call a batch, never repeated; it must not import a model."""
+"""Summarizes with a small model (seed 002 section 6.9). One call for each batch, never repeated; it must not import a
+model.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from jacquard.prompts.templates import warm_prompts
 
 
 class ModelSummarizer:
-    """Writes a summary anew from the one before and the conversation that came since."""
+    """Writes a new summary from the previous one and the conversation since."""
 
     name = "model"
 
@@ -21,7 +23,10 @@ class ModelSummarizer:
         self._llm, self._count, self._timeout_seconds = llm, count, timeout_seconds
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the new summary with what the call cost; SummarizerError where there is none to be had."""
+        """Return the new summary with the cost of the call.
+
+        Raises SummarizerError when the model cannot be called or its answer cannot be used.
+        """
         await warm_prompts()
         asked = LlmRequest(
             messages=summary_prompt(request),

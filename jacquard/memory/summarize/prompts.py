@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
-from jacquard.core.model_answers import in_fence, without_thoughts
+from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import ConversationTurn, SummaryRequest
 from jacquard.core.truncation import truncate_sentences
 from jacquard.prompts.templates import render_prompt, words_per_token
@@ -65,7 +65,7 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
     """Return the summary that an answer holds; SummarizerError for one that is empty or has shrunk too far."""
-    text = plain_answer(answer)
+    text = clean_answer(answer)
     if not text:
         raise SummarizerError("The model's summary is empty.")
     if count(text) > request.limit_tokens * LONGER:
@@ -76,10 +76,10 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
     return text
 
 
-def plain_answer(answer: str) -> str:
+def clean_answer(answer: str) -> str:
     """Return the text of a model's answer without what models put around it: thoughts, fences, labels, blank lines."""
-    text = without_thoughts(answer[:ANSWER_CHARS]).strip()
-    fenced = in_fence(text, own_line=True)
+    text = strip_thoughts(answer[:ANSWER_CHARS]).strip()
+    fenced = read_fence(text, own_line=True)
     text = text if fenced is None else fenced
     if (found := _WRAPPED.match(text)) is not None:
         text = found.group(2).strip()

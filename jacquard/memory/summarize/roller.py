@@ -1,9 +1,10 @@
-"""Makes and keeps rolling summaries: on a turn's path for a bounded time, else in the background (seed 002 sections 6.9 and 18.2).
+"""Makes and stores rolling summaries; a turn waits for them for a bounded time (seed 002 sections 6.9 and 18.2).
 
-There is one job for a branch at a time. A turn that finds messages outside both the summary and the window waits for the job at
-most `summary.timeout_ms`; a later result is written for the turns after it. As long as there is no summary, the history stays
-longer and the report says so. A summary belongs to the turn that was the head when it was made, so that it follows the branch:
-a fork before that turn still has the summary that its window was made for. The messages themselves are never changed.
+There is one job for a branch at a time. A turn with messages outside both the summary and the window waits for the job
+at most `summary.timeout_ms`; a later result is written for the following turns. While the summary is missing, the
+history stays longer and the report says so. A summary belongs to the turn that was the head when it was made, so it
+follows the branch: a fork before that turn still has the summary that belongs to its window. The messages themselves
+are never changed.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from jacquard.memory.summarize.span import (
     UPTO,
     Coverage,
     coverage_of_summary,
-    due_depth,
     extend_history_limits,
+    find_due_depth,
     history_of,
-    own_coverage,
+    read_own_coverage,
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.prompts.templates import find_text_language, warm_prompts
@@ -58,7 +59,7 @@ Hold = Callable[[str], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummarizedWindow:
-    """A window with the summary that goes with it, the history to show, and codes of what was done without."""
+    """A window with its summary, the history to show, and the codes of degradations."""
 
     window: SessionWindow
     history: tuple[WindowMessage, ...]
@@ -67,7 +68,7 @@ class SummarizedWindow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RollingSummary:
-    """A summary that was made, with what it cost. `summary` is None where none came about; then `failure` says why."""
+    """A new summary with its cost; where `summary` is None, `failure` says why."""
 
     head: SessionHead
     summary: Summary | None
@@ -93,7 +94,9 @@ class _Job:
 
 
 class SummaryRoller:
-    """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives turns."""
+    """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives
+    turns.
+    """
 
     def __init__(
         self,
@@ -110,26 +113,27 @@ class SummaryRoller:
         self._is_local = summarizer is None
         self._tasks, self._hold, self._emitter = tasks, hold, emitter
         self._jobs: dict[tuple[str, str], _Job] = {}
-        self._looking: list[anyio.Event] = []
+        self._searches: list[anyio.Event] = []
         self._failing: set[str] = set()
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when no summary is under way."""
-        while self._looking or self._jobs:
-            await (self._looking[0] if self._looking else next(iter(self._jobs.values())).ended).wait()
+        while self._searches or self._jobs:
+            await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
-    async def ready(
+    async def prepare_summary(
         self, window: SessionWindow, config: RuntimeConfig, limits: HistoryConfig, most_tokens: int, load: Load
     ) -> SummarizedWindow:
-        """Return what a turn may show, its summary rolled if it was due. Call it while the session is held.
+        """Return the window and history that a turn may show, after rolling the summary if it was due. The caller holds
+        the session.
 
-        `limits` are those of the history window, `most_tokens` what it may take at most while a summary is missing. `load`
-        reads the window anew after a summary was written.
+        `limits` are those of the history window, `most_tokens` the most that it may take while a summary is missing.
+        `load` reads the window again after a summary was written.
         """
         if not config.summary.enabled:
             bare = replace(window, summary=None)
             return SummarizedWindow(window=bare, history=await self._load_history(bare, Coverage(), limits))
-        coverage = await self._coverage(window)
+        coverage = await self._load_coverage(window)
         shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
             return SummarizedWindow(window=window, history=shown)
@@ -137,9 +141,9 @@ class SummaryRoller:
         result = await self._await_job(job, window.head.session_id, config)
         if result is not None and result.summary is not None:
             await self._write(job)
-            # A model's call brings its usage and evidence into the session besides the summary.
+            # A model call also writes its usage and evidence into the session.
             window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
-            coverage = await self._coverage(window)
+            coverage = await self._load_coverage(window)
             return SummarizedWindow(window=window, history=await self._load_history(window, coverage, limits))
         if result is not None:
             await self._write(job)
@@ -159,51 +163,55 @@ class SummaryRoller:
     async def _check_history(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig, config: RuntimeConfig
     ) -> tuple[tuple[WindowMessage, ...], int | None]:
-        """Return what history shows, and the depth up to which a summary must reach (None: it does already)."""
+        """Return the history to show, and the depth up to which a summary must reach (None: it already does)."""
         shown = await self._load_history(window, coverage, limits)
         size = _count_unread_chars(window)
-        return shown, await calculate(due_depth, window, coverage, shown, config.summary, self._count, size=size)
+        return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
-    def begin_ahead(
+    def begin_next_summary(
         self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
     ) -> None:
-        """Start, after a committed turn, the summary that the next one will need. Done only for a model, which is slow."""
+        """Start, after a committed turn, the summary that the next turn will need. Only a model is slow enough to need
+        this.
+        """
         if not self._is_local and config.summary.enabled:
-            looked = anyio.Event()
-            self._looking.append(looked)
-            self._tasks.start_soon(self._summarize_ahead, session_id, turn_id, config, limits, spare, looked)
+            finished = anyio.Event()
+            self._searches.append(finished)
+            self._tasks.start_soon(self._run_next_summary, session_id, turn_id, config, limits, spare, finished)
 
-    async def _summarize_ahead(
+    async def _run_next_summary(
         self,
         session_id: str,
         turn_id: str,
         config: RuntimeConfig,
         limits: HistoryConfig,
         spare: int,
-        looked: anyio.Event,
+        finished: anyio.Event,
     ) -> None:
         try:
             branch_id = (await self._store.turn(session_id, turn_id)).branch_id
             limit = limits.max_messages + spare
             window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
-            coverage = await self._coverage(window)
+            coverage = await self._load_coverage(window)
             _, upto = await self._check_history(window, coverage, limits, config)
             if upto is not None:
                 self._start_job(window, coverage, upto, config)
         except ContextEngineError:
             _log.exception("the next summary of session %s could not be begun", session_id)
         finally:
-            self._looking.remove(looked)
-            looked.set()
+            self._searches.remove(finished)
+            finished.set()
 
     async def roll(self, session_id: str, config: RuntimeConfig, branch_id: str | None = None) -> Summary | None:
-        """Sum up a branch now, all but the last `preserve_recent_messages`, whatever the triggers say; None: nothing new.
+        """Summarize a branch now except its last `preserve_recent_messages`, without regard to the triggers; None:
+        nothing new.
 
-        For sessions from elsewhere. SummarizerError, SessionNotFoundError.
+        For sessions from elsewhere. Raises SummarizerError when no summary can be made, SessionNotFoundError for an
+        unknown session.
         """
         least = max(1, config.summary.preserve_recent_messages)
         window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)
-        coverage = await self._coverage(window)
+        coverage = await self._load_coverage(window)
         upto = window.messages[0].depth - 1 if window.messages else 0
         if upto <= coverage.depth:
             return None
@@ -213,8 +221,8 @@ class SummaryRoller:
             raise SummarizerError(made.failure)
         return made.summary
 
-    async def _coverage(self, window: SessionWindow) -> Coverage:
-        own = own_coverage(window.summary)
+    async def _load_coverage(self, window: SessionWindow) -> Coverage:
+        own = read_own_coverage(window.summary)
         if own is not None or window.summary is None:
             return own or Coverage()
         head = window.head
@@ -231,7 +239,7 @@ class SummaryRoller:
         return job
 
     async def _await_job(self, job: _Job, session_id: str, config: RuntimeConfig) -> RollingSummary | None:
-        """Return the job's result if it comes in time; where the last one failed, only if it is there already."""
+        """Return the job's result if it comes in time; after a failed job, only a result that is already there."""
         if self._is_local:
             await job.done.wait()
             return job.result
@@ -270,7 +278,7 @@ class SummaryRoller:
         job.is_written = True
 
     async def _keep(self, made: RollingSummary) -> None:
-        """Write a summary with its evidence and what it cost; the summary last, as it stands for all."""
+        """Write a summary with its evidence and cost; the summary last, because the others must exist when it is read."""
         session_id, turn_id = made.head.session_id, made.head.turn_id
         for evidence in made.evidences:
             await self._store.put_evidence(session_id, evidence)
@@ -305,7 +313,7 @@ class SummaryRoller:
     async def _summarize_batches(
         self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
     ) -> RollingSummary:
-        """Return the summary up to a depth, batch after batch; what was reached before a failure is kept."""
+        """Return the summary up to a depth, made batch by batch; what was reached before a failure is kept."""
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
         await warm_prompts()
@@ -316,7 +324,7 @@ class SummaryRoller:
         evidences: list[Evidence] = []
         failure = ""
         while coverage.depth < upto and not failure:
-            turns = await self._batch(head, coverage, upto)
+            turns = await self._select_batch(head, coverage, upto)
             if not turns:
                 break
             usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
@@ -354,8 +362,8 @@ class SummaryRoller:
             failure=failure or "Nothing new.",
         )
 
-    async def _batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
-        """Return the turns that come next after what is covered: as many as one call takes, one at least."""
+    async def _select_batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
+        """Return the next turns to summarize: as many as one call takes, at least one."""
         last = min(upto, coverage.depth + PAGE_TURNS)
         page = await self._store.turns(
             head.session_id, limit=last - coverage.depth, branch_id=head.branch_id, before_depth=last + 1
@@ -397,7 +405,7 @@ class SummaryRoller:
 
 
 def _count_unread_chars(window: SessionWindow) -> int:
-    """Return how many characters of a window have to be read to count its tokens; the counts of shorter texts are kept."""
+    """Return how many characters of a window must be read to count its tokens; counts of shorter texts are cached."""
     lengths = (len(placed.message.content) for placed in window.messages)
     return sum(length for length in lengths if length > KEPT_CHARS)
 

@@ -1,8 +1,8 @@
-"""What a rolling summary covers, what history shows beside it, and when more is to be covered. Pure.
+"""Finds what a rolling summary covers, what the history shows, and when the summary must cover more. Pure.
 
-A summary and the history window join without a gap: the summary covers whole turns from the first on, and history begins
-with the next. More is covered only when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the prompt
-changes once for a batch of turns, and summary and history change in the same turn.
+Summary and history window meet without a gap: the summary covers whole turns from the first on, and the history begins
+with the next one. The summary only grows when the window jumps (`jacquard.pipeline.skeleton.history`), so that the
+prefix of the prompt changes once for a batch of turns, and summary and history change in the same turn.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jacquard.config.sections import HistoryConfig, SummaryConfig
-from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
+from jacquard.pipeline.skeleton.history import find_history_start, trim_history
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage
 
 UPTO = "upto"
-"""The field of a summary of ours (`Summary.extra`) that names its last covered turn: `{turn_id, depth, to}`."""
+"""The field of `Summary.extra` in which our summaries name their last covered turn: `{turn_id, depth, to}`."""
 
 STRETCH = 1.5
-"""While messages that left the window could not be summed up, the window may grow by so much beyond its limits."""
+"""How far the window may grow beyond its limits while the messages that left it are not summarized."""
 
 Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """What a summary covers: all turns up to `depth`, `messages` messages of the path; with it single messages of a turn that
-    it covers in part (a summary that came with a document).
+    """What a summary covers: all turns up to `depth`, which are `messages` messages of the path.
+
+    A summary that came with a document may also cover single messages of one more turn.
     """
 
     depth: int = 0
@@ -36,15 +37,17 @@ class Coverage:
     message_ids: frozenset[str] = frozenset()
 
     def admits(self, placed: WindowMessage) -> bool:
-        """Say whether history may show a message."""
+        """Return whether the history may show a message."""
         return placed.depth > self.depth and placed.message.message_id not in self.message_ids
 
 
 NOTHING = Coverage()
 
 
-def own_coverage(summary: PathSummary | None) -> Coverage | None:
-    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages (`coverage_of_summary`)."""
+def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
+    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages
+    (`coverage_of_summary`).
+    """
     if summary is None:
         return NOTHING
     covered = summary.summary.message_index_range
@@ -58,7 +61,7 @@ def own_coverage(summary: PathSummary | None) -> Coverage | None:
 
 
 def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
-    """Return what a summary from elsewhere covers by its range; `path` is the whole path, oldest first."""
+    """Return what a summary from elsewhere covers, by its range; `path` is the whole path, oldest first."""
     covered = summary.message_index_range
     left = 0 if covered is None else covered.to_index
     depth, ids = 0, []
@@ -75,9 +78,9 @@ def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverag
 def history_of(
     window: SessionWindow, coverage: Coverage, limits: HistoryConfig, count: Count
 ) -> tuple[WindowMessage, ...]:
-    """Return what history shows: nothing that the summary covers, whole turns, within the limits (oldest first)."""
+    """Return what the history shows: no message that the summary covers, whole turns, within the limits (oldest first)."""
     messages = [placed for placed in window.messages if coverage.admits(placed)]
-    start = previous_history_start(window)
+    start = find_history_start(window)
     known = {placed.message.message_id for placed in messages}
     if messages and start not in known and coverage.depth and messages[0].depth <= coverage.depth + 1:
         start = messages[0].message.message_id
@@ -85,7 +88,7 @@ def history_of(
 
 
 def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
-    """Return limits for a turn whose summary is late or failed: more messages in full, at most `most_tokens` of it."""
+    """Return the limits of a turn whose summary is late or failed: it shows more messages, at most `most_tokens`."""
     return HistoryConfig(
         max_messages=int(limits.max_messages * STRETCH),
         max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
@@ -93,17 +96,18 @@ def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryCon
     )
 
 
-def due_depth(
+def find_due_depth(
     window: SessionWindow,
     coverage: Coverage,
     shown: Sequence[WindowMessage],
     config: SummaryConfig,
     count: Count,
 ) -> int | None:
-    """Return the depth up to which a summary must reach so that nothing lies between it and history; None: it does already.
+    """Return the depth up to which a summary must reach so that it meets the history without a gap; None: it already
+    does.
 
-    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summed up at all, and the last
-    `preserve_recent_messages` never are (seed 002 section 6.9).
+    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summarized at all, and the
+    last `preserve_recent_messages` never are (seed 002 section 6.9).
     """
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     if not messages or not shown:

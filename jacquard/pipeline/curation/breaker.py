@@ -1,6 +1,6 @@
-"""The circuit breaker (spec B5): a selector that keeps failing is not called for a while.
+"""The circuit breaker (spec B5): a selector that keeps failing is not called for some time.
 
-It knows the time only by the clock that it is given, and must not import anything that waits.
+Its only clock is the one that is passed in. It must not import anything that waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class BreakerChange(StrEnum):
-    """What a breaker did; it stands in the log record of it as `breaker`, with the clock's seconds as `breaker_at`."""
+    """A change of a breaker; the log record has it as `breaker`, with the clock's seconds as `breaker_at`."""
 
     OPENED = "opened"
     TRIAL = "trial"
@@ -38,10 +38,10 @@ _SENTENCES = {
 class CircuitBreaker:
     """Counts failures in a row.
 
-    Closed: every call is admitted. After `failure_limit` failures in a row it opens: none is, for `reset_seconds`. Then
-    it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it again. Calls that
-    were admitted before it opened do not keep it open longer when they fail, and close it when they work after all. Each
-    change is logged. `clock` returns monotonic seconds.
+    Closed: every call is admitted. After `failure_limit` failures in a row it opens: no call is admitted for
+    `reset_seconds`. Then it is half open: one call is admitted as a trial; its success closes the breaker, its failure
+    opens it again. Calls that were admitted before it opened do not keep it open longer when they fail, and close it
+    when they succeed. Each change is logged. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -60,48 +60,48 @@ class CircuitBreaker:
         return self._failures
 
     def remaining_seconds(self) -> float:
-        """Return how long it stays open, 0 when it is closed or half open."""
+        """Return how many seconds it stays open; 0 when it is closed or half open."""
         if self._opened_at is None:
             return 0.0
         return max(0.0, self._opened_at + self._reset_seconds - self._clock())
 
     def admit(self) -> bool:
-        """Say whether a call may be made now; every admitted call must end in `succeed`, `fail` or `abandon`."""
+        """Return whether a call may be made now; every admitted call must end with `succeed`, `fail` or `abandon`."""
         if self._opened_at is None:
             return True
         now = self._clock()
         if self._on_trial or now < self._opened_at + self._reset_seconds:
             return False
         self._on_trial = True
-        self._say(BreakerChange.TRIAL, now)
+        self._log_change(BreakerChange.TRIAL, now)
         return True
 
     def succeed(self) -> None:
-        """Book a call that worked."""
+        """Record a call that succeeded."""
         if self._opened_at is not None:
-            self._say(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE, self._clock())
+            self._log_change(BreakerChange.CLOSED if self._on_trial else BreakerChange.CLOSED_LATE, self._clock())
         self._failures, self._opened_at, self._on_trial = 0, None, False
 
     def fail(self) -> None:
-        """Book a call that did not."""
+        """Record a call that failed."""
         self._failures += 1
         if self._opened_at is None:
             if self._failures >= self._failure_limit:
                 self._opened_at = self._clock()
-                self._say(BreakerChange.OPENED, self._opened_at)
+                self._log_change(BreakerChange.OPENED, self._opened_at)
         elif self._on_trial:
             self._opened_at, self._on_trial = self._clock(), False
-            self._say(BreakerChange.REOPENED, self._opened_at)
+            self._log_change(BreakerChange.REOPENED, self._opened_at)
 
     def miss(self) -> None:
-        """Book a call that is still under way after the turn gave up waiting: a failure for as long as no answer comes."""
+        """Record that the turn stopped waiting for a call: a failure until an answer comes."""
         self.fail()
 
     def abandon(self) -> None:
-        """Book a call that was given up before anyone knew: it counts as nothing."""
+        """Record a call that was cancelled before it had a result; it does not count."""
         self._on_trial = False
 
-    def _say(self, change: BreakerChange, at: float) -> None:
+    def _log_change(self, change: BreakerChange, at: float) -> None:
         level = logging.INFO if change in (BreakerChange.TRIAL, BreakerChange.CLOSED) else logging.WARNING
         sentence = f"the circuit breaker {_SENTENCES[change]}"
         _log.log(
@@ -110,11 +110,11 @@ class CircuitBreaker:
 
 
 class BreakingSelector:
-    """A selector behind a circuit breaker: while that is open it raises SelectorError `circuit_open` at once.
+    """A selector behind a circuit breaker: while the breaker is open, it raises SelectorError `circuit_open` at once.
 
-    A turn that cannot wait any longer counts as a failure right then, not when the call itself ends: three turns on a server
-    that hangs open the breaker. An answer that comes late after all closes it again, for a slow model still serves the next
-    turn; the failure of a call that was missed counts once.
+    When a turn stops waiting, that counts as a failure at once and not only when the call ends, so three turns on a
+    server that hangs open the breaker. A late answer closes it again, because a slow model can still serve the next
+    turn. The failure of a missed call counts only once.
     """
 
     def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
@@ -123,7 +123,9 @@ class BreakingSelector:
         self._breaker = breaker
 
     async def select(self, request: SelectionRequest) -> Selection:
-        """Return the selector's choice; its errors pass through and are counted."""
+        """Return the selector's choice; its errors are counted and raised again. Raises SelectorError `circuit_open`
+        while the breaker is open.
+        """
         if not request.candidates:
             return Selection(entry_ids=())
         breaker = self._breaker
@@ -140,8 +142,8 @@ class BreakingSelector:
                 breaker.miss()
 
         under_way = True
-        if request.patience is not None:
-            request.patience.on_end(note_miss)
+        if request.cancellation is not None:
+            request.cancellation.on_end(note_miss)
         try:
             selection = await self._selector.select(request)
         except Exception:

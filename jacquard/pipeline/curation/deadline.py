@@ -38,7 +38,7 @@ class _Attempt:
     recall: Recall | None = None
     result: Curation | None = None
     answered: bool = False
-    patience: Cancellation = field(default_factory=Cancellation)
+    cancellation: Cancellation = field(default_factory=Cancellation)
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def on_recall(self, recall: Recall) -> None:
@@ -72,7 +72,7 @@ class CurationDeadline:
         self._tasks = task_group
         self._under_way: list[_Attempt] = []
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when no work is under way, neither for a turn nor in the background."""
         while self._under_way:
             await self._under_way[0].ended.wait()
@@ -104,14 +104,14 @@ class CurationDeadline:
         lifetime = deadline_seconds + limits.background_seconds
         attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime))
         self._under_way.append(attempt)
-        request = replace(request, patience=attempt.patience)
+        request = replace(request, cancellation=attempt.cancellation)
         self._tasks.start_soon(self._watch_attempt, stream, request, attempt, on_late, on_end)
         try:
             with anyio.move_on_after(deadline_seconds):
                 await self._wait(attempt, limits, on_near)
             attempt.answered = True
             if not attempt.done.is_set():
-                attempt.patience.end()
+                attempt.cancellation.end()
             return await self._answer(stream, request, limits, attempt)
         except anyio.get_cancelled_exc_class():
             attempt.scope.cancel()

@@ -1,6 +1,6 @@
-"""Embeds the newest messages after a committed turn, because the next input's recall may need their vector (spec B8).
+"""Embeds the newest messages after a committed turn, because recall for the next input may need their vector (spec B8).
 
-Nothing waits for it. A turn that comes before it ends waits for the embedding that is under way; a turn without one embeds the
+Nothing waits for it. A turn that starts earlier waits for the embedding under way; without one, the turn embeds the
 messages itself. This module must not import a concrete store or embedder.
 """
 
@@ -25,13 +25,13 @@ class HistoryPrefetcher:
         self._store, self._embedder, self._tasks = store, embedder, tasks
         self._behind: list[anyio.Event] = []
 
-    async def idle(self) -> None:
-        """Return when nothing is read or embedded."""
+    async def wait_until_idle(self) -> None:
+        """Return when no messages are being read or embedded."""
         while self._behind:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Start the embedding for the turn that follows a committed one; returns at once."""
+        """Start the embedding for the turn after a committed one; returns at once."""
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

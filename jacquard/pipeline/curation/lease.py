@@ -1,8 +1,9 @@
-"""The lease on a choice: as long as the scene holds, the memories selected for one turn serve the next turns without a model call.
+"""The lease on a selection: while the scene stays the same, the memories selected for one turn serve later turns
+without a model call.
 
-`prefetch` decides before recall whether the scene holds; this module decides after recall whether the choice is still the best.
-A lease gives only what this turn's recall has found, so every gate of recall holds for a lease too. Pure; it must not import
-a store, a model or a selector.
+`prefetch` decides before recall whether the scene is the same; this module decides after recall whether the selection
+is still the best. A lease only gives entries that this turn's recall found, so every gate of recall applies to it too.
+Pure; it must not import a store, a model or a selector.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A choice that may serve again: whose (`turn_id`, `model`), what (`entry_ids` in the order of choice), how old.
+    """A selection that may serve again: its turn and model (`turn_id`, `model`), its entries (`entry_ids` in the order
+    of choice) and its age.
 
-    `places` distinguish the entries from others with their ids, in the same order; without them ids alone do.
-    `age` counts the turns since (0: the same turn, asked anew), `turns` how many it may serve; `margin` (1 or more) is how
-    many times the score of its best entry another may have before it ends; `why` says in a sentence that the scene holds.
-    `keywords` are to be searched for beside an input that says too little to bring the scene to mind.
+    `places` distinguish the entries from others with the same ids, in the same order; without them ids alone do. `age`
+    counts the turns since then (0: the same turn, repeated), `turns` how many it may serve. It ends when another entry
+    has more than `margin` (1 or more) times the score of its best entry. `why` says in a sentence why the scene is the
+    same. `keywords` are added to the search where the input alone says too little.
     """
 
     turn_id: str
@@ -34,19 +36,20 @@ class Lease:
     places: tuple[EntryPlace, ...] = ()
 
     def holds(self, candidate: Candidate) -> bool:
-        """Say whether a candidate was chosen then."""
+        """Return whether a candidate is part of the leased selection."""
         return candidate.place in self.places if self.places else candidate.entry_id in self.entry_ids
 
     def order(self, candidate: Candidate) -> int:
-        """Return the place in the choice of a candidate that was chosen then (0 = first)."""
+        """Return the place of a candidate in the leased selection (0 = first)."""
         return self.places.index(candidate.place) if self.places else self.entry_ids.index(candidate.entry_id)
 
 
 def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
-    """Return the choice made again out of `recall`, at most `limit` entries, or None; and why, or why not.
+    """Return the leased selection with those of its entries that `recall` found, at most `limit`, or None; and a
+    sentence that says why.
 
-    It ends where no leased entry is recalled any more, and where an entry that is not leased has more than `margin` times
-    the score of the best that is: then the input asks for something else.
+    The lease ends where no leased entry is recalled any more, and where another entry has more than `margin` times the
+    score of the best leased one: then the input asks for something else.
     """
     held = sorted(filter(lease.holds, recall.candidates), key=lease.order)[:limit]
     if not held:

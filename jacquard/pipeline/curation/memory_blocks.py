@@ -1,7 +1,7 @@
-"""Selected memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
+"""Renders selected memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
 
-Every text of an entry is escaped here, once. This module alone decides which attributes an element has; an entry cannot add
-any. It must not import a retriever, a selector or a model.
+Every text of an entry is escaped here, once. Only this module decides which attributes an element has; an entry cannot
+add any. It must not import a retriever, a selector or a model.
 """
 
 from __future__ import annotations
@@ -33,14 +33,12 @@ def render_memories(
     limit_tokens: int | None = None,
     names: Mapping[str, str] = EMPTY,
 ) -> tuple[PromptBlock, ...]:
-    """Return a block for each chosen entry that was found: knowledge first, then memories, each in the order of choice.
+    """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
-    `names` gives, by address, the id of the evidence that an entry becomes where that is not its own id; the selection names
-    it so.
-
-    `rank` is the place in the choice (0 = first); the first choice is HIGH, the others MEDIUM. A rationale, if the
-    selector gave one, stands before them all and is the first to go when the budget is short. An entry of more than
-    `limit_tokens` shows its first sentences, and its ref names the characters that they are.
+    `names` maps addresses to the ids of the evidence that entries become, where they differ from the entries' own; the
+    selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
+    MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
+    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
@@ -51,8 +49,8 @@ def render_memories(
     return tuple(blocks)
 
 
-def cut_notes(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
-    """Return a code with its sentence for every memory that does not stand whole."""
+def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
+    """Return a code with its sentence for every memory that is not shown whole."""
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY]
     return tuple(
@@ -126,7 +124,9 @@ def _entry_element(entry: MemoryEntry) -> str:
 
 
 def _memory_element(entry: MemoryEntry) -> str:
-    """The title of a message is its speaker; any other title is shown before a text that does not name it."""
+    """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
+    do not name them.
+    """
     attributes = {"id": entry.entry_id}
     if entry.depth is not None:
         attributes["turn"] = str(entry.depth)

@@ -1,8 +1,9 @@
-"""Choices kept for later turns: late results of Stream B (spec B5) and leases; what is kept, and when it may be used. Pure.
+"""Decides which selections are kept for later turns, and when they may be used: late results of Stream B (spec B5) and
+leases. Pure.
 
-A kept choice was made for another input. It is used only where the scene is still the same: the same branch, viewer and
-focus. A late result needs the same subject besides, because it is used without recall; whether a lease still fits is checked
-against the turn's own recall (`lease`). This module must not import a store; it makes and reads values.
+A kept selection was made for another input, so it is only used where the scene is the same: the same branch, viewer and
+focus. A late result also needs the same subject, because it is used without recall; a lease is checked against the
+turn's own recall (`lease`). This module must not import a store; it makes and reads values.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
 WORD_OVERLAP = 0.5
-"""From this share of common content words on, two inputs without keywords are about the same."""
+"""Two inputs without keywords are about the same subject from this share of common content words on."""
 FEW_WORDS = 2
-"""An input of so many content words (two pairs of Chinese characters are one) says too little to change the subject."""
+"""An input of at most this many content words (two pairs of Chinese characters are one) says too little to change the subject."""
 
 _ASKS = re.compile("[?？]")
 _HAN = re.compile("[\u3400-\u9fff]")
 
 
 def is_keepable(curation: Curation) -> bool:
-    """Say whether a choice is worth keeping: a selector's own that is not empty."""
+    """Return whether a selection is worth keeping: made by the selector itself, and not empty."""
     return curation.path is CurationPath.SELECTED and bool(curation.chosen)
 
 
@@ -45,15 +46,15 @@ def build_prefetch(
     turn_id: str,
     branch_id: str,
     depth: int,
-    user_text: str,
+    user_message: str,
     *,
     viewer: str | None = None,
     late: bool = True,
 ) -> Prefetch:
-    """Return a choice with the scene it was made for; `depth` is that of the turn that asked.
+    """Return a selection with the scene for which it was made; `depth` is that of its turn.
 
-    `late`: the turn that asked went out without it. What the model said of its choice is not kept: it was said of another
-    input, and may speak of what must not be known by then.
+    `late`: the turn was prepared without it. The model's reasons are not kept: they refer to another input, and may
+    mention what the reader must not know by then.
     """
     return Prefetch(
         turn_id=turn_id,
@@ -67,7 +68,7 @@ def build_prefetch(
             "template_id": plan.template_id,
             "temporal": plan.search_intent.temporal_context.value,
             "entities": list(plan.entities),
-            "words": sorted(set(word_tokens(user_text))),
+            "words": sorted(set(word_tokens(user_message))),
             "model": curation.selection.model,
             "queries": list(curation.recall.queries),
             "candidates": [_candidate_to_json(candidate) for candidate in curation.chosen],
@@ -76,7 +77,7 @@ def build_prefetch(
 
 
 def is_late(prefetch: Prefetch) -> bool:
-    """Say whether the turn that asked went out without it; then it may serve the next one without any recall."""
+    """Return whether the turn was prepared without it; such a result may serve the next turn without recall."""
     return bool(prefetch.value.get("late", True))
 
 
@@ -84,22 +85,23 @@ def scene_matches(
     prefetch: Prefetch,
     plan: PlanContext,
     head: SessionHead,
-    user_text: str,
+    user_message: str,
     *,
     shown: frozenset[str],
     viewer: str | None = None,
 ) -> tuple[bool, str]:
-    """Say whether a late result may serve the turn that follows `head`, and why or why not.
+    """Return whether a late result may serve the turn that follows `head`, and a sentence that says why or why not.
 
-    `shown` holds entry ids that the prompt shows already or must not show. Needed are all of: the same line of turns;
-    made for this turn or the one right before; the same viewer; the same focus quest; a common focus keyword (or, where
-    neither turn had any, at least half of the content words of the longer input); something left to show.
+    `shown` holds the ids of entries that the prompt already shows or must not show. Required are all of: the same line
+    of turns; made for this turn or the one directly before; the same viewer; the same focus quest; a common focus
+    keyword (or, where neither turn had any, at least half of the content words of the longer input); something left to
+    show.
     """
-    if _same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
+    if _is_same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
         return False, f"The late result was made for turn {prefetch.depth}; this is turn {head.depth + 1}."
     if (other := _explain_other_scene(prefetch, plan, head, viewer)) is not None:
         return False, other
-    fits, subject = _same_subject(prefetch, plan, user_text)
+    fits, subject = _compare_subjects(prefetch, plan, user_message)
     if not fits:
         return False, subject
     if all(candidate["entry_id"] in shown for candidate in _candidates(prefetch)):
@@ -107,8 +109,8 @@ def scene_matches(
     return True, subject
 
 
-def prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
-    """Return a late result as this turn's curation, without entries in `shown` (in the prompt already, or hidden)."""
+def build_prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
+    """Return a late result as this turn's curation, without entries in `shown` (already in the prompt, or hidden)."""
     kept = tuple(_candidate_from_json(raw) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
     candidates = make_entry_ids_unique(Recall(candidates=kept)).candidates
     value = prefetch.value
@@ -126,29 +128,31 @@ def find_lease(
     prefetch: Prefetch,
     plan: PlanContext,
     head: SessionHead,
-    user_text: str,
+    user_message: str,
     settings: CurationConfig,
     *,
     viewer: str | None,
 ) -> tuple[Lease | None, str]:
-    """Return the lease that a kept choice gives the turn that follows `head`, or None and why it has ended.
+    """Return the lease that a kept selection gives the turn that follows `head`, or None, and a sentence that says why
+    it ended.
 
-    Needed are all of: the same line of turns; made at most `lease_turns` turns before; the same viewer; the same focus
-    quest, template and time of the plan; no entity named that neither the input it was made for nor the choice itself is
-    about. Nothing is said ("") of a choice that has ended before; an empty one is kept to say so. What of it this turn may
-    show, and whether it is still the best, is for recall to say; but an input that says little ("go on", "我点点头") is
-    searched with the words of the one that it goes on from, and the choice has no rival there.
+    Required are all of: the same line of turns; made at most `lease_turns` turns before; the same viewer; the same
+    focus quest, template and time of the plan; no entity in the input that is neither in the input of the selection nor
+    in the selection itself. The sentence is empty for a selection that ended before; an empty selection is kept to
+    record that. Which of its entries this turn may show, and whether they are still the best, is decided after recall.
+    An input that says little ("go on", "我点点头") is searched together with the words of the input that it continues, and
+    then no other entry can end the lease.
     """
     age, turns = head.depth + 1 - prefetch.depth, settings.lease_turns
     if turns == 0 or age > turns + 1 or not _candidates(prefetch):
         return None, ""
     if age < 0:
         return None, "It was made further on than this turn."
-    if age > turns and _same_line(prefetch, head):
+    if age > turns and _is_same_line(prefetch, head):
         return None, f"It was chosen {age} turns ago; a choice is kept for {turns}."
     if (other := _explain_other_scene(prefetch, plan, head, viewer) or _explain_other_plan(prefetch, plan)) is not None:
         return None, other
-    little = _says_little(plan, user_text)
+    little = _is_vague(plan, user_message)
     focus = f"The focus is still {plan.active_quest_id}." if plan.active_quest_id else "There is no focus, as then."
     return Lease(
         turn_id=prefetch.turn_id,
@@ -164,8 +168,8 @@ def find_lease(
 
 
 def _explain_other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHead, viewer: str | None) -> str | None:
-    """Return how the scene differs from that of a kept choice, or None: line of turns, viewer, focus."""
-    if not _same_line(prefetch, head):
+    """Return how the scene differs from that of a kept selection, or None: line of turns, viewer, focus."""
+    if not _is_same_line(prefetch, head):
         return "It belongs to another line of turns."
     if prefetch.value.get("viewer") != viewer:
         return "It was chosen for another viewer."
@@ -175,7 +179,7 @@ def _explain_other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHea
 
 
 def _explain_other_plan(prefetch: Prefetch, plan: PlanContext) -> str | None:
-    """Return how the plan differs from that of a kept choice, or None."""
+    """Return how the plan differs from that of a kept selection, or None."""
     value, temporal = prefetch.value, plan.search_intent.temporal_context.value
     if (template := value.get("template_id", plan.template_id)) != plan.template_id:
         return f"The template changed from {template} to {plan.template_id}."
@@ -186,14 +190,17 @@ def _explain_other_plan(prefetch: Prefetch, plan: PlanContext) -> str | None:
     return f"The input names {', '.join(new)} for the first time." if new else None
 
 
-def _same_line(prefetch: Prefetch, head: SessionHead) -> bool:
-    """A turn that is not committed has only its branch; a committed one must be an ancestor of the head."""
+def _is_same_line(prefetch: Prefetch, head: SessionHead) -> bool:
+    """Return whether a kept selection belongs to this line of turns.
+
+    A turn that is not committed has only its branch; a committed one must be an ancestor of the head.
+    """
     if prefetch.depth > head.depth:
         return prefetch.branch_id == head.branch_id
     return any(span.branch_id == prefetch.branch_id and prefetch.depth <= span.upto_depth for span in head.lineage)
 
 
-def _same_subject(prefetch: Prefetch, plan: PlanContext, user_text: str) -> tuple[bool, str]:
+def _compare_subjects(prefetch: Prefetch, plan: PlanContext, user_message: str) -> tuple[bool, str]:
     then = {normalise(keyword) for keyword in prefetch.keywords} - {""}
     now = {normalise(keyword): keyword for keyword in plan.search_intent.focus_keywords if normalise(keyword)}
     if then or now:
@@ -201,17 +208,17 @@ def _same_subject(prefetch: Prefetch, plan: PlanContext, user_text: str) -> tupl
         if common:
             return True, f"Both turns are about {', '.join(common)}."
         return False, "The late result was made for other keywords."
-    words_then, words_now = set(prefetch.value.get("words", ())), set(word_tokens(user_text))
+    words_then, words_now = set(prefetch.value.get("words", ())), set(word_tokens(user_message))
     longer = max(len(words_then), len(words_now))
     if longer and len(words_then & words_now) >= WORD_OVERLAP * longer:
         return True, f"The inputs share {len(words_then & words_now)} of {longer} content words."
     return False, "The inputs have too few words in common."
 
 
-def _says_little(plan: PlanContext, user_text: str) -> bool:
-    """Say whether an input names nothing, asks nothing (or nothing but "and then?") and has few words of its own."""
-    words = sum(0.5 if _HAN.match(word) else 1.0 for word in word_tokens(user_text))
-    return not plan.entities and words <= (0.5 if _ASKS.search(user_text) else FEW_WORDS)
+def _is_vague(plan: PlanContext, user_message: str) -> bool:
+    """Return whether an input names nothing, asks nothing (or only "and then?") and has few words of its own."""
+    words = sum(0.5 if _HAN.match(word) else 1.0 for word in word_tokens(user_message))
+    return not plan.entities and words <= (0.5 if _ASKS.search(user_message) else FEW_WORDS)
 
 
 def _candidates(prefetch: Prefetch) -> Sequence[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
-"""Reads a small model's selection out of whatever text it answered. Pure.
+"""Reads a small model's selection from the text of its answer. Pure.
 
-The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a selector
-or anything that waits.
+The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a
+selector or anything that waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json_repair
 
 from filament import escape_attribute
 from jacquard.core.errors import SelectorError
-from jacquard.core.model_answers import in_fence, without_thoughts
+from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import Selection
 
 ANSWER_CHARS = 8000
@@ -35,7 +35,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Listing:
-    """One list that an answer may mean: (id as written, why) in its order; None for what is no id."""
+    """A list that an answer may mean: (id as written, why) in its order; None for an item without an id."""
 
     items: tuple[tuple[str | None, str], ...]
     rationale: str
@@ -44,21 +44,21 @@ class _Listing:
 
 
 def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
-    """Return the choice that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
+    """Return the selection that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
 
-    Taken are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale": …}`,
-    `{"ids": […]}`), with prose or a markdown fence around it, and with the usual faults (trailing commas, single
-    quotes, a cut end). `counts` names what had to be mended, only where it was: `unknown_ids`, `duplicates`,
-    `over_limit`, `prose`, `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of
-    its ids is known; an empty list is a valid choice.
+    Accepted are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale":
+    …}`, `{"ids": […]}`), with prose or a markdown fence around it, and with common faults (trailing commas, single
+    quotes, a cut end). `counts` names what was corrected: `unknown_ids`, `duplicates`, `over_limit`, `prose`,
+    `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of its ids is known; an
+    empty list is a valid selection.
     """
     known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
     known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
-    listings = list(_listings(without_thoughts(text[-ANSWER_CHARS:]).strip()))
+    listings = list(_listings(strip_thoughts(text[-ANSWER_CHARS:]).strip()))
     if not listings:
         raise SelectorError("unreadable", f"the answer holds no list of ids: {_quote_answer(text)}")
     listing = max(listings, key=lambda one: _rank_listing(one, known))
-    if listing.items and not _known_ids(listing, known):
+    if listing.items and not _select_known_ids(listing, known):
         raise SelectorError(
             "unreadable", f"none of the {len(listing.items)} ids in the answer is known: {_quote_answer(text)}"
         )
@@ -87,18 +87,20 @@ def _selection(listing: _Listing, known: Mapping[str, str], limit: int) -> Selec
     )
 
 
-def _known_ids(listing: _Listing, known: Mapping[str, str]) -> set[str]:
+def _select_known_ids(listing: _Listing, known: Mapping[str, str]) -> set[str]:
     return {known[written] for written, _ in listing.items if written is not None and written in known}
 
 
 def _rank_listing(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool]:
-    """Most known ids first; then an honest empty list; then the one that gives reasons. The earliest wins a tie."""
+    """Return the rank of a listing: most known ids first, then an empty list, then one with reasons. The earliest wins
+    a tie.
+    """
     reasons = bool(listing.rationale) or any(why for _, why in listing.items)
-    return len(_known_ids(listing, known)), not listing.items, reasons
+    return len(_select_known_ids(listing, known)), not listing.items, reasons
 
 
 def _listings(body: str) -> Iterator[_Listing]:
-    fenced = in_fence(body)
+    fenced = read_fence(body)
     whole = body if fenced is None else fenced
     value = _decode(whole)
     if isinstance(value, str):
@@ -125,7 +127,7 @@ def _decode(text: str) -> Any:
 
 
 def _find_embedded_json(body: str) -> Iterator[Any]:
-    """Yield the outermost JSON lists and objects that stand whole in a text, in its order."""
+    """Yield the outermost complete JSON lists and objects in a text, in its order."""
     place, attempts = 0, 0
     while attempts < _BRACKETS:
         starts = [start for start in (body.find("[", place), body.find("{", place)) if start >= 0]
@@ -141,24 +143,24 @@ def _find_embedded_json(body: str) -> Iterator[Any]:
 
 
 def _mend(text: str) -> Any:
-    # The library's time grows faster than the text; no choice is larger than this, and a turn is waiting.
+    # The library's time grows faster than the text. No selection is larger than this, and a turn is waiting.
     if len(text) > _MENDED_CHARS or text.count("[") + text.count("{") > _BRACKETS:
         return None
     if text.count('"') + text.count("'") > _MENDED_QUOTES:
         return None
     try:
         return json_repair.loads(text, skip_json_loads=True)
-    except Exception:  # a guesser fed with anything at all: whatever it raises means "not readable"
+    except Exception:  # The library guesses at any text: whatever it raises means that the text cannot be read.
         return None
 
 
 def _read(value: Any, *, whole: bool) -> tuple[tuple[tuple[str | None, str], ...], str] | None:
-    """Return (items, rationale) if a JSON value has the shape of a choice."""
+    """Return (items, rationale) if a JSON value has the form of a selection, else None."""
     if isinstance(value, list):
         return tuple(_item(one) for one in value), ""
     if not isinstance(value, dict):
         return None
-    rationale = _first_text(value, _RATIONALE_KEYS, RATIONALE_CHARS)
+    rationale = _find_first_text(value, _RATIONALE_KEYS, RATIONALE_CHARS)
     listed: Any = next((value[key] for key in _LIST_KEYS if isinstance(value.get(key), list | str)), None)
     if listed is None:
         lists = [one for one in value.values() if isinstance(one, list)]
@@ -175,7 +177,9 @@ def _read(value: Any, *, whole: bool) -> tuple[tuple[tuple[str | None, str], ...
 def _item(value: Any) -> tuple[str | None, str]:
     if isinstance(value, dict):
         written = next((value[key] for key in _ID_KEYS if key in value), None)
-        return _item(written)[0] if not isinstance(written, dict) else None, _first_text(value, _WHY_KEYS, WHY_CHARS)
+        return _item(written)[0] if not isinstance(written, dict) else None, _find_first_text(
+            value, _WHY_KEYS, WHY_CHARS
+        )
     if isinstance(value, str):
         return value.strip(), ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -183,7 +187,7 @@ def _item(value: Any) -> tuple[str | None, str]:
     return None, ""
 
 
-def _first_text(value: Mapping[str, Any], keys: Sequence[str], limit_chars: int) -> str:
+def _find_first_text(value: Mapping[str, Any], keys: Sequence[str], limit_chars: int) -> str:
     text = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
     return _line(text, limit_chars)
 

@@ -50,19 +50,19 @@ class CurationRequest:
     fallback_limit: int = 3
     locale: str = ""
     lease: Lease | None = None
-    patience: Cancellation | None = field(default=None, compare=False, repr=False)
+    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
     calls: CallBook | None = field(default=None, compare=False, repr=False)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
         return SelectionRequest(
-            user_text=self.user_message,
+            user_message=self.user_message,
             recent=self.recent,
             plan=self.plan,
             candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
             limit=limit,
             locale=self.locale,
-            patience=self.patience,
+            cancellation=self.cancellation,
             calls=self.calls,
         )
 

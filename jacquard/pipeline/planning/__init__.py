@@ -1,1 +1,1 @@
-"""Planning: what a turn is about, by rules and, where they are unsure, by a small model."""
+"""Planning: decides what a turn is about, by rules and, where they are not confident, by a small model."""

@@ -1,7 +1,7 @@
-"""Numerical actions (spec 2.1, T1): a declared input changes numbers and is answered without any model.
+"""Numerical actions (spec 2.1, T1): a declared input changes numbers and is answered without a model.
 
-Pure, except that patterns run under time limits. An action matches the whole input or not at all, so that narration is never
-taken for a button press. This module must not import a store, a stream or a model.
+Pure, except that patterns run under time limits. An action matches the whole input or not at all, so that narration is
+never mistaken for an action. This module must not import a store, a stream or a model.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionOutcome:
-    """What an action did: the reply for the player, the state after it, and its ops as JSON Patch.
+    """The result of an action: the reply for the player, the new state, and its ops as JSON Patch.
 
-    `refused` is the guard that did not hold: then the state is the one before and `patch` is empty.
+    `refused` is the guard that did not hold: then the state is unchanged and `patch` is empty.
     """
 
     reply: str
@@ -46,10 +46,10 @@ class ActionOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReadInput:
-    """What an input means: an action with the named groups of its pattern, or none.
+class ActionMatch:
+    """The action that an input means, with the named groups of its pattern, or none.
 
-    `faults` says in a sentence each which patterns could not be tried to their end; such a pattern does not match.
+    `faults` are sentences about patterns that could not be tried completely; such a pattern does not match.
     """
 
     action: NumericalAction | None = None
@@ -57,22 +57,24 @@ class ReadInput:
     faults: tuple[str, ...] = ()
 
 
-def match_action(user_text: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
-    """Return the first action one of whose patterns is the whole input, with its named groups, or None; as `read_input`."""
-    found = read_input(user_text, world)
+def match_action(user_message: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
+    """Return the first action with a pattern that matches the whole input, with its named groups, or None; see
+    `read_input`.
+    """
+    found = read_input(user_message, world)
     return None if found.action is None else (found.action, found.groups)
 
 
-def read_input(user_text: str, world: WorldPack, action_id: str | None = None) -> ReadInput:
-    """Return the first action (`action_id`: of that name alone) one of whose patterns is the whole input.
+def read_input(user_message: str, world: WorldPack, action_id: str | None = None) -> ActionMatch:
+    """Return the first action (`action_id`: only this one) with a pattern that matches the whole input.
 
-    Compared without regard to case, after NFKC and trimming, without end punctuation; tried as it then stands, and without
+    Case is ignored; the input is normalised (NFKC), trimmed and stripped of end punctuation, and tried with and without
     polite particles (吧, 请, please …). An input of more than MAX_INPUT_CHARS characters is never an action. All patterns
-    together take at most about INPUT_SECONDS of the processor; call it off the event loop unless `is_read_at_once`.
+    together take at most about INPUT_SECONDS of processor time; call it off the event loop unless `is_read_at_once`.
     """
-    if len(user_text) > MAX_INPUT_CHARS or not world.actions:
-        return ReadInput()
-    forms = tuple(dict.fromkeys(_forms(user_text)))
+    if len(user_message) > MAX_INPUT_CHARS or not world.actions:
+        return ActionMatch()
+    forms = tuple(dict.fromkeys(_forms(user_message)))
     tried = [(a, pattern) for a in world.actions if action_id in (None, a.action_id) for pattern in a.patterns]
     faults: list[str] = []
     spent = 0.0
@@ -84,7 +86,7 @@ def read_input(user_text: str, world: WorldPack, action_id: str | None = None) -
         started = thread_time()
         try:
             compile_re(pattern)
-            # Compiling happens once; it is no fault of this input.
+            # Compiling happens once, so its time is not charged to this input.
             started = thread_time()
             found = (match_whole(pattern, form, seconds=min(SECONDS, INPUT_SECONDS - spent)) for form in forms)
             groups = next((each for each in found if each is not None), None)
@@ -92,13 +94,13 @@ def read_input(user_text: str, world: WorldPack, action_id: str | None = None) -
             faults.append(f"action {action.action_id}: {error}")
         spent += thread_time() - started
         if groups is not None:
-            return ReadInput(action=action, groups=groups, faults=tuple(faults))
-    return ReadInput(faults=tuple(faults))
+            return ActionMatch(action=action, groups=groups, faults=tuple(faults))
+    return ActionMatch(faults=tuple(faults))
 
 
-def is_read_at_once(user_text: str, world: WorldPack) -> bool:
-    """Say whether reading an input is certain to take no time: there is nothing to try, or plain words alone."""
-    if len(user_text) > MAX_INPUT_CHARS:
+def is_read_at_once(user_message: str, world: WorldPack) -> bool:
+    """Return whether reading an input surely takes no noticeable time: there are no patterns, or only plain words."""
+    if len(user_message) > MAX_INPUT_CHARS:
         return True
     return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
 
@@ -106,11 +108,11 @@ def is_read_at_once(user_text: str, world: WorldPack) -> bool:
 def apply_action(
     action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any], *, state_chars: int | None = None
 ) -> ActionOutcome:
-    """Return what the action does to the state; `state` itself stays as it is.
+    """Return the action's effect on the state; `state` itself is not changed.
 
-    The first guard that does not hold answers with its message and changes nothing. Raises StateOpError when an op is
-    refused (then nothing is changed either; one that makes the state larger than `state_chars` is) and TemplateError when
-    the reply's template has a fault.
+    The first guard that does not hold answers with its message, and nothing changes. Raises StateOpError when an op is
+    refused, for example because it makes the state larger than `state_chars`, and TemplateError when the reply's
+    template has a fault; then nothing changes either.
     """
     for guard in action.guards:
         if not condition_holds(guard, state):
@@ -121,10 +123,10 @@ def apply_action(
 
 
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
-    """Return the action's reply over a state: plain text for the player, not escaped for a prompt.
+    """Return the action's reply with the values of a state: plain text for the player, not escaped for a prompt.
 
-    The template sees `state`, `groups` (a group of a pattern that did not match is empty) and `item(anchor)`, the mapping
-    that carries this `id` or `_anchor`.
+    The template sees `state`, `groups` (a group that did not match is empty) and `item(anchor)`, the mapping with this
+    `id` or `_anchor`. Raises TemplateError when the template has a fault.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
     view = cache(lambda: view_state(state))
@@ -136,10 +138,10 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
     return render_reply(action.reply, variables, name=_reply_name(action)).strip()
 
 
-def action_faults(world: WorldPack) -> tuple[str, ...]:
-    """Return what is wrong with the reply templates of a world's actions, one sentence a fault, for `jacquard validate`.
+def find_action_faults(world: WorldPack) -> tuple[str, ...]:
+    """Return the faults of the reply templates of a world's actions, one sentence each, for `jacquard validate`.
 
-    Every template is compiled; where the guards hold on the world's first state, the action is also tried out on it.
+    Every template is compiled; where the guards hold in the world's first state, the action is also applied to it.
     """
     faults = []
     for action in world.actions:
@@ -156,8 +158,8 @@ def _reply_name(action: NumericalAction) -> str:
     return f"action {action.action_id}: reply"
 
 
-def _forms(user_text: str) -> Iterator[str]:
-    text = " ".join(normal_form("NFKC", user_text).split()).rstrip(_END)
+def _forms(user_message: str) -> Iterator[str]:
+    text = " ".join(normal_form("NFKC", user_message).split()).rstrip(_END)
     yield text
     bare, before = text, None
     while bare != before:

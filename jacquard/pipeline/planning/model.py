@@ -1,7 +1,8 @@
-"""Planner tier 1 (spec T6): a small model refines what the rules were unsure of. One call, bound to a schema.
+"""Planner tier 1 (spec T6): a small model refines plans of which the rules were not confident. One call, bound to a
+schema.
 
-It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped and
-marked as data. Its answer is untrusted: only names that the session and the world have are used in a plan.
+It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
+and marked as data. Its answer is untrusted: only names that the session and the world have are used in a plan.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.core.protocols import LlmAdapter, LlmRequest, PlanRequest
-from jacquard.core.quests import active_quests
+from jacquard.core.quests import find_active_quests
 from jacquard.prompts.templates import render_prompt, warm_prompts
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -35,7 +36,9 @@ DOMAINS = ("narrative", "lore", "event")
 
 
 class ModelPlanner:
-    """Refines plans with a small model; one call, never repeated. The race bounds the wait; this bounds the call."""
+    """Refines plans with a small model; one call, never repeated. `timeout_seconds` limits the call; the caller limits
+    its own wait.
+    """
 
     name = "model"
 
@@ -52,9 +55,10 @@ class ModelPlanner:
         self._timeout_seconds = timeout_seconds
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the better plan, of tier 1, and the call; ModelError, `bad_answer` where the answer breaks the schema.
+        """Return the improved plan, of tier 1, and the call.
 
-        The call is recorded, be it in the error.
+        Raises ModelError when the model cannot be called, `bad_answer` where the answer breaks the schema. The call is
+        recorded in either case.
         """
         started = perf_counter()
         templates = template_ids(request.world)
@@ -88,14 +92,14 @@ class ModelPlanner:
 
 
 def template_ids(world: WorldPack) -> tuple[str, ...]:
-    """Return the templates that a world's planner may choose from, the usual one first."""
+    """Return the templates from which a world's planner may choose, the default first."""
     rules = world.planner
     return tuple(dict.fromkeys((rules.default_template, *(rule.template_id for rule in rules.templates))))
 
 
 def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON Schema that binds the answer."""
-    quests: list[str | None] = [quest.quest_id for quest in active_quests(request.window.state)]
+    """Return the JSON Schema that constrains the answer."""
+    quests: list[str | None] = [quest.quest_id for quest in find_active_quests(request.window.state)]
     weight = {"type": "number", "minimum": 0, "maximum": 1}
     properties: dict[str, Any] = {
         "active_quest_id": {"type": ["string", "null"], "enum": quests or [None]},
@@ -123,13 +127,13 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
 
 
 def plan_prompt(request: PlanRequest, templates: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the messages of the call: rules as system; quests, messages and input, escaped, as user."""
+    """Return the messages of the call: rules as system message; quests, messages and input, escaped, as user message."""
     quests = "\n".join(
         f'<quest id="{escape_attribute(quest.quest_id)}"'
         f"{_PRESENT if quest.quest_id == request.plan.active_quest_id else ''}>"
         f"{escape_text(quest.title)}"
         f"{''.join(f'; {escape_text(step.text)}' for step in quest.open_objectives[:2])}</quest>"
-        for quest in active_quests(request.window.state)
+        for quest in find_active_quests(request.window.state)
     )
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""
@@ -140,22 +144,22 @@ def plan_prompt(request: PlanRequest, templates: Sequence[str]) -> tuple[tuple[s
         keywords=MAX_KEYWORDS,
         quests=quests,
         recent_history=history,
-        current_input=escape_text(_clip(request.user_text, INPUT_CHARS)),
+        current_input=escape_text(_clip(request.user_message, INPUT_CHARS)),
     )
 
 
 def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> PlanContext:
-    """Return the plan that an answer means; ModelError `bad_answer` names what breaks the schema."""
-    value = _object(text)
+    """Return the plan that an answer holds. Raises ModelError `bad_answer`, which names what breaks the schema."""
+    value = _read_object(text)
     plan = request.plan
-    quest_id = _one_of(
-        value, "active_quest_id", [quest.quest_id for quest in active_quests(request.window.state)] or [None]
+    quest_id = _read_choice(
+        value, "active_quest_id", [quest.quest_id for quest in find_active_quests(request.window.state)] or [None]
     )
-    goal = _text(value, "current_goal", GOAL_CHARS)
-    template_id = _one_of(value, "template_id", templates)
-    temporal = Temporal(_one_of(value, "temporal_context", [each.value for each in Temporal]))
-    keywords = _keywords(value.get("focus_keywords"))
-    weights = _weights(value.get("domain_weight"))
+    goal = _read_text(value, "current_goal", GOAL_CHARS)
+    template_id = _read_choice(value, "template_id", templates)
+    temporal = Temporal(_read_choice(value, "temporal_context", [each.value for each in Temporal]))
+    keywords = _read_keywords(value.get("focus_keywords"))
+    weights = _read_weights(value.get("domain_weight"))
     moved = not request.locked and quest_id != plan.active_quest_id
     stays = request.locked and quest_id != plan.active_quest_id
     intent = plan.search_intent
@@ -183,8 +187,8 @@ def _reasons(moved: bool, stays: bool, quest_id: str | None) -> tuple[str, ...]:
     return (first, "the focus is locked, so it stayed") if stays else (first,)
 
 
-def _object(text: str) -> Mapping[str, Any]:
-    """Return the one JSON object of an answer; a fence or thinking around it is no harm, a cut end is."""
+def _read_object(text: str) -> Mapping[str, Any]:
+    """Return the one JSON object of an answer; a fence or thoughts around it are accepted, an incomplete object is not."""
     body = text.rpartition("</think>")[2]
     start, end = body.find("{"), body.rfind("}")
     if start < 0 or end < start:
@@ -198,7 +202,7 @@ def _object(text: str) -> Mapping[str, Any]:
     return value
 
 
-def _one_of(value: Mapping[str, Any], key: str, allowed: Sequence[Any]) -> Any:
+def _read_choice(value: Mapping[str, Any], key: str, allowed: Sequence[Any]) -> Any:
     if value.get(key) not in allowed:
         raise ModelError(
             "bad_answer", f"{key} is {str(value.get(key))[:60]!r}, not one of {', '.join(map(str, allowed))}"
@@ -206,14 +210,14 @@ def _one_of(value: Mapping[str, Any], key: str, allowed: Sequence[Any]) -> Any:
     return value[key]
 
 
-def _text(value: Mapping[str, Any], key: str, limit_chars: int) -> str:
+def _read_text(value: Mapping[str, Any], key: str, limit_chars: int) -> str:
     text = value.get(key)
     if not isinstance(text, str) or len(text) > limit_chars:
         raise ModelError("bad_answer", f"{key} is no text of at most {limit_chars} characters")
     return " ".join(text.split())
 
 
-def _keywords(value: Any) -> tuple[str, ...]:
+def _read_keywords(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > MAX_KEYWORDS:
         raise ModelError("bad_answer", f"focus_keywords is no list of at most {MAX_KEYWORDS} words")
     if not all(isinstance(word, str) and len(word) <= KEYWORD_CHARS for word in value):
@@ -221,7 +225,7 @@ def _keywords(value: Any) -> tuple[str, ...]:
     return tuple(word.strip() for word in value if word.strip())
 
 
-def _weights(value: Any) -> dict[str, float]:
+def _read_weights(value: Any) -> dict[str, float]:
     if not isinstance(value, dict) or set(value) != set(DOMAINS):
         raise ModelError("bad_answer", f"domain_weight does not have exactly the keys {', '.join(DOMAINS)}")
     for name, weight in value.items():

@@ -1,7 +1,7 @@
-"""Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always an answer.
+"""Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always a plan.
 
-Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which does not
-change its answers. It must not import a stream, a store or a model.
+Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which
+does not change the plans. It must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
-from jacquard.core.quests import Quest, active_quests
+from jacquard.core.quests import Quest, find_active_quests
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.planning.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
 from mnemosyne.chains.state import view_state
@@ -37,8 +37,8 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Names:
-    """What an input names: entity ids and search words in order of appearance."""
+class InputNames:
+    """What an input names: entity ids and search words, in order of appearance."""
 
     entities: tuple[str, ...]
     keywords: tuple[str, ...]
@@ -48,7 +48,7 @@ class Names:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Focus:
-    """The quest in the spotlight; `pointed`: the input speaks of it; `torn`: of another one just as much."""
+    """The quest in focus. `pointed`: the input refers to it; `torn`: the input refers to another quest equally."""
 
     quest: Quest | None
     reason: str
@@ -59,26 +59,26 @@ class Focus:
 class RulePlanner:
     """Plans by rules (T1 to T6).
 
-    Confidence (0..1) is the sum of: 0.40 always; 0.25 the input names an entity of the world (0.15 when names had to be
-    guessed); 0.15 the focus is settled (locked, at most one active quest, or the input points at it); 0.10 a word tells
-    the time; 0.10 a template rule fitted; less 0.20 when a name belongs to several entities, less 0.20 when two quests
-    are pointed at alike. A declared action is certain (1.0).
+    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world (0.15 when names were
+    guessed); 0.15 when the focus is certain (locked, at most one active quest, or the input refers to it); 0.10 when a
+    word shows the time; 0.10 when a template rule matched; less 0.20 when a name belongs to several entities, less 0.20
+    when the input refers to two quests equally. A declared action has 1.0.
     """
 
     def __init__(self) -> None:
         self._dictionaries: dict[tuple[str, str], NameDictionary] = {}
 
-    def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn; it answers whatever the input is."""
-        text = normalise(user_text)
-        quests = active_quests(window.state)
+    def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
+        """Return the plan of one turn; every input gets one."""
+        text = normalise(user_message)
+        quests = find_active_quests(window.state)
         dictionary = self._dictionary(world)
-        names = find_names(user_text, dictionary)
+        names = find_names(user_message, dictionary)
         pointing = {quest.quest_id: _score_quest(text, names.entities, quest, dictionary) for quest in quests}
-        focus = choose_focus(quests, pointing, previous_focus(window), locked=world.planner.focus_locked)
+        focus = choose_focus(quests, pointing, find_previous_focus(window), locked=world.planner.focus_locked)
         quest_id = focus.quest.quest_id if focus.quest else None
         goal = goal_of(focus.quest, world.locale)
-        read = read_input(user_text, world)
+        read = read_input(user_message, world)
         flags = (DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else ()
         if read.action is not None:
             return PlanContext(
@@ -123,35 +123,35 @@ class RulePlanner:
         return known
 
 
-def previous_focus(window: SessionWindow) -> str | None:
-    """Return the focus of the turn before, or None."""
+def find_previous_focus(window: SessionWindow) -> str | None:
+    """Return the focus of the previous turn, or None."""
     plan = window.previous.plan if window.previous is not None else None
     quest_id = plan.get("active_quest_id") if plan is not None else None
     return quest_id if isinstance(quest_id, str) else None
 
 
-def find_names(user_text: str, dictionary: NameDictionary) -> Names:
-    """Return what an input names; where the dictionary knows nothing of it, names are guessed."""
-    found = dictionary.find(user_text)
+def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
+    """Return what an input names; where the dictionary finds nothing, names are guessed."""
+    found = dictionary.find(user_message)
     if not found:
-        guessed = guess_names(user_text)
-        return Names(entities=(), keywords=guessed, guessed=bool(guessed))
+        guessed = guess_names(user_message)
+        return InputNames(entities=(), keywords=guessed, guessed=bool(guessed))
     sure = {each.phrase: each.entity_ids[0] for each in found if len(each.entity_ids) == 1}
-    return Names(
-        entities=_unique(sure.values()),
-        keywords=_unique(dictionary.names[sure[e.phrase]] if e.phrase in sure else e.phrase for e in found)[
+    return InputNames(
+        entities=_drop_repeats(sure.values()),
+        keywords=_drop_repeats(dictionary.names[sure[e.phrase]] if e.phrase in sure else e.phrase for e in found)[
             :MAX_KEYWORDS
         ],
-        ambiguous=_unique(each.phrase for each in found if each.phrase not in sure),
+        ambiguous=_drop_repeats(each.phrase for each in found if each.phrase not in sure),
     )
 
 
 def choose_focus(
     quests: Sequence[Quest], pointing: Mapping[str, tuple[bool, int]], previous: str | None, *, locked: bool
 ) -> Focus:
-    """Return the quest in the spotlight (T2): the one before, unless the input points at another active one.
+    """Return the quest in focus (T2): the previous one, unless the input refers to another active one.
 
-    `pointing` tells for each quest whether its title is in the input and how many of its entities are: a title beats
+    `pointing` says for each quest whether its title is in the input and how many of its entities are: a title beats
     entities, more entities beat fewer. A locked focus stays as long as its quest is active.
     """
     if not quests:
@@ -171,12 +171,14 @@ def choose_focus(
 
 
 def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: NameDictionary) -> tuple[bool, int]:
-    own = {dictionary.owner(each) for each in quest.entities}
+    own = {dictionary.find_owner(each) for each in quest.entities}
     return (mentions(text, quest.title), len(own.intersection(entities)))
 
 
 def goal_of(quest: Quest | None, locale: str) -> str:
-    """Return the current goal (T3): the first open step with the quest's progress; without one, what the quest is about."""
+    """Return the current goal (T3): the first open step with the quest's progress; without open steps, the quest's
+    description.
+    """
     if quest is None:
         return ""
     steps = quest.open_objectives
@@ -187,7 +189,7 @@ def goal_of(quest: Quest | None, locale: str) -> str:
 
 
 def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) -> tuple[str, bool]:
-    """Return the template of the first rule that fits (T4), and whether one did."""
+    """Return the template of the first rule that matches (T4), and whether any did."""
     view = view_state(state)
     for rule in rules.templates:
         if rule.keywords and not count_mentions(text, rule.keywords):
@@ -198,7 +200,7 @@ def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) ->
 
 
 def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
-    """Return which time a normalised input speaks of, and whether a word showed it; past wins where both are equal."""
+    """Return the time that a normalised input refers to, and whether a word showed it; past wins a tie."""
     past = count_mentions(text, (*PAST_WORDS, *rules.past_words)) + (PAST_PATTERN.search(text) is not None)
     future = count_mentions(text, (*FUTURE_WORDS, *rules.future_words))
     if not past and not future:
@@ -207,29 +209,29 @@ def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
 
 
 def weights_of(temporal: Temporal, rules: PlannerRules) -> Mapping[str, float]:
-    """Return the domain weights, 0..1 each: ours, with those of the pack for this time put over them."""
+    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time."""
     own = rules.domain_weights.get(temporal.value, {})
     merged = {**DOMAIN_WEIGHTS[temporal], **{name: own[name] for name in own if name in DOMAIN_WEIGHTS[temporal]}}
     return MappingProxyType({name: min(1.0, max(0.0, float(weight))) for name, weight in merged.items()})
 
 
-def guess_names(user_text: str) -> tuple[str, ...]:
-    """Return what looks like names where no dictionary helps: quoted text, and capitalised words that are no plain words."""
+def guess_names(user_message: str) -> tuple[str, ...]:
+    """Return likely names where no dictionary helps: quoted text, and capitalised words that are no common words."""
     found: list[tuple[int, str]] = [
-        (match.start(), text.strip()) for match in _QUOTED.finditer(user_text) for text in match.groups() if text
+        (match.start(), text.strip()) for match in _QUOTED.finditer(user_message) for text in match.groups() if text
     ]
     run: list[re.Match[str]] = []
-    for word in chain(_WORD.finditer(user_text), (None,)):
-        if run and (word is None or user_text[run[-1].end() : word.start()] != " " or not _is_name(word)):
-            found.append((run[0].start(), " ".join(_without_possessive(each[0]) for each in run)))
+    for word in chain(_WORD.finditer(user_message), (None,)):
+        if run and (word is None or user_message[run[-1].end() : word.start()] != " " or not _is_name(word)):
+            found.append((run[0].start(), " ".join(_strip_possessive(each[0]) for each in run)))
             run = []
         if word is not None and _is_name(word):
             run.append(word)
-    return _unique(text for _, text in sorted(found) if text)[:MAX_KEYWORDS]
+    return _drop_repeats(text for _, text in sorted(found) if text)[:MAX_KEYWORDS]
 
 
 def _is_name(word: re.Match[str]) -> bool:
-    """Return whether a word is capitalised and not only for standing first; "I" is never a name."""
+    """Return whether a word is capitalised for another reason than beginning a sentence; "I" is never a name."""
     plain = word[0].casefold().replace("’", "'")
     if not word[0][0].isupper() or plain.partition("'")[0] == "i":
         return False
@@ -237,7 +239,9 @@ def _is_name(word: re.Match[str]) -> bool:
 
 
 def _begins_sentence(text: str, place: int) -> bool:
-    """Say whether only signs stand between a place and the end of the sentence before it, or the start of the text."""
+    """Return whether only punctuation stands between a place and the end of the previous sentence or the start of the
+    text.
+    """
     while place > 0:
         place -= 1
         if text[place] in _SENTENCE_ENDS:
@@ -247,22 +251,24 @@ def _begins_sentence(text: str, place: int) -> bool:
     return True
 
 
-def _without_possessive(word: str) -> str:
+def _strip_possessive(word: str) -> str:
     return word[:-2] if word.endswith(("'s", "’s")) else word
 
 
-def _unique(values: Iterable[str]) -> tuple[str, ...]:
+def _drop_repeats(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _confidence(names: Names, focus: Focus, *, settled: bool, word: bool, rule: bool) -> float:
+def _confidence(names: InputNames, focus: Focus, *, settled: bool, word: bool, rule: bool) -> float:
     total = 0.40 + (0.25 if names.entities else 0.15 if names.guessed else 0.0)
     total += 0.15 * (settled or focus.pointed) + 0.10 * word + 0.10 * rule
     total -= 0.20 * bool(names.ambiguous) + 0.20 * focus.torn
     return round(min(1.0, max(0.0, total)), 2)
 
 
-def _reasons(names: Names, focus: Focus, temporal: Temporal, word: bool, template_id: str, rule: bool) -> Iterable[str]:
+def _reasons(
+    names: InputNames, focus: Focus, temporal: Temporal, word: bool, template_id: str, rule: bool
+) -> Iterable[str]:
     yield focus.reason
     if focus.torn:
         yield "the input points at another active quest just as much"

@@ -1,7 +1,7 @@
-"""The plan of one turn, from its two tiers (spec 2.1): rules first, then a small model where they are unsure.
+"""Plans one turn in two tiers (spec 2.1): rules first, then a small model where they are not confident.
 
-Checks over both follow: a locked focus stays, a focus that keeps switching is flagged, and scheduled texts that are due are
-noted. This module must not import a concrete planner or a model.
+Then it checks the result: a locked focus stays, a focus that keeps switching is flagged, and due scheduled texts are
+recorded. This module must not import a concrete planner or a model.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import normalise
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
-from jacquard.core.quests import active_quests
+from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.deadline import TooLateError, within
 from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, line_of
 from jacquard.pipeline.planning.actions import is_read_at_once
-from jacquard.pipeline.schedule import due_injections
+from jacquard.pipeline.schedule import find_due_injections
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
@@ -35,16 +35,16 @@ from mnemosyne.schema.world import WorldPack
 _log = logging.getLogger(__name__)
 UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
-Beside = Callable[[PlanContext], None]
+PlanListener = Callable[[PlanContext], None]
 
 
-def _nothing(plan: PlanContext) -> None:
+def _ignore_plan(plan: PlanContext) -> None:
     return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Planned:
-    """A plan, the model calls that it took (without ids), and codes of what was done without."""
+class PlanResult:
+    """A plan, its model calls (without ids), and the codes of degradations."""
 
     plan: PlanContext
     usages: tuple[ModelUsage, ...] = ()
@@ -59,30 +59,32 @@ class TurnPlanner:
 
     async def plan(
         self,
-        user_text: str,
+        user_message: str,
         window: SessionWindow,
         world: WorldPack,
         config: RuntimeConfig,
         turn_id: str = "",
         *,
-        beside: Beside = _nothing,
-    ) -> Planned:
-        """Return the plan of one turn; whatever happens to tier 1, tier 0 stands. `beside` is told of it, of what it searches for,
-        before tier 1 is asked: what can go on meanwhile begins there.
+        on_plan: PlanListener = _ignore_plan,
+    ) -> PlanResult:
+        """Return the plan of one turn; if tier 1 fails for any reason, the plan of tier 0 is used.
+
+        `on_plan` is called with the plan of tier 0 before tier 1 is asked, so that other work on its search words can
+        begin.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
-            size = size_of(user_text, window.state)
-            plan_by_rules = partial(self._plan_by_rules, user_text, window, world, config.planner)
-            if is_read_at_once(user_text, world):
+            size = size_of(user_message, window.state)
+            plan_by_rules = partial(self._plan_by_rules, user_message, window, world, config.planner)
+            if is_read_at_once(user_message, world):
                 rules, locked = await calculate(plan_by_rules, size=size)
             else:
-                # A pattern of the pack may take its whole time, however short the input is.
+                # A pattern of the pack may take its full time limit, however short the input is.
                 rules, locked = await to_thread.run_sync(plan_by_rules)
             if rules.search_intent.enabled:
-                beside(rules)
-            planned = await self._refine_plan(user_text, window, world, config.planner, rules, locked)
+                on_plan(rules)
+            planned = await self._refine_plan(user_message, window, world, config.planner, rules, locked)
             plan = count_focus_switches(planned.plan, window)
-            due, injected_at = await calculate(due_injections, window, world, size=size)
+            due, injected_at = await calculate(find_due_injections, window, world, size=size)
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_previous_plan(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
@@ -99,30 +101,32 @@ class TurnPlanner:
         return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))
 
     def _plan_by_rules(
-        self, user_text: str, window: SessionWindow, world: WorldPack, settings: PlannerConfig
+        self, user_message: str, window: SessionWindow, world: WorldPack, settings: PlannerConfig
     ) -> tuple[PlanContext, bool]:
         """Return the plan of tier 0, and whether its focus may not move."""
-        rules = self._planner.plan(user_text, window, world)
+        rules = self._planner.plan(user_message, window, world)
         return with_focus(rules, settings, window), is_locked(settings, window, world)
 
     async def _refine_plan(
         self,
-        user_text: str,
+        user_message: str,
         window: SessionWindow,
         world: WorldPack,
         settings: PlannerConfig,
         rules: PlanContext,
         locked: bool,
-    ) -> Planned:
+    ) -> PlanResult:
         least = settings.confidence_threshold
         if least is None:
             least = world.planner.confidence_threshold
         if rules.triage is Triage.NUMERICAL or rules.confidence >= least:
-            return Planned(plan=rules)
+            return PlanResult(plan=rules)
         if self._refiner is None:
-            return Planned(plan=replace(rules, tier1="no_model"))
+            return PlanResult(plan=replace(rules, tier1="no_model"))
         recent = tuple(line_of(item) for item in window.messages[-RECENT_MESSAGES:])
-        request = PlanRequest(user_text=user_text, recent=recent, plan=rules, window=window, world=world, locked=locked)
+        request = PlanRequest(
+            user_message=user_message, recent=recent, plan=rules, window=window, world=world, locked=locked
+        )
         try:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:
@@ -135,27 +139,27 @@ class TurnPlanner:
         except Exception as error:
             _log.exception("planner tier 1 broke")
             return _keep_rules_plan(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
-        return Planned(plan=plan, usages=usages)
+        return PlanResult(plan=plan, usages=usages)
 
 
-def _keep_rules_plan(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> Planned:
+def _keep_rules_plan(rules: PlanContext, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> PlanResult:
     plan = replace(rules, tier1=code, reasons=(*rules.reasons, f"the rules' plan stands: {detail}"))
-    return Planned(plan=plan, usages=usages, degradations=(f"{DegradationCode.PLANNER_TIER1}: {code}: {detail}",))
+    return PlanResult(plan=plan, usages=usages, degradations=(f"{DegradationCode.PLANNER_TIER1}: {code}: {detail}",))
 
 
 def is_locked(settings: PlannerConfig, window: SessionWindow, world: WorldPack) -> bool:
-    """Say whether the focus may not move: the world locks it, or the configuration names an active quest."""
+    """Return whether the focus must not be changed: the world locks it, or the configuration names an active quest."""
     return world.planner.focus_locked or _find_locked_quest(settings, window) is not None
 
 
 def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow) -> PlanContext:
-    """Return the plan with the spotlight where the configuration locks it."""
+    """Return the plan with the focus that the configuration locks."""
     quest_id = _find_locked_quest(settings, window)
     if settings.focus is not None and quest_id is None:
         return replace(plan, reasons=(*plan.reasons, f"the locked focus {settings.focus} is no active quest"))
     if quest_id is None or quest_id == plan.active_quest_id:
         return plan
-    quest = next(quest for quest in active_quests(window.state) if quest.quest_id == quest_id)
+    quest = next(quest for quest in find_active_quests(window.state) if quest.quest_id == quest_id)
     steps = quest.open_objectives
     goal = steps[0].text if steps else quest.description or quest.title
     return replace(
@@ -164,15 +168,15 @@ def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow
 
 
 def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | None:
-    active = {quest.quest_id for quest in active_quests(window.state)}
+    active = {quest.quest_id for quest in find_active_quests(window.state)}
     return settings.focus if settings.focus in active else None
 
 
 def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContext:
-    """Return the plan with its count of switches in a row on one topic; the third and later ones are flagged.
+    """Return the plan with its number of switches in a row on one topic; from the third on they are flagged.
 
-    A turn switches when its focus is another than that of the turn before. It is on the same topic when both turns have a
-    keyword or an entity in common, or neither has any. A numerical turn switches nothing and keeps the count.
+    A turn switches when its focus differs from that of the previous turn. It is on the same topic when both turns have
+    a keyword or an entity in common, or neither has any. A numerical turn switches nothing and keeps the number.
     """
     before = _previous_plan(window)
     count = int(before.get("switches", 0))
@@ -181,11 +185,11 @@ def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContex
     then, now = before.get("active_quest_id"), plan.active_quest_id
     if then is None or now is None or then == now:
         return replace(plan, switches=0)
-    count = count + 1 if _same_topic(before, plan) else 1
+    count = count + 1 if _is_same_topic(before, plan) else 1
     if count < UNSTEADY_SWITCHES:
         return replace(plan, switches=count)
-    told = f"the focus moved {count} turns in a row although the topic stayed; look at the entities of these quests"
-    return replace(plan, switches=count, flags=(*plan.flags, UNSTEADY), reasons=(*plan.reasons, told))
+    reason = f"the focus moved {count} turns in a row although the topic stayed; look at the entities of these quests"
+    return replace(plan, switches=count, flags=(*plan.flags, UNSTEADY), reasons=(*plan.reasons, reason))
 
 
 def _previous_plan(window: SessionWindow) -> Mapping[str, Any]:
@@ -193,7 +197,7 @@ def _previous_plan(window: SessionWindow) -> Mapping[str, Any]:
     return plan if plan is not None else {}
 
 
-def _same_topic(before: Mapping[str, Any], plan: PlanContext) -> bool:
+def _is_same_topic(before: Mapping[str, Any], plan: PlanContext) -> bool:
     then = {normalise(str(word)) for word in before.get("search_intent", {}).get("focus_keywords", ())}
     then |= {str(name) for name in before.get("entities", ())}
     now = {normalise(word) for word in plan.search_intent.focus_keywords} | set(plan.entities)

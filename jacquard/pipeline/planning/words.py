@@ -1,4 +1,4 @@
-"""Words that show which time an input refers to, and words that are no names, in Chinese and English.
+"""Words that show the time to which an input refers, and words that are no names, in Chinese and English.
 
 Data only. A world pack adds words of its own (`planner.yaml`: past_words, future_words).
 """
@@ -31,7 +31,7 @@ _FUTURE_EN = (
 PAST_WORDS = (*_PAST_ZH.split(), *_PAST_EN.split(", "))
 FUTURE_WORDS = (*_FUTURE_ZH.split(), *_FUTURE_EN.split(", "))
 
-# 「出发之前,」 and "before we go" tell no time; 「之前说过」 and "it came up before" do.
+# 「出发之前,」 and "before we go" do not refer to the past; 「之前说过」 and "it came up before" do.
 PAST_PATTERN = re.compile(r"之前(?!\s*[,、])|\bbefore(?=\s*(?:$|[.,;:!?…]))")
 
 _PLAIN_WORDS = (

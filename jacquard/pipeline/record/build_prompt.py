@@ -17,8 +17,8 @@ from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report, StreamBRepo
 from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
-from jacquard.pipeline.record.prepared_turn import PreparedTurn, kept_blocks
-from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
+from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.layers import share
@@ -127,7 +127,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     report = replace(
         report,
         new_evidence_ids=tuple(evidence.evidence_id for evidence in evidences),
-        new_block_ids=tuple(block.block_id for block in kept_blocks(held)),
+        new_block_ids=tuple(block.block_id for block in select_stored_blocks(held)),
     )
     return PreparedTurn(
         turn_id=inputs.turn.turn_id,
@@ -144,7 +144,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
             blocks=blocks,
             summary=inputs.turn.window.summary.summary.content if inputs.turn.window.summary else "",
             history=history,
-            user_text=inputs.turn.user_message,
+            user_message=inputs.turn.user_message,
             entries=entries,
             evidence_ids=inputs.evidence_ids,
             candidates=inputs.curation.candidates,
@@ -168,5 +168,5 @@ def layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
 def _previous_messages(window: SessionWindow) -> Sequence[Mapping[str, Any]]:
     if window.previous is None or window.previous.prompt is None:
         return ()
-    with reading(window.previous, "prompt"):
+    with report_damage(window.previous, "prompt"):
         return [PromptMessage.from_plain(message) for message in window.previous.prompt["messages"]]

@@ -1,4 +1,4 @@
-"""The commit of a turn, pure: the model's reply is parsed, its ops are applied to the state, and events are derived."""
+"""Commits a turn, pure: parses the model's reply, applies its ops to the state, and derives events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from filament import Correction, OpLimits, OpVerdict, parse_reply
 from jacquard.config.sections import LimitsConfig
-from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.schedule import event_words
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
@@ -21,13 +21,13 @@ from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CommitResult:
-    """What a commit did. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
+    """The result of a commit. `content` is what the player reads; `ops` are the applied ops as JSON Patch.
 
-    `verdicts` holds every op, applied or refused and why, with remarks (`filament.OpVerdict`); `refused` is the sentence of
-    the first that was refused (then none was applied). `corrections` say what had to be mended in the reply. `set_aside` names
-    the updates that were not carried out because of where they stand or because the user wrote them: a code, a sentence with
-    what to do (it is among the corrections, too), and the characters `start`..`end` of the reply. `version` is the session's
-    after the commit.
+    `verdicts` holds every op, whether it was applied or refused, why, and remarks (`filament.OpVerdict`); `refused` is
+    the sentence of the first refused op (then none was applied). `corrections` say what was corrected in the reply.
+    `set_aside` names the updates that were ignored because of their place or because the user wrote them: a code, a
+    sentence with what to do (also among the corrections), and the characters `start`..`end` of the reply. `version` is
+    the session's after the commit.
     """
 
     turn_id: str
@@ -51,9 +51,10 @@ def build_commit(
     refs: tuple[Ref, ...],
     limits: LimitsConfig,
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return what to write and what to report; paths in the reply's ops resolve against what this turn's prompt showed.
+    """Return what to write and what to report; paths in the reply's ops are resolved against what this turn's prompt
+    showed.
 
-    Ops that are beyond `limits` are refused, and with them all others of the reply.
+    An op beyond `limits` is refused, and with it all others of the reply.
     """
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
     parsed = parse_reply(reply.content, user_text=said)
@@ -102,10 +103,12 @@ def build_commit(
     return commit, result
 
 
-def committed_result(record: TurnRecord, version: int) -> CommitResult:
-    """Return what the commit of a committed turn told, from its record; DamagedRecordError."""
+def read_commit_result(record: TurnRecord, version: int) -> CommitResult:
+    """Return what the commit of a committed turn reported, from its record. Raises DamagedRecordError where it cannot
+    be read.
+    """
     report = record.report or {}
-    with reading(record, "report"):
+    with report_damage(record, "report"):
         verdicts = tuple(codec.from_plain(verdict, OpVerdict) for verdict in report.get("verdicts", ()))
         set_aside = tuple(codec.from_plain(entry, Correction) for entry in report.get("set_aside", ()))
     replies = [message.content for message in record.messages if message.role is Role.ASSISTANT]

@@ -12,12 +12,12 @@ from mnemosyne.core.errors import UriError
 from mnemosyne.schema.package import EvidenceItem
 
 RESULTS = "results"
-"""The group of what tools and searches of the session answered."""
+"""The group of all results of tools and searches in the session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cut:
-    """An item that had to go: `rule` is `by_document` or `by_source`, `limit` what it allows of `name`."""
+class DroppedItem:
+    """An item that was left out: `rule` is `by_document` or `by_source`, `limit` is how many of `name` it allows."""
 
     item_id: str
     rule: str
@@ -30,21 +30,22 @@ class Cut:
 
 def constrain(
     items: Sequence[EvidenceItem], *, by_document: int = 3, by_source: int = 10
-) -> tuple[tuple[EvidenceItem, ...], tuple[Cut, ...]]:
-    """Return the items that stay, in their order, and those that go; the first of each document and source stay.
+) -> tuple[tuple[EvidenceItem, ...], tuple[DroppedItem, ...]]:
+    """Return the items that stay, in their order, and those that are left out; the first of each document and source
+    stay.
 
-    Items are best first. Kept and cut together are all items, each once.
+    Items are best first. Both results together are all items, each once.
     """
     documents: Counter[tuple[str, str]] = Counter()
     sources: Counter[str] = Counter()
     kept: list[EvidenceItem] = []
-    cuts: list[Cut] = []
+    cuts: list[DroppedItem] = []
     for item in items:
         document, source = document_of(item), source_of(item)
         if documents[document] >= by_document:
-            cuts.append(Cut(item_id=item.id, rule="by_document", name=document[1], limit=by_document))
+            cuts.append(DroppedItem(item_id=item.id, rule="by_document", name=document[1], limit=by_document))
         elif sources[source] >= by_source:
-            cuts.append(Cut(item_id=item.id, rule="by_source", name=source, limit=by_source))
+            cuts.append(DroppedItem(item_id=item.id, rule="by_source", name=source, limit=by_source))
         else:
             documents[document] += 1
             sources[source] += 1
@@ -53,9 +54,9 @@ def constrain(
 
 
 def document_of(item: EvidenceItem) -> tuple[str, str]:
-    """Return what an item is a part of, as (what that is, its name): its document, else the turn it was said in, else itself.
+    """Return what an item is part of, as (kind, name): its document, else the turn in which it was said, else itself.
 
-    A result of the session is a document by itself; a turn or a document of memory may have the same id.
+    A result of the session is a document of its own; a turn or a document of memory may have the same id.
     """
     if name := item.ref.get("document_id"):
         return (RESULTS if item.group == RESULTS else "document"), name
@@ -65,7 +66,7 @@ def document_of(item: EvidenceItem) -> tuple[str, str]:
 
 
 def source_of(item: EvidenceItem) -> str:
-    """Return where an item was found: a chain of a scope of ours, the site of any other address, else its `source`."""
+    """Return where an item was found: a chain of one of our scopes, the site of any other address, else its `source`."""
     try:
         address = parse_uri(item.source_uri)
     except UriError:

@@ -16,7 +16,7 @@ from jacquard.core.errors import BudgetExceededError
 from jacquard.core.model_calls import UNDER_WAY
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, CurationPath, StreamBReport
-from jacquard.pipeline.record.evidence import TakenResult
+from jacquard.pipeline.record.evidence import IngestedResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage, ToolCall
@@ -25,7 +25,7 @@ from mnemosyne.schema.record import SessionWindow
 
 
 async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
-    """Emit that a session's window is loaded."""
+    """Emit an event: the window of a session was loaded."""
     head = window.head
     await emitter.emit(
         EventType.SESSION_LOADED,
@@ -38,7 +38,7 @@ async def emit_loaded(emitter: EventEmitter, window: SessionWindow) -> None:
 
 
 async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, plan: PlanContext) -> None:
-    """Emit what was planned and by which tier."""
+    """Emit an event: what was planned, and by which tier."""
     await emitter.emit(
         EventType.TURN_PLANNED,
         session_id,
@@ -54,7 +54,7 @@ async def emit_planned(emitter: EventEmitter, session_id: str, turn_id: str, pla
 
 
 async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeConfig) -> None:
-    """Emit how a prompt was made: its blocks, what was pruned, what it costs, what was done without."""
+    """Emit the events of a finished prompt: its blocks, what was pruned, its cost, its degradations."""
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter(block.block_type.value for block in turn.context_blocks)
     await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
@@ -83,8 +83,8 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
         layout=report.layout,
         stream_b=report.stream_b.path.value,
         stream_b_code=report.stream_b.code,
-        prefetch=_describe_kept_choice(report.stream_b, CurationPath.PREFETCHED, report.stream_b.prefetch_refused),
-        lease=_describe_kept_choice(report.stream_b, CurationPath.LEASED, report.stream_b.lease_refused),
+        prefetch=_describe_reused_choice(report.stream_b, CurationPath.PREFETCHED, report.stream_b.prefetch_refused),
+        lease=_describe_reused_choice(report.stream_b, CurationPath.LEASED, report.stream_b.lease_refused),
         candidates=len(report.stream_b.candidates),
         selected=len(report.stream_b.selected),
         timings_ms=dict(report.timings_ms),
@@ -96,15 +96,15 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
         await emitter.emit(EventType.DEGRADED, session_id, turn_id, reason=degradation.code, detail=degradation.detail)
 
 
-def _describe_kept_choice(stream: StreamBReport, used: CurationPath, refused: str) -> str:
-    """Say what became of a choice that was kept from an earlier turn."""
+def _describe_reused_choice(stream: StreamBReport, used: CurationPath, refused: str) -> str:
+    """Return in a word whether a selection kept from an earlier turn was used or refused."""
     if stream.path is used:
         return "used"
     return "refused" if refused else "none"
 
 
 async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
-    """Emit that a prepared turn is in the store, with the input and the evidence that it holds."""
+    """Emit an event: a prepared turn was stored, with its input and its evidence."""
     await emitter.emit(EventType.MESSAGE_APPENDED, turn.session_id, turn.turn_id, role="user", messages=1)
     if turn.evidences:
         ids = [evidence.evidence_id for evidence in turn.evidences]
@@ -115,7 +115,7 @@ async def emit_prepared(emitter: EventEmitter, turn: PreparedTurn) -> None:
 
 
 async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None, error: ContextEngineError) -> None:
-    """Tell of an error that reached the caller, or that a retry is about to answer."""
+    """Emit an error that reaches the caller, or that a retry follows."""
     reason = "must_exceeded_budget" if isinstance(error, BudgetExceededError) else code_of(error)
     await emitter.emit(
         EventType.ERROR, session_id, turn_id, reason=reason, kind=type(error).__name__, detail=str(error)
@@ -123,7 +123,7 @@ async def emit_error(emitter: EventEmitter, session_id: str, turn_id: str | None
 
 
 def code_of(error: ContextEngineError) -> str:
-    """Return a code for machines: the error's name in small letters (`VersionConflictError` -> `version_conflict`)."""
+    """Return a code for machines: the error's name in lower case (`VersionConflictError` -> `version_conflict`)."""
     name = type(error).__name__.removesuffix("Error")
     return "".join(f"_{c.lower()}" if c.isupper() and place else c.lower() for place, c in enumerate(name))
 
@@ -131,7 +131,7 @@ def code_of(error: ContextEngineError) -> str:
 async def emit_usage(
     emitter: EventEmitter, session_id: str, turn_id: str | None, usage: ModelUsage, version: int | None = None
 ) -> None:
-    """Emit a model call that is in the store: the model, purpose and cost; one under way is emitted when it ends."""
+    """Emit a stored model call: the model, purpose and cost; one under way is emitted when it ends."""
     if usage.extra.get(UNDER_WAY):
         return
     known: dict[str, Any] = {} if version is None else {"version": version}
@@ -157,7 +157,7 @@ async def emit_tool_call(
     emitter: EventEmitter,
     session_id: str,
     tool_call: ToolCall,
-    taken: TakenResult | None,
+    taken: IngestedResult | None,
     degradations: Iterable[str],
 ) -> None:
     """Emit that a tool call is in the store, with what its result became (`taken`; None where no result was given)."""

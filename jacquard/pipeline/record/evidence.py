@@ -32,10 +32,11 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, str]:
-    """Return, by address, the id under which each recalled entry becomes evidence of the session, where that is not its own.
+    """Return, by address, the id under which each recalled entry becomes evidence of the session, where it is not the
+    entry's own.
 
-    An entry whose id is that of something else which the session holds is called by its address, so that nothing is
-    written over.
+    An entry whose id the session already uses for something else gets its address as id, so that nothing is
+    overwritten.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
@@ -52,7 +53,7 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
 
 
 def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
-    """Return the texts that a turn's prompt held, so that an echo of them is known for one; none before there is a prompt."""
+    """Return the texts in a turn's prompt, by which echoes of them are recognised; none before there is a prompt."""
     if record is None or record.prompt is None:
         return ()
     turn = turn_from_record(record, 0)
@@ -60,16 +61,16 @@ def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
     shown = [ShownText(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
     for span in turn.report.spans:
         said = turn.messages[span.message].content[span.start : span.end]
-        # What is said is escaped, so every tag that stands here is our own.
+        # Texts of others are escaped, so every tag here is ours.
         pieces = [unescape(piece) for piece in _TAG.split(said)]
         shown += [ShownText(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
     return tuple(each for each in shown if each.text.strip())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TakenResult:
-    """The evidence that a call's result became (none for an echo), rules that took something out of it, what it said
-    again of the prompt, and codes of what had to be done without.
+class IngestedResult:
+    """The evidence of a call's result (none for an echo), the redaction rules that matched, the parts that repeat the
+    prompt, and the codes of degradations.
     """
 
     evidence_ids: tuple[str, ...] = ()
@@ -78,10 +79,10 @@ class TakenResult:
     degradations: tuple[str, ...] = ()
 
 
-async def take_result(
+async def ingest_call_result(
     store: Store, ingestor: EvidenceIngestor, session_id: str, call: ToolCall, result: str, options: IngestOptions
-) -> TakenResult:
-    """Take in a call's result against what the waiting turn's prompt showed (else the last one's)."""
+) -> IngestedResult:
+    """Ingest a call's result, compared with what the prompt of the waiting turn (else of the last turn) showed."""
     window = await store.window(session_id, message_limit=1)
     record = window.pending or window.previous
     size = size_of(None if record is None else record.prompt)
@@ -89,7 +90,7 @@ async def take_result(
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()
-    return TakenResult(evidence_ids=ids, redacted=rules, recalled=done.recalled, degradations=done.degradations)
+    return IngestedResult(evidence_ids=ids, redacted=rules, recalled=done.recalled, degradations=done.degradations)
 
 
 async def ingest_result(
@@ -101,7 +102,9 @@ async def ingest_result(
     shown: Iterable[ShownText] = (),
     options: IngestOptions | None = None,
 ) -> IngestResult:
-    """Take in what a recorded call gave, linked with it and known by its arguments; what the prompt showed is no news."""
+    """Ingest the result of a recorded call, linked with it and identified by its arguments; texts that the prompt
+    showed are echoes.
+    """
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()
     metadata: Mapping[str, Any] = {"status": call.status.value, "tool": call.tool}

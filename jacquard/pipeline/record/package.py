@@ -1,4 +1,6 @@
-"""A prepared turn as a ContextPackage 0.1 (seed 000), with the evidence that it is based on, and a package as messages. Pure."""
+"""Builds the ContextPackage 0.1 (seed 000) of a prepared turn with its evidence, and turns a package into messages.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, Packa
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
-from jacquard.pipeline.record.diversity import RESULTS, Cut, constrain, document_of, source_of
+from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.evidence.rules import content_hash
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
@@ -32,7 +34,9 @@ _GROUPS = {"relational": "relational_bundle"}
 
 
 def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> Evidence:
-    """Return a recalled entry as evidence; its id is the entry's, or what `evidence_ids` says of its address."""
+    """Return a recalled entry as evidence; its id is the entry's own, or the one that `evidence_ids` has for its
+    address.
+    """
     uri = entry_uri(entry)
     return Evidence(
         evidence_id=evidence_ids.get(uri, entry.entry_id),
@@ -46,8 +50,9 @@ def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> 
 
 
 def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]:
-    """Return prompt blocks in the form of session document 1.0; blocks with refs carry no text of their own unless it was
-    shortened.
+    """Return prompt blocks in the form of session document 1.0.
+
+    Blocks with refs have no text of their own unless it was shortened.
     """
     return tuple(
         ContextBlock(
@@ -64,10 +69,10 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ShortenedPackage:
-    """Evidence and messages within their limits, and how much had to go."""
+    """Evidence and messages within their limits, and how much was left out."""
 
     items: tuple[EvidenceItem, ...]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[DroppedItem, ...]
     snippets_cut: int
     turns: tuple[PackageMessage, ...]
     turns_kept: int
@@ -81,16 +86,16 @@ def build_package(
     blocks: Sequence[PromptBlock],
     summary: str,
     history: Sequence[PackageMessage],
-    user_text: str,
+    user_message: str,
     entries: Sequence[MemoryEntry],
     evidence_ids: Mapping[str, str] = EMPTY,
     candidates: Sequence[Candidate],
     created_at: datetime,
     limits: PackageConfig,
 ) -> ContextPackage:
-    """Return the package of a prepared turn; `blocks`, `history` and `entries` are what the prompt really holds.
+    """Return the package of a prepared turn; `blocks`, `history` and `entries` are those that are in the prompt.
 
-    `entries` are best first, `evidence_ids` as of `evidence_of`; `history` and `user_text` as they were said.
+    `entries` are best first, `evidence_ids` as for `evidence_of`; `history` and `user_message` are the original texts.
     `summary` is used if the prompt holds it.
     """
     found = {candidate.place: candidate for candidate in candidates}
@@ -112,7 +117,7 @@ def build_package(
         working_summary=summary if any(b.slot == SUMMARY_SLOT for b in blocks) else "",
         recent_turns=short.turns,
         evidence=short.items,
-        user_message=PackageMessage(role=Role.USER.value, content=user_text),
+        user_message=PackageMessage(role=Role.USER.value, content=user_message),
         constraints=_constraints(report, short, limits),
         debug=_debug(report, plan, short),
     )
@@ -132,8 +137,9 @@ def _is_for_developer(block: PromptBlock) -> bool:
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
     """Return the package as messages in the order of seed 000 section 11.
 
-    System, developer, summary, recent turns, evidence, user; what is empty is left out. Without `developer_role` the
-    developer's text ends the system message. Messages, summary and evidence are escaped: they are data.
+    The order is system, developer, summary, recent turns, evidence, user; empty parts are left out. Without
+    `developer_role` the developer's text is the end of the system message. Messages, summary and evidence are escaped,
+    because they are data.
     """
     system = "\n\n".join(block.text for block in package.system_blocks)
     developer = "\n\n".join(block.text for block in package.developer_blocks)
@@ -171,7 +177,7 @@ def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
 
 
 def _entry_id(block: PromptBlock) -> str:
-    """Return the id of the entry that a block shows; of a text that a schedule made, the block's."""
+    """Return the id of the entry that a block shows; for a scheduled text, the block's own."""
     address = parse_uri(block.uri) if block.uri else None
     return address.entry_id if isinstance(address, EntryAddress) else block.block_id
 
@@ -194,7 +200,7 @@ def _shorten_package(
 
 
 def _constraints(report: Report, short: _ShortenedPackage, limits: PackageConfig) -> dict[str, Any]:
-    """Return each limit with what came of it."""
+    """Return each limit with its effect."""
     documents, sources = Counter(map(document_of, short.items)), Counter(map(source_of, short.items))
     return {
         "token_budget": {"limit": report.budget.limit_tokens, "used_estimate": report.budget.used_tokens},
@@ -275,7 +281,7 @@ def _item(entry: MemoryEntry, candidate: Candidate | None, report: Report, creat
 
 
 def _result(block: PromptBlock, report: Report, created_at: datetime) -> EvidenceItem:
-    """Return what a tool or a search of the session answered, as it stands in the prompt, notices with it."""
+    """Return the result of a tool or a search as it stands in the prompt, with its notices."""
     evidence_id = block.refs[0].evidence_id
     return EvidenceItem(
         id=block.block_id,

@@ -13,13 +13,13 @@ from jacquard.config.sections import (
     LockConfig,
     ObservabilityConfig,
     RuntimeConfig,
-    without_secrets,
+    drop_config_secrets,
 )
 from jacquard.core.calibration import COUNTED, REPORTED
 from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
-from jacquard.pipeline.record.stored_turn import plan_of, reading, report_of
+from jacquard.pipeline.record.stored_turn import plan_of, report_damage, report_of
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core import codec
 from mnemosyne.documents.package_json import package_to_json
@@ -47,7 +47,7 @@ _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssembledInput:
-    """A prompt as messages, as one text, and what it costs by our own count."""
+    """A prompt as messages, as one text, and its tokens by our own count."""
 
     parts: tuple[PromptMessage, ...]
     text: str
@@ -58,11 +58,11 @@ class AssembledInput:
 class PreparedTurn:
     """The result of prepare_turn.
 
-    `messages` go to the main model as they are, each a dict of `role` and `content`; `text` is the same prompt as one XML
-    text. `reply` is set when the turn was numerical: it is over, the ops are applied and no model need be called.
-    `evidences` and `context_blocks` are what the prompt holds, in the form of session document 1.0. `tape` is what the
-    prompt was made of (`jacquard.pipeline.record.prompt_snapshot`); it goes into the record, and a turn that comes from its
-    record has none. `usages` are the model calls that it took.
+    `messages` are passed to the main model unchanged, each a dict of `role` and `content`; `text` is the same prompt as
+    one XML text. `reply` is set when the turn was numerical: then the turn is complete, the ops are applied and no
+    model is called. `evidences` and `context_blocks` are those of the prompt, in the form of session document 1.0.
+    `tape` is the snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`); it is written to the record, and
+    a turn read from its record has none. `usages` are the model calls of its preparation.
     """
 
     turn_id: str
@@ -89,15 +89,15 @@ class PreparedTurn:
 
     @property
     def triage(self) -> Triage:
-        """How the turn was triaged."""
+        """Whether the turn was numerical or narrative."""
         return self.plan.triage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredPrompt:
-    """The part of a turn's record from which the same prompt comes out again, byte for byte.
+    """The part of a turn's record from which the same prompt is made again, byte for byte.
 
-    `messages` are plain, for a record is read as plain values: `PromptMessage.from_plain` makes messages of them.
+    `messages` are plain values, as all of a record; `PromptMessage.from_plain` makes messages of them.
     """
 
     messages: tuple[dict[str, Any], ...]
@@ -111,20 +111,20 @@ class StoredPrompt:
     record_version: int = RECORD_VERSION
 
 
-def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: int, user_text: str) -> str:
-    """Return the id of the turn that answers this input after this parent: the same input, the same turn.
+def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: int, user_message: str) -> str:
+    """Return the id of the turn that answers this input after this parent: the same input gives the same turn.
 
-    On another branch it is another turn, so that an input can be answered a second time (retry, swipe).
+    On another branch it is another turn, so that an input can be answered again (retry, swipe).
     """
-    parts = (session_id, branch_id, parent_id or "", user_text)
+    parts = (session_id, branch_id, parent_id or "", user_message)
     digest = hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass"))
     return f"t{depth:06d}-{digest.hexdigest()[:10]}"
 
 
-def request_fingerprint(user_text: str, config: RuntimeConfig, world_digest: str) -> str:
-    """Return what a stored answer depends on: input, configuration (no secret in it) and world."""
+def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: str) -> str:
+    """Return a hash of all on which a stored answer depends: input, configuration (without secrets) and world."""
     bare = replace(
-        without_secrets(config),
+        drop_config_secrets(config),
         consolidation=ConsolidationConfig(),
         observability=ObservabilityConfig(),
         chunks=ChunkConfig(),
@@ -138,19 +138,21 @@ def request_fingerprint(user_text: str, config: RuntimeConfig, world_digest: str
             holder, default = holder[section], default[section]
         if holder[name] == default[name]:
             del holder[name]
-    payload = codec.encode([RECORD_VERSION, user_text, plain, world_digest])
+    payload = codec.encode([RECORD_VERSION, user_message, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
 
 
-def kept_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
-    """Return the blocks that are written with a turn: all but the conversation, which the session keeps as messages."""
+def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
+    """Return the blocks that are written with a turn: all except the conversation, which the session stores as
+    messages.
+    """
     return tuple(block for block in blocks if block.block_type is not BlockType.CONVERSATION)
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
-    """Return the model calls that made a turn, as they were noted.
+    """Return the model calls of a turn's preparation, as they were recorded.
 
-    The usage of a selector that notes no calls is taken from the receipt, where it answered for this turn.
+    The usage of a selector that does not record its calls is taken from the receipt, if it answered for this turn.
     """
     stream = turn.report.stream_b
     asked, answered = stream.counts.get("prompt_tokens"), stream.counts.get("completion_tokens")
@@ -174,7 +176,7 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
 
 
 def _report_to_store(report: Report) -> Report:
-    """Return what is kept of a receipt where its decisions shall not be kept."""
+    """Return the part of a receipt that is stored where its decisions are not."""
     return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
 
 
@@ -189,7 +191,7 @@ def build_record(
 ) -> TurnRecord:
     """Return the record of a prepared turn; the reply of a numerical one is its second message.
 
-    Without the report only the receipt's frame is kept (plan, budget, prefix, path, times).
+    Without the report only the frame of the receipt is stored (plan, budget, prefix, path, times).
     """
     messages = [replace(message, message_id=f"{turn.turn_id}.u")]
     if turn.reply is not None:
@@ -225,10 +227,13 @@ def build_record(
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
-    """Return a prepared turn exactly as it was; the record must hold a prompt. DamagedRecordError."""
+    """Return a prepared turn exactly as it was.
+
+    Raises ValueError for an imported turn, which has no prompt, and DamagedRecordError where the record cannot be read.
+    """
     if record.prompt is None or record.receipt is None or record.plan is None:
         raise ValueError(f"turn {record.turn_id} was imported: it has no prompt of its own")
-    with reading(record, "prompt"):
+    with report_damage(record, "prompt"):
         stored = codec.from_plain(dict(record.prompt), StoredPrompt)
         messages = tuple(PromptMessage.from_plain(message) for message in stored.messages)
     return PreparedTurn(
@@ -250,7 +255,7 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
 
 
 def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:
-    """Return the turn as `jacquard weave --json` and the HTTP service give it."""
+    """Return the turn as `jacquard weave --json` prints it and the HTTP service returns it."""
     return {
         "turn_id": turn.turn_id,
         "session_id": turn.session_id,

@@ -1,8 +1,8 @@
-"""The prompt snapshot: everything that a prompt was made of, recorded beside it so that it can be made again.
+"""The prompt snapshot: all inputs of a prompt, recorded beside it so that it can be made again.
 
-A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what the
-templates read, with a hash of every template. `jacquard.replay.replay` replays it. Pure. A snapshot is a part of the turn's
-record and is erased, exported and kept with it.
+A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what
+the templates read, with a hash of every template. `jacquard.replay.replay` replays it. Pure. A snapshot is part of the
+turn's record and is erased, exported and stored with it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
-from jacquard.config.sections import RuntimeConfig, plain_without_secrets
+from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
-from jacquard.core.quests import without_quests
+from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
-from jacquard.pipeline.record.stored_turn import reading
+from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
@@ -33,18 +33,18 @@ _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
 _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}})
-"""Variables that snapshots of older releases do not have, because these had no such data."""
+"""Variables that snapshots of older releases lack, because those releases did not have them."""
 _LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptSnapshot:
-    """One prompt's material.
+    """The inputs of one prompt.
 
-    `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the blocks that were
-    shortened or masked, as they stood in the prompt. `source` is what the template blocks were rendered from, `config` the
-    turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time by which ages were reckoned.
-    `layer_attributes`: as of `Skein`.
+    `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the
+    shortened or masked blocks as they stood in the prompt. `source` is what the template blocks were rendered from,
+    `config` the turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time for which
+    ages were computed. `layer_attributes`: as of `Skein`.
     """
 
     source: SkeletonSource
@@ -69,14 +69,14 @@ class PromptSnapshot:
 def snapshot_prompt(
     inputs: PromptInputs, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None
 ) -> PromptSnapshot:
-    """Return the tape of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
+    """Return the snapshot of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
     return PromptSnapshot(
         source=inputs.skeleton.source,
         blocks=(*inputs.skeleton.blocks, *inputs.flesh),
         history=inputs.skeleton.history,
         user_input=inputs.skeleton.user_input,
         layout=inputs.layout,
-        config=plain_config(inputs.config),
+        config=config_to_plain(inputs.config),
         counter=inputs.counter,
         limit_tokens=limit_tokens,
         at=inputs.at,
@@ -85,16 +85,16 @@ def snapshot_prompt(
     )
 
 
-def plain_config(config: RuntimeConfig) -> dict[str, Any]:
-    """Return a configuration as plain values, without what has its default and without any secret."""
-    lean: dict[str, Any] = plain_without_secrets(_drop_defaults(config))
+def config_to_plain(config: RuntimeConfig) -> dict[str, Any]:
+    """Return a configuration as plain values, without defaults and without secrets."""
+    lean: dict[str, Any] = drop_secrets(_drop_defaults(config))
     return lean
 
 
-def snapshot_to_json(tape: PromptSnapshot) -> dict[str, Any]:
-    """Return a tape as plain values; what has its default is left out, and what follows from the rest."""
-    plain: dict[str, Any] = _drop_defaults(tape)
-    plain["version"] = tape.version
+def snapshot_to_json(snapshot: PromptSnapshot) -> dict[str, Any]:
+    """Return a snapshot as plain values, without defaults and without what follows from other fields."""
+    plain: dict[str, Any] = _drop_defaults(snapshot)
+    plain["version"] = snapshot.version
     variables = plain["source"]["variables"]
     plain["source"] = {
         **plain["source"],
@@ -104,22 +104,25 @@ def snapshot_to_json(tape: PromptSnapshot) -> dict[str, Any]:
 
 
 def snapshot_from_json(plain: Mapping[str, Any]) -> PromptSnapshot:
-    """Return the tape that `snapshot_to_json` wrote; CodecError when it is none."""
-    tape = codec.from_plain(dict(plain), PromptSnapshot)
-    state = tape.source.variables.get("state") or {}
-    variables = {**_LATER, **tape.source.variables, _STATUS: without_quests(state)}
-    return replace(tape, source=replace(tape.source, variables=variables))
+    """Return the snapshot that `snapshot_to_json` wrote. Raises CodecError for any other value."""
+    snapshot = codec.from_plain(dict(plain), PromptSnapshot)
+    state = snapshot.source.variables.get("state") or {}
+    variables = {**_LATER, **snapshot.source.variables, _STATUS: drop_quests(state)}
+    return replace(snapshot, source=replace(snapshot.source, variables=variables))
 
 
-def snapshot_in(record: TurnRecord) -> PromptSnapshot | None:
-    """Return the tape of a recorded turn; None for one that has none (imported, or of an older release). DamagedRecordError."""
+def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
+    """Return the snapshot of a recorded turn; None for a turn without one (imported, or of an older release).
+
+    Raises DamagedRecordError where it cannot be read.
+    """
     plain = (record.prompt or {}).get(SNAPSHOT_KEY)
     if not isinstance(plain, Mapping):
         return None
-    with reading(record, "tape"):
-        tape = snapshot_from_json(plain)
-        _ = tape.runtime
-    return tape
+    with report_damage(record, "tape"):
+        snapshot = snapshot_from_json(plain)
+        _ = snapshot.runtime
+    return snapshot
 
 
 def _drop_defaults(value: Any) -> Any:
@@ -132,11 +135,11 @@ def _drop_defaults(value: Any) -> Any:
 
 
 def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
-    """Return what makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
+    """Return a function that makes plain values of a kind; a turn has some hundred values of a dozen kinds."""
     if dataclasses.is_dataclass(kind):
         names, defaults = zip(*_defaults(kind), strict=True)
-        # One name more, because a single one would not come as a tuple.
-        return partial(_lean_fields, names, defaults, attrgetter(*names, names[0]))
+        # Two names at least, because `attrgetter` returns a tuple only then.
+        return partial(_select_changed_fields, names, defaults, attrgetter(*names, names[0]))
     if issubclass(kind, Enum):
         return attrgetter("_value_")
     if issubclass(kind, datetime):
@@ -150,7 +153,7 @@ def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda held: held
 
 
-def _lean_fields(
+def _select_changed_fields(
     names: tuple[str, ...], defaults: tuple[Any, ...], held: Callable[[Any], tuple[Any, ...]], value: Any
 ) -> dict[str, Any]:
     return {

@@ -1,4 +1,4 @@
-"""Reads the report and the plan out of a stored turn, and describes one that cannot be read.
+"""Reads the report and the plan from a stored turn, and reports a record that cannot be read.
 
 A store returns the parts of a turn as plain values; this module knows what they mean. Pure.
 """
@@ -17,20 +17,22 @@ from mnemosyne.schema.record import TurnRecord
 
 
 def report_of(record: TurnRecord) -> Report:
-    """Return the receipt of a turn, an empty one where it has none; DamagedRecordError."""
-    with reading(record, "receipt"):
+    """Return the receipt of a turn, an empty one where it has none. Raises DamagedRecordError where it cannot be read."""
+    with report_damage(record, "receipt"):
         return codec.from_plain(dict(record.receipt or {}), Report)
 
 
 def plan_of(record: TurnRecord) -> PlanContext:
-    """Return the plan of a turn that has one; DamagedRecordError."""
-    with reading(record, "plan"):
+    """Return the plan of a turn that has one. Raises DamagedRecordError where it cannot be read."""
+    with report_damage(record, "plan"):
         return plan_from_json(record.plan or {})
 
 
 @contextmanager
-def reading(record: TurnRecord, part: str) -> Iterator[None]:
-    """Read a part of a turn's record: what it lacks, or holds of a wrong kind, is raised as DamagedRecordError."""
+def report_damage(record: TurnRecord, part: str) -> Iterator[None]:
+    """Raise DamagedRecordError for any value that the block finds missing or of a wrong kind in a part of a turn's
+    record.
+    """
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ConfigError) as error:

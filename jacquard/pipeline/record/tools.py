@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jacquard.core.calibration import with_counts
+from jacquard.core.calibration import add_token_counts
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
@@ -25,7 +25,7 @@ WITHHELD = "[withheld: redaction failed]"
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
-    """Return these evidences; EvidenceNotFoundError for the first that the session does not hold."""
+    """Return these evidences. Raises EvidenceNotFoundError for the first that the session does not hold."""
     found: list[Evidence] = []
     for evidence_id in dict.fromkeys(evidence_ids):
         evidence = await store.get_evidence(session_id, evidence_id)
@@ -36,14 +36,17 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
 
 
 async def require_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> None:
-    """Raise EvidenceNotFoundError for a ref that leads nowhere; remote refs are not checked."""
+    """Raise EvidenceNotFoundError for a ref to evidence that the session does not hold; remote refs are not checked."""
     await require_evidence(store, session_id, [ref.evidence_id for ref in refs if not ref.remote])
 
 
 async def record_tool_call(
     store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], redactor: Redactor | None
 ) -> tuple[PutResult, tuple[str, ...]]:
-    """Write a call, linked with its results both ways and with its task; return what had to be done without."""
+    """Write a call, linked with its results in both directions and with its task; return the codes of degradations.
+
+    Raises EvidenceNotFoundError for a result that the session does not hold, and ConfigError for an empty id.
+    """
     _require_id(call.tool_call_id, "tool_call_id")
     ids = tuple(dict.fromkeys((*call.result_evidence_ids, *result_evidence_ids)))
     results = await require_evidence(store, session_id, ids)
@@ -54,7 +57,7 @@ async def record_tool_call(
             await store.put_evidence(session_id, linked)
     if call.task_id is not None and ids:
         window = await store.window(session_id, message_limit=1)
-        tasks = [_with_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
+        tasks = [_add_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
         await store.upsert_tasks(session_id, tasks)
     done = await store.append_tool_calls(session_id, [replace(call, result_evidence_ids=ids, args_digest=digest)])
     return done, (DegradationCode.REDACTION_FAILED.value,) if degraded else ()
@@ -68,7 +71,10 @@ async def record_model_usage(
     turn_id: str | None,
     estimator: TokenEstimator,
 ) -> PutResult:
-    """Write a model call with its turn and its estimate; the evidence of its answer, if there is one, names the call."""
+    """Write a model call with its turn and its estimate; the evidence of its answer, if any, is linked with the call.
+
+    Raises EvidenceNotFoundError for an answer that the session does not hold, and ConfigError for an empty id.
+    """
     _require_id(usage.model_usage_id, "model_usage_id")
     if llm_output_evidence_id is not None:
         (evidence,) = await require_evidence(store, session_id, [llm_output_evidence_id])
@@ -80,12 +86,14 @@ async def record_model_usage(
     prompt_tokens, reply_tokens = (
         _estimates(record, estimator) if usage.stage is ModelUsageStage.ANSWER else (None, None)
     )
-    counted = with_counts(usage, prompt_tokens, reply_tokens, turn_id=record.turn_id if record else None)
+    counted = add_token_counts(usage, prompt_tokens, reply_tokens, turn_id=record.turn_id if record else None)
     return await store.append_model_usage(session_id, [counted])
 
 
 def check_tasks(tasks: Sequence[Task], known: Sequence[Task]) -> None:
-    """Raise ConfigError for a task without an id, one that waits for an unknown one, or tasks that wait for each other."""
+    """Raise ConfigError for a task without an id, one that depends on an unknown task, and tasks that depend on each
+    other in a circle.
+    """
     whole = {task.task_id: task for task in (*known, *tasks)}
     for task in tasks:
         _require_id(task.task_id, "task_id")
@@ -109,7 +117,7 @@ def _ancestors(task_id: str, whole: Mapping[str, Task]) -> set[str]:
 
 
 def _find_usage_turn(window: SessionWindow, usage: ModelUsage) -> TurnRecord | None:
-    """Return the turn that a model call belongs to: the one that waits for its reply, else the last one."""
+    """Return the turn to which a model call belongs: the one that waits for its reply, else the last one."""
     return window.pending or window.previous
 
 
@@ -122,7 +130,7 @@ def _estimates(record: TurnRecord | None, estimator: TokenEstimator) -> tuple[in
     return (used if isinstance(used, int) else None), estimator.estimate(str(raw)) if raw else None
 
 
-def _with_results(task: Task, evidence_ids: Sequence[str]) -> Task:
+def _add_results(task: Task, evidence_ids: Sequence[str]) -> Task:
     return replace(task, result_evidence_ids=tuple(dict.fromkeys((*task.result_evidence_ids, *evidence_ids))))
 
 
@@ -132,7 +140,9 @@ def _require_id(value: str, name: str) -> None:
 
 
 async def _redact_arguments(digest: Mapping[str, Any], redactor: Redactor | None) -> tuple[Mapping[str, Any], bool]:
-    """Return the arguments without what must not be kept; what cannot be searched is withheld (fail closed)."""
+    """Return the arguments without what must not be stored; where they cannot be searched, they are withheld (fail
+    closed).
+    """
     if redactor is None or not digest:
         return digest, False
     try:

@@ -1,7 +1,7 @@
 """Stream A (seed 004 section 5; spec 2.2): the skeleton of a prompt, rendered from templates and the state.
 
-Pure, except that template files are read when they are new or changed: the same input gives the same bytes. It must not
-import a store, an index, a model or Stream B.
+Pure, except that new or changed template files are read: the same input gives the same bytes. It must not import a
+store, an index, a model or Stream B.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.degradations import Degradation
 from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
-from jacquard.core.quests import META, QUESTS_KEY, Quest, active_quests, without_quests
+from jacquard.core.quests import META, QUESTS_KEY, Quest, drop_quests, find_active_quests
 from jacquard.core.receipt import StateCut
 from jacquard.pipeline.planned_turn import PlannedTurn
-from jacquard.pipeline.schedule import INJECTION, injected_entries
+from jacquard.pipeline.schedule import INJECTION, list_injected_entries
 from jacquard.pipeline.skeleton.evidence_blocks import NO_RESULTS, EvidenceBlocks
-from jacquard.pipeline.skeleton.history import previous_history_start, trim_history
+from jacquard.pipeline.skeleton.history import find_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
-from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, fit_state, goal_tokens, is_too_large
-from jacquard.pipeline.skeleton.todo import open_todo
+from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, count_goal_tokens, fit_state, is_too_large
+from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.manifest import BlockSpec
@@ -43,8 +43,10 @@ COUNTS_KEPT = 2048
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeletonSource:
-    """All that the template blocks of a skeleton depend on: rendered again with templates of the same `digests` (file name to
-    hash), they have the same text. `variables` are those of every template, `directives` those of this turn.
+    """The inputs of a skeleton's template blocks: templates with the same `digests` (file name to hash) render the same
+    text from them.
+
+    `variables` are those of every template, `directives` those of this turn.
     """
 
     template_id: str
@@ -56,15 +58,14 @@ class SkeletonSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skeleton:
-    """What Stream A gives.
+    """The result of Stream A.
 
-    `blocks` are the template blocks in their order, `history` the conversation, oldest first. `anchors` maps each anchor that this
-    prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first message shown; given
-    back with the next turn (`prompt.history_start` of its record) it keeps the window's start. `source` is what the blocks
-    were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not shown of it.
-
-    `results` are the blocks of tool results, and `degradations` the lines of the receipt on a state that is not shown whole;
-    both come from the store (`jacquard.pipeline.skeleton.stream`), and a preview has none.
+    `blocks` are the template blocks in their order, `history` the conversation, oldest first. `anchors` maps each
+    anchor that this prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first
+    message shown; passed to the next turn (`prompt.history_start` of its record) it keeps the window's start. `source`
+    is what the blocks were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not
+    shown of it. `results` are the blocks of tool results, and `degradations` the receipt's lines on a state that is not
+    shown whole; both come from the store (`jacquard.pipeline.skeleton.stream`), and a preview has none.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -81,7 +82,7 @@ class Skeleton:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownState:
-    """What a prompt shows of a state that was cut: the status, and the active quests by key."""
+    """The part of a shortened state that a prompt shows: the status, and the active quests by key."""
 
     status: Mapping[str, Any]
     quests: Mapping[str, Any]
@@ -89,7 +90,7 @@ class ShownState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RenderedBlocks:
-    """Template blocks with what they were rendered from; `shown` is None where the state stands whole."""
+    """Template blocks with their inputs; `shown` is None where the state is shown whole."""
 
     blocks: tuple[PromptBlock, ...]
     source: SkeletonSource
@@ -103,9 +104,9 @@ def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the shipped templates; a pack's own templates go before it.
+    """Renders skeletons. `shipped` is the root of the shipped templates; a pack's own templates take precedence.
 
-    Token counts of the newest texts are kept: most of a skeleton is the same as that of the turn before.
+    Token counts of recent texts are cached, because most of a skeleton is the same as that of the previous turn.
     """
 
     def __init__(self, estimator: TokenEstimator, shipped: TemplateRoot) -> None:
@@ -113,29 +114,33 @@ class AutomationStream:
         self._shipped = shipped
 
     def render(self, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
-        """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: all that templates can take).
+        """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: as much as templates can
+        take).
 
-        TemplateError names file and line of what cannot be rendered. Looks at the dates of the template files, so call it off
-        the event loop.
+        Reads the dates of the template files, so call it off the event loop. Raises TemplateError, which names file and
+        line, for a template that cannot be rendered.
         """
         return self.render_with(open_templates(template_roots((self._shipped,), turn.world)), turn, state_tokens)
 
     def render_with(self, templates: TemplateSet, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
-        """Return the skeleton that these templates make, whatever the world's own are (previews, comparisons)."""
+        """Return the skeleton that the given templates make, whatever the world's own are (previews, comparisons).
+
+        Raises TemplateError for a template that cannot be rendered.
+        """
         state = with_anchors(turn.window.state)
-        quests = active_quests(state)
+        quests = find_active_quests(state)
         source = SkeletonSource(
             template_id=turn.config.template_id or turn.plan.template_id,
             locale=turn.world.locale,
             variables=template_variables(turn, state, quests),
             directives=(
                 *select_directives(turn.world, turn.user_message, turn.hidden),
-                *injected_entries(turn.world, turn.plan),
+                *list_injected_entries(turn.world, turn.plan),
             ),
             digests=templates.digests,
         )
         made = self._render_template_blocks(templates, source, quests, state_tokens)
-        start = previous_history_start(turn.window)
+        start = find_history_start(turn.window)
         shown = turn.history
         if shown is None:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
@@ -153,12 +158,12 @@ class AutomationStream:
     def _render_template_blocks(
         self, templates: TemplateSet, source: SkeletonSource, quests: tuple[Quest, ...], limit_tokens: int | None
     ) -> _RenderedBlocks:
-        """Render the template blocks; a state that takes more than `limit_tokens` is cut first."""
+        """Render the template blocks; a state of more than `limit_tokens` is shortened first."""
         goal = str(source.variables["goal"])
         whole_tokens: int | None = None
         if not is_too_large(source.variables):
             blocks = render_blocks(templates, source, self._count)
-            whole_tokens = _state_tokens(blocks) + goal_tokens(goal, self._count)
+            whole_tokens = _state_tokens(blocks) + count_goal_tokens(goal, self._count)
             if limit_tokens is None or whole_tokens <= limit_tokens:
                 return _RenderedBlocks(blocks=blocks, source=source, state_tokens=whole_tokens)
 
@@ -166,7 +171,7 @@ class AutomationStream:
             """Return what the state takes over some variables; what is left of a long goal still counts."""
             shown = replace(source, variables=variables)
             blocks = render_blocks(templates, shown, self._count, only=BlockType.STATE)
-            left = self._count(str(variables["goal"])) if goal_tokens(goal, len) else 0
+            left = self._count(str(variables["goal"])) if count_goal_tokens(goal, len) else 0
             return _state_tokens(blocks) + left
 
         limit = MOST_TOKENS if limit_tokens is None else limit_tokens
@@ -184,10 +189,11 @@ class AutomationStream:
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
 ) -> tuple[PromptBlock, ...]:
-    """Return the template blocks (`only`: those of one type) that these templates make of a source, in their order;
-    TemplateError. Pure.
+    """Return the template blocks (`only`: those of one type) that these templates make of a source, in their order.
+    Pure.
 
-    A directive whose id is that of a block of the template is named `directive:ID`, whether that block is there or not.
+    A directive with the id of a block of the template is named `directive:ID`, whether that block is there or not.
+    Raises TemplateError for a template that cannot be rendered.
     """
     blocks: list[PromptBlock] = []
     specs = templates.blocks(source.template_id)
@@ -205,7 +211,7 @@ def render_blocks(
 def make_block_ids_unique(
     skeleton: Skeleton, others: Sequence[PromptBlock]
 ) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
-    """Return a skeleton and the blocks that join it, each block of both with an id of its own."""
+    """Return a skeleton and the blocks that join it, with ids that are unique among both."""
     blocks, history = skeleton.blocks, skeleton.history
     named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)
@@ -262,17 +268,17 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
 
 
 def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
-    """Return what every template may read: plain values only, and never the user's input (spec W5)."""
+    """Return the variables of every template: plain values only, and never the user's input (spec W5)."""
     plan, world = turn.plan, turn.world
     return {
         "instruction": world.instruction,
         "persona": world.persona,
         "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, turn.hidden)],
         "state": state,
-        "status": without_quests(state),
+        "status": drop_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
-        "tasks": open_todo(turn.window.tasks) if turn.todo is None else dict(turn.todo),
+        "tasks": list_open_tasks(turn.window.tasks) if turn.todo is None else dict(turn.todo),
         "summary": turn.window.summary.summary.content if turn.window.summary else "",
         "plan": {
             "active_quest_id": plan.active_quest_id,
@@ -287,12 +293,12 @@ def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tupl
 
 
 def entry_row(entry: MemoryEntry) -> dict[str, Any]:
-    """Return what a template may read of an axiom or of the directive that it is rendered for."""
+    """Return the fields of an axiom, or of a directive for which a block is rendered, that a template may read."""
     return {"id": entry.entry_id, "title": entry.title, "text": entry.text}
 
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
-    """Return what a prompt shows of an active quest (seed 004 section 5.2): its open steps, and its values as stored."""
+    """Return the row of an active quest (seed 004 section 5.2): its open steps, and its values as stored."""
     row: dict[str, Any] = {META: quest.raw.get(META), "id": quest.quest_id}
     if focused:
         row["focus"] = True
@@ -318,9 +324,10 @@ def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str
 def find_shown_anchors(
     state: Mapping[str, Any], quests: tuple[Quest, ...], shown: ShownState | None = None
 ) -> dict[str, str]:
-    """Return anchor -> JSON Pointer for what the prompt shows (A4): the status, active quests and their open steps.
+    """Return anchor -> JSON Pointer for all that the prompt shows (A4): the status, active quests and their open steps.
 
-    Pointers are those of the whole state. Of a state that was cut to `shown`, the anchors that are not shown are left out.
+    Pointers are those of the whole state. For a state that was shortened to `shown`, anchors that are not shown are
+    left out. Raises JacquardError where two things of the state have the same anchor.
     """
     try:
         anchors = collect_anchors(state)
@@ -333,8 +340,12 @@ def find_shown_anchors(
             for anchor, pointer in anchors.items()
             if pointer in visible or not f"{pointer}/".startswith(f"/{QUESTS_KEY}/")
         }
-    told = collect_anchors(shown.status)
-    return {anchor: pointer for anchor, pointer in anchors.items() if pointer in visible or told.get(anchor) == pointer}
+    status_anchors = collect_anchors(shown.status)
+    return {
+        anchor: pointer
+        for anchor, pointer in anchors.items()
+        if pointer in visible or status_anchors.get(anchor) == pointer
+    }
 
 
 def _quest_places(quests: tuple[Quest, ...], shown: ShownState | None) -> Iterator[str]:

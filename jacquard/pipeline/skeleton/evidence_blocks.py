@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 _TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
 _LOOKED_THROUGH = 96
-"""So many of the newest evidences are read, whatever they are, so that a turn costs the same in a long session."""
+"""How many of the newest evidences are read, of any kind, so that the cost of a turn does not grow with its session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,8 @@
-"""The history window with hysteresis (spec A5): its start stays the same for many turns, so that the prompt's prefix stays.
+"""The history window with hysteresis (spec A5): its start stays the same for many turns, so that the prompt's prefix
+does too.
 
-Pure. A window grows at its end until it passes a limit; then its start jumps forward so far that both limits are met with
-a reserve (`low_water`), and stays there again. A turn is never cut in two.
+Pure. A window grows at its end until it passes a limit. Then its start jumps forward until both limits are met with a
+reserve (`low_water`), and stays there again. A turn is never split.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ def trim_history(
 ) -> tuple[WindowMessage, ...]:
     """Return the messages of the window, oldest first: whole turns up to the newest.
 
-    `messages` are the newest of the session, oldest first; `previous_start` is the id of the first message of the window
-    before, or None; `count` gives the tokens of a message's content. While everything from `previous_start` on fits
-    `max_messages` and `max_tokens`, that is the window. When it does not, or `previous_start` is too old to be among the
-    messages, the window is the longest run of newest turns that fits `low_water` of both. A cut window begins with words
-    of the user where that costs less than half of it. The newest turn stays even where it alone is over a limit (what was
-    just said is never missing; the prompt's budget still holds); a limit below 1 means no history.
+    `messages` are the newest of the session, oldest first; `previous_start` is the id of the first message of the
+    window before, or None; `count` gives the tokens of a message's content. While everything from `previous_start` on
+    fits `max_messages` and `max_tokens`, that is the window. When it does not, or `previous_start` is too old to be
+    among the messages, the window is the longest run of newest turns that fits `low_water` of both. A cut window begins
+    with a message of the user where that costs less than half of it. The newest turn is kept even if it alone passes a
+    limit, because the latest messages must never be missing (the prompt's budget still applies); a limit below 1 means
+    no history.
     """
     if config.max_messages < 1 or config.max_tokens < 1:
         return ()
@@ -50,12 +52,12 @@ def trim_history(
         return _flat(turns[start:])
     if previous_start is None and _fits(sizes, config.max_messages, config.max_tokens) and _is_whole(turns):
         return _flat(turns)
-    kept = _newest(sizes, config.max_messages * config.low_water, config.max_tokens * config.low_water)
-    return _flat(_from_user(turns[max(start or 0, len(turns) - kept) :]))
+    kept = _count_newest(sizes, config.max_messages * config.low_water, config.max_tokens * config.low_water)
+    return _flat(_start_at_user(turns[max(start or 0, len(turns) - kept) :]))
 
 
-def previous_history_start(window: SessionWindow) -> str | None:
-    """Return where the window of the turn before began, as its record says (`prompt.history_start`), or None."""
+def find_history_start(window: SessionWindow) -> str | None:
+    """Return where the window of the previous turn began, from its record (`prompt.history_start`), or None."""
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None
@@ -70,11 +72,11 @@ def _flat(turns: Sequence[Turn]) -> tuple[WindowMessage, ...]:
 
 
 def _is_whole(turns: Sequence[Turn]) -> bool:
-    """Return whether the oldest turn surely lost no words to the edge of what was loaded."""
+    """Return whether the oldest turn surely lost no message at the edge of what was loaded."""
     return not turns or turns[0][0].depth <= 1 or turns[0][0].message.role is Role.USER
 
 
-def _from_user(turns: Sequence[Turn]) -> Sequence[Turn]:
+def _start_at_user(turns: Sequence[Turn]) -> Sequence[Turn]:
     for place, turn in enumerate(turns):
         if turn[0].message.role is Role.USER:
             return turns[place:] if 2 * place < len(turns) else turns
@@ -85,7 +87,7 @@ def _fits(sizes: Sequence[tuple[int, int]], messages: float, tokens: float) -> b
     return sum(size for size, _ in sizes) <= messages and sum(cost for _, cost in sizes) <= tokens
 
 
-def _newest(sizes: Sequence[tuple[int, int]], messages: float, tokens: float) -> int:
+def _count_newest(sizes: Sequence[tuple[int, int]], messages: float, tokens: float) -> int:
     """Return how many of the newest turns fit, at least one where there is any."""
     kept = 0
     for size, cost in reversed(sizes):

@@ -13,10 +13,12 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from mnemosyne.schema.evidence import BlockType, Priority
 
 
-def instruction_blocks(told: Mapping[str, str], count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return a block that must stay for each instruction, in their order, right behind the world's own; blank ones are none."""
+def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+    """Return a must block for each instruction, in their order, directly after the world's own; blank instructions give
+    none.
+    """
     blocks = []
-    for place, (name, text) in enumerate(told.items(), start=1):
+    for place, (name, text) in enumerate(instructions.items(), start=1):
         if text.strip():
             start = open_tag("instruction", (("id", name),))
             content = f"{start}\n{escape_text(text.strip())}\n</instruction>"

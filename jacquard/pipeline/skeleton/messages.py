@@ -1,7 +1,7 @@
 """The conversation as prompt blocks: the messages of the history window and the user's input. Pure.
 
-A speaker's name precedes the words only where the role does not say it: not for the world's own player and narrator,
-nor for the generic names of the two roles, but for the people of an imported conversation.
+A speaker's name precedes the text only where the role does not say it: not for the world's own player and narrator, nor
+for the generic names of the two roles, but for the people of an imported conversation.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_text
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
-from jacquard.core.quests import is_scalar, plain_value
+from jacquard.core.quests import is_scalar, read_plain_value
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
@@ -26,10 +26,10 @@ _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.T
 def history_blocks(
     messages: Sequence[WindowMessage], world: WorldPack, count: Callable[[str], int], session_id: str = ""
 ) -> tuple[PromptBlock, ...]:
-    """Return one block a message of a session, oldest first; `rank` is its age (0 = newest).
+    """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
 
-    The newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A call and its result live or die together (P5): in a turn with
-    tool messages, everything but the user's words is one group.
+    The newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A tool call and its result are kept or dropped together
+    (P5): in a turn with tool messages, everything but the user's message is one group.
     """
     known, scope = default_parties(world), session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
@@ -63,7 +63,7 @@ def history_blocks(
 
 
 def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
-    """Return the user's input, which is never dropped."""
+    """Return the block of the user's message, which is never dropped."""
     content = escape_text(user_message)
     return PromptBlock(
         block_id=INPUT_ID,
@@ -83,14 +83,14 @@ def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
 
 
 def default_parties(world: WorldPack) -> frozenset[str]:
-    """Return the names, case-folded, that the role of a message says already: generic ones, the player, the persona."""
-    persona = plain_value(world.persona.get("name"))
+    """Return the names, case-folded, that the role of a message already implies: generic ones, the player, the persona."""
+    persona = read_plain_value(world.persona.get("name"))
     own = {world.user_name, str(persona) if persona is not None and is_scalar(persona) else ""}
     return _PLAIN_PARTIES | {name.strip().casefold() for name in own}
 
 
 def speaker_of(each: WindowMessage, known: frozenset[str]) -> str:
-    """Return the name to show before the words, on one line, or an empty text."""
+    """Return the name to show before a message, on one line, or an empty text."""
     author = each.message.author
     name = " ".join(author.id.split()) if author else ""
     return "" if name.casefold() in known else name

@@ -1,8 +1,8 @@
-"""Ids of blocks: each block of a prompt has an id that no other has, whatever its data are called. Pure.
+"""Gives each block of a prompt an id that no other block has, whatever its data are called. Pure.
 
 An id comes from a template, a world, a message or a host, and any of them may be called `status`, `user_input` or
-`flesh:rationale`. An id that two blocks would have stays with the one whose kind comes first in `BlockKind`; the other is
-named with its kind, as in `directive:status`. Ids that are unique stay as they are.
+`flesh:rationale`. Of two blocks with the same id, the one whose kind comes first in `BlockKind` keeps it; the other is
+named with its kind, as in `directive:status`. Unique ids stay unchanged.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _RANK = {kind: place for place, kind in enumerate(BlockKind)}
 def rename_duplicates(
     blocks: Sequence[PromptBlock], template_ids: Collection[str] = _NOBODY
 ) -> tuple[PromptBlock, ...]:
-    """Return the blocks in their order, each with an id of its own; running it again changes nothing.
+    """Return the blocks in their order, each with a unique id; applying it again changes nothing.
 
-    The ids of the frame and the input belong to those two, `template_ids` to blocks of templates, present or not. Blocks
-    of an unknown kind keep their ids: they were recorded so.
+    The ids of frame and input are reserved for those two, `template_ids` for blocks of templates, present or not.
+    Blocks of an unknown kind keep their ids, because they were recorded with them.
     """
     wanted = {block.block_id for block in blocks} | {FRAME, INPUT_ID, *template_ids}
     taken: set[str] = set()

@@ -1,7 +1,7 @@
-"""Cuts a state that is too large for its part of the prompt: the largest parts first, the others unchanged. Pure.
+"""Shortens a state that is too large for its part of the prompt: the largest parts first, the others unchanged. Pure.
 
-A long text shows its beginning and says how much is missing; a long list or mapping shows its first entries and how many more
-there are. Of the parts of a mapping, those that take more than their share are cut to it and all others stay as they are. The
+A long text shows its beginning and says how much is missing; a long list or mapping shows its first entries and how
+many more there are. Parts of a mapping that take more than their share are cut to it; all others stay unchanged. The
 same state and size give the same result. It must not import a template, a stream or a store.
 """
 
@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from filament import dump_yaml, escape_text, with_own_lists
-from jacquard.core.quests import META, is_scalar, plain_value
+from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
 
 SHOWN_LEVELS = 100
-"""What is nested deeper cannot be written as YAML (`filament.dump_yaml`)."""
+"""Values nested deeper cannot be written as YAML (`filament.dump_yaml`)."""
 KEY_CHARS = 200
-"""Fields with longer names, and longer ids, are not shown in a state that is cut."""
+"""Fields with longer names, and longer ids, are not shown in a shortened state."""
 LEAST_TEXT_CHARS = 40
 _FIELD_CHARS = (160, 60)
-"""How much each field of a mapping, and each entry of a list of a few, gets at least, before fewer of them are shown."""
+"""The least that each field of a mapping, and each entry of a short list, gets before fewer of them are shown."""
 _FEW = 8
-"""An entry of a long list stands whole up to one of so many parts of what the list may take."""
+"""An entry of a long list is shown whole if it takes at most this fraction (1 / N) of what the list may take."""
 _LINE_CHARS = 8
 _NOTE_CHARS = 60
 _IDENTITY = ("id", "_anchor")
@@ -40,7 +40,7 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutWords:
-    """How the prompt says what is missing; `{missing}` and `{total}` are numbers."""
+    """The notes by which the prompt says what is missing; `{missing}` and `{total}` are numbers."""
 
     text: str
     entries: str
@@ -62,19 +62,20 @@ CHINESE = CutWords(
 )
 
 
-def words_of(locale: str) -> CutWords:
-    """Return the words of a world's language."""
+def find_cut_words(locale: str) -> CutWords:
+    """Return the notes in a world's language."""
     return CHINESE if locale.lower().startswith("zh") else ENGLISH
 
 
-def shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
-    """Return about how many characters a part of a state takes in a prompt, `most` + 1 for all that take more than `most`.
+def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
+    """Return about how many characters a part of a state takes in a prompt, or `most` + 1 where it takes more than
+    `most`.
 
-    `depth` is how many levels stand above it. What is nested too deeply to be shown takes too much. Rules (`$meta`) are not
-    shown and take nothing, unless they are asked for too. Reads no further than it must.
+    `depth` is the number of levels above it. A value nested too deeply to be shown counts as too large. Rules (`$meta`)
+    are not shown and count nothing, unless `with_rules` is set. Reads no further than necessary.
     """
     if isinstance(node, str):
-        return min(_text_chars(node, most, depth), most + 1)
+        return min(_count_text_chars(node, most, depth), most + 1)
     if is_scalar(node):
         return min(len(str(node)) + 4, most + 1)
     if depth >= SHOWN_LEVELS and node:
@@ -84,39 +85,41 @@ def shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = Fals
     for key, value in pairs:
         if key == META and not with_rules:
             continue
-        total += 2 * depth + _LINE_CHARS + (_text_chars(key, most) if key else 0)
+        total += 2 * depth + _LINE_CHARS + (_count_text_chars(key, most) if key else 0)
         if total <= most:
-            total += shown_chars(value, most - total, depth + 1, with_rules=with_rules)
+            total += count_shown_chars(value, most - total, depth + 1, with_rules=with_rules)
         if total > most:
             return most + 1
     return total
 
 
-def _text_chars(text: str, most: int, depth: int = 0) -> int:
+def _count_text_chars(text: str, most: int, depth: int = 0) -> int:
     if len(text) > most or _COSTLY.search(text) is None:
         return len(text) + 2
     return len(escape_text(dump_yaml(text))) + 2 + 2 * depth * text.count("\n")
 
 
-def lean(tree: Any) -> Any:
-    """Return a tree of which every `$meta` says nothing but which fields are lists: all that its shown form depends on."""
-    return _lean(with_own_lists(tree))
+def reduce_rules(tree: Any) -> Any:
+    """Return a tree in which every `$meta` only says which fields are lists, because the shown form depends on nothing
+    else.
+    """
+    return _reduce_rules(with_own_lists(tree))
 
 
-def _lean(node: Any) -> Any:
+def _reduce_rules(node: Any) -> Any:
     if isinstance(node, Mapping):
-        kept: dict[str, Any] = {key: _lean(value) for key, value in node.items() if key != META}
+        kept: dict[str, Any] = {key: _reduce_rules(value) for key, value in node.items() if key != META}
         meta = node.get(META)
         lists = meta.get(_LISTS) if isinstance(meta, Mapping) else None
         if isinstance(lists, list | tuple) and (own := [name for name in lists if name in kept]):
             return {META: {_LISTS: own}, **kept}
         return kept
-    return [_lean(each) for each in node] if isinstance(node, list | tuple) else node
+    return [_reduce_rules(each) for each in node] if isinstance(node, list | tuple) else node
 
 
 def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
-    """Return what each part gets of `chars`: what it wants where that is no more than an equal share of what is left, else
-    that share.
+    """Return what each part gets of `chars`: what it wants, if that is at most an equal share of the rest, else that
+    share.
     """
     given = [0] * len(wanted)
     left = max(0, chars)
@@ -128,57 +131,58 @@ def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
 
 
 class StateCutter:
-    """Cuts parts of a state; `cuts` lists all cuts, in reading order. Rules (`$meta`) stay: see `lean`."""
+    """Shortens parts of a state; `cuts` lists all cuts in reading order. Rules (`$meta`) stay: see `reduce_rules`."""
 
     def __init__(self, words: CutWords) -> None:
         self._words = words
         self.cuts: list[CutPart] = []
 
     def cut(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> Any:
-        """Return a node that takes about `chars` characters at most, itself where it takes no more; a note of what is
-        missing of a list or mapping stands in it.
+        """Return a node that takes at most about `chars` characters, unchanged where it takes no more.
+
+        A note in it says what is missing of a list or mapping.
         """
-        kept, note = self.cut_apart(node, chars, path, depth)
+        kept, note = self.cut_with_note(node, chars, path, depth)
         if not note:
             return kept
         if isinstance(kept, Mapping):
             return {**kept, _find_unused_key("…", kept): note}
         return [*kept, {"…": note}]
 
-    def cut_apart(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
-        """Return the node as `cut` does, and the note beside it (empty if nothing of a list or mapping is missing)."""
-        if shown_chars(node, chars, depth) <= chars:
+    def cut_with_note(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
+        """Return the node as `cut` does, and the note separately (empty where nothing of a list or mapping is missing)."""
+        if count_shown_chars(node, chars, depth) <= chars:
             return node, ""
         if isinstance(node, str):
-            return self._text(node, chars, path, depth), ""
+            return self._cut_text(node, chars, path, depth), ""
         if is_scalar(node):
             return node, ""
         if depth >= SHOWN_LEVELS:
-            self._note(node, path, _unit(node), 0, len(node))
-            return f"… {self._missing(node, len(node))}", ""
+            self._add_cut(node, path, _unit(node), 0, len(node))
+            return f"… {self._describe_missing(node, len(node))}", ""
         if _is_pair(node):
-            given = divide_chars([shown_chars(each, chars, depth) for each in node], chars - _LINE_CHARS)
+            given = divide_chars([count_shown_chars(each, chars, depth) for each in node], chars - _LINE_CHARS)
             return [self.cut(each, given[at], (*path, str(at)), depth) for at, each in enumerate(node)], ""
         if isinstance(node, Mapping):
-            return self._mapping(node, chars, path, depth)
-        return self._list(node, chars, path, depth)
+            return self._cut_mapping(node, chars, path, depth)
+        return self._cut_list(node, chars, path, depth)
 
-    def _text(self, text: str, chars: int, path: Tokens, depth: int) -> str:
+    def _cut_text(self, text: str, chars: int, path: Tokens, depth: int) -> str:
         mark = self._words.text.format(missing=f"{len(text):,}", total=f"{len(text):,}")
         keep = max(LEAST_TEXT_CHARS, chars - len(mark) - 2)
-        if (cost := _text_chars(text[:keep], keep, depth)) > keep + 2:
+        if (cost := _count_text_chars(text[:keep], keep, depth)) > keep + 2:
             keep = max(LEAST_TEXT_CHARS, keep * keep // cost)
         if keep + len(mark) >= len(text):
             return text
         head = text[:keep].rstrip()
-        self._note(text, path, "characters", len(head), len(text))
+        self._add_cut(text, path, "characters", len(head), len(text))
         return head + self._words.text.format(missing=f"{len(text) - len(head):,}", total=f"{len(text):,}")
 
-    def _mapping(self, node: Mapping[str, Any], chars: int, path: Tokens, depth: int) -> tuple[dict[str, Any], str]:
+    def _cut_mapping(self, node: Mapping[str, Any], chars: int, path: Tokens, depth: int) -> tuple[dict[str, Any], str]:
         fields = [key for key in node if key != META]
         usable = [key for key in fields if len(key) <= KEY_CHARS and not _is_long_id(key, node[key])]
-        order = sorted(usable, key=lambda key: key not in _IDENTITY)  # ids first, else in the stored order
-        frame = [2 * depth + _LINE_CHARS + _text_chars(key, KEY_CHARS) for key in order]
+        order = sorted(usable, key=lambda key: key not in _IDENTITY)  # Ids first, the rest in the stored order.
+        frame = [2 * depth + _LINE_CHARS + _count_text_chars(key, KEY_CHARS) for key in order]
         kept, given = _allot_chars(
             [node[key] for key in order], frame, chars, depth, has_fields=True, whole=len(usable) == len(fields)
         )
@@ -188,39 +192,41 @@ class StateCutter:
             result[META] = node[META]
         for key in fields:
             if key in shown:
-                result[key], note = self.cut_apart(node[key], shown[key], (*path, key), depth + 1)
+                result[key], note = self.cut_with_note(node[key], shown[key], (*path, key), depth + 1)
                 if note:
                     result[_find_unused_key(f"… {key}", node)] = note
         return result, self._note_rest(node, path, kept, len(fields))
 
-    def _list(self, node: Sequence[Any], chars: int, path: Tokens, depth: int) -> tuple[list[Any], str]:
+    def _cut_list(self, node: Sequence[Any], chars: int, path: Tokens, depth: int) -> tuple[list[Any], str]:
         kept, given = _allot_chars(node, [2 * depth + _LINE_CHARS] * len(node), chars, depth, has_fields=False)
         if kept == 2 and _is_pair(node[:2]):
-            kept = 1  # Two entries of a longer list would be read as a value with its description.
+            kept = 1  # A list of two entries would be read as a value with its description.
         result = [self.cut(node[at], given[at], (*path, str(at)), depth + 1) for at in range(kept)]
         return result, self._note_rest(node, path, kept, len(node))
 
     def _note_rest(self, node: Any, path: Tokens, kept: int, total: int) -> str:
         if kept == total:
             return ""
-        self._note(node, path, _unit(node), kept, total)
-        return self._missing(node, total - kept)
+        self._add_cut(node, path, _unit(node), kept, total)
+        return self._describe_missing(node, total - kept)
 
-    def _missing(self, node: Any, missing: int) -> str:
+    def _describe_missing(self, node: Any, missing: int) -> str:
         words = self._words.fields if isinstance(node, Mapping) else self._words.entries
         return words.format(missing=f"{missing:,}")
 
-    def _note(self, node: Any, path: Tokens, unit: str, shown: int, total: int) -> None:
-        self.cuts.append(CutPart(path=pointer(path), unit=unit, shown=shown, total=total, chars=_json_chars(node)))
+    def _add_cut(self, node: Any, path: Tokens, unit: str, shown: int, total: int) -> None:
+        self.cuts.append(
+            CutPart(path=format_pointer(path), unit=unit, shown=shown, total=total, chars=_count_json_chars(node))
+        )
 
 
-def pointer(path: Tokens) -> str:
+def format_pointer(path: Tokens) -> str:
     """Return the JSON Pointer of a path."""
     return "".join("/" + token.replace("~", "~0").replace("/", "~1") for token in path)
 
 
 def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
-    """Yield the parts with their paths as they are in the state: `places` maps beginnings of paths to others."""
+    """Yield the parts with their paths in the state: `places` maps beginnings of paths to the original ones."""
     for cut in cuts:
         steps = cut.path.split("/")
         longest = next((n for n in range(len(steps), 0, -1) if "/".join(steps[:n]) in places), 0)
@@ -230,18 +236,19 @@ def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterato
 def _allot_chars(
     values: Sequence[Any], frame: Sequence[int], chars: int, depth: int, *, has_fields: bool, whole: bool = True
 ) -> tuple[int, list[int]]:
-    """Return how many of the values are shown, from the first on, and what each of them gets. `frame` is what each costs beside
-    itself; `has_fields`: they are those of a mapping, of which as many as possible are shown, each a little; `whole`: no note
-    is needed if all of them are shown.
+    """Return how many of the values are shown, from the first on, and what each of them gets.
+
+    `frame` is the cost of each beside itself. `has_fields`: the values are fields of a mapping, of which as many as
+    possible are shown, each a little. `whole`: no note is needed if all of them are shown.
     """
     costs: list[int] = []
 
-    def first(least: int, most: int) -> int:
-        """Return how many values have a place if each gets at least what it takes, or `least`."""
+    def count_fitting(least: int, most: int) -> int:
+        """Return how many values fit if each gets at least what it takes, or `least`."""
         used = 0
         for place, value in enumerate(values):
             if place == len(costs):
-                costs.append(shown_chars(value, chars, depth + 1))
+                costs.append(count_shown_chars(value, chars, depth + 1))
             used += frame[place] + min(costs[place], least)
             if used > most:
                 return place
@@ -250,17 +257,17 @@ def _allot_chars(
     kept = 0
     if has_fields or len(values) <= _FEW:
         for least in _FIELD_CHARS:
-            kept = first(least, chars if whole else chars - _NOTE_CHARS)
+            kept = count_fitting(least, chars if whole else chars - _NOTE_CHARS)
             if kept == len(values):
                 break
     if kept < len(values):
-        kept = first(max(_FIELD_CHARS[-1], chars // _FEW), chars - _NOTE_CHARS)
+        kept = count_fitting(max(_FIELD_CHARS[-1], chars // _FEW), chars - _NOTE_CHARS)
     note = 0 if whole and kept == len(values) else _NOTE_CHARS
     return kept, divide_chars(costs[:kept], chars - sum(frame[:kept]) - note)
 
 
 def _is_pair(entries: Any) -> bool:
-    return plain_value(entries) is not entries
+    return read_plain_value(entries) is not entries
 
 
 def _is_long_id(key: str, value: Any) -> bool:
@@ -277,5 +284,5 @@ def _find_unused_key(key: str, node: Mapping[str, Any]) -> str:
     return key
 
 
-def _json_chars(node: Any) -> int:
+def _count_json_chars(node: Any) -> int:
     return len(json.dumps(node, ensure_ascii=False, separators=(",", ":"), default=str))

@@ -1,7 +1,8 @@
-"""How much of the state one prompt shows: the parts that templates read are cut until their blocks fit the state's limit.
+"""Decides how much of the state one prompt shows: the parts that templates read are cut until their blocks fit the
+state's limit.
 
-Pure: the same variables and limit give the same result. It must not import a template, a store or a model; the caller passes a
-function that counts the tokens of the blocks.
+Pure: the same variables and limit give the same result. It must not import a template, a store or a model; the caller
+passes a function that counts the tokens of the blocks.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from jacquard.core.errors import BudgetExceededError
-from jacquard.core.quests import QUESTS_KEY, Quest, without_quests
+from jacquard.core.quests import QUESTS_KEY, Quest, drop_quests
 from jacquard.core.receipt import CutPart, StateCut
 from jacquard.pipeline.skeleton.state_cut import (
     CutWords,
     StateCutter,
+    count_shown_chars,
     divide_chars,
-    lean,
-    pointer,
+    find_cut_words,
+    format_pointer,
+    reduce_rules,
     restore_paths,
-    shown_chars,
-    words_of,
 )
 
 MOST_CHARS = 150_000
-"""What of a state is ever given to templates, so that none of the shipped ones meets `jacquard.templating.limits` by it."""
+"""The most of a state that templates get, in characters, so that no shipped template exceeds `jacquard.templating.limits`."""
 MOST_TOKENS = 4 * MOST_CHARS
-"""More than so many characters can take: no limit."""
+"""More tokens than that many characters can take, which means no limit."""
 GOAL_CHARS = 400
-"""A goal is taken from a quest; a longer one counts as state and is cut like it."""
+"""A goal of more characters, which comes from a quest, counts as state and is shortened like it."""
 _ROUNDS = 8
 _ENOUGH = 0.9
 _TRIES = 4
@@ -40,13 +41,13 @@ TokensOf = Callable[[Variables], int]
 
 
 def is_too_large(variables: Variables) -> bool:
-    """Say whether the parts that templates read of a state are more than they may be given."""
+    """Return whether the parts of a state that templates read are larger than what they may get."""
     parts = [variables["status"], variables["quests"], variables["goal"]]
-    return shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
+    return count_shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
 
 
-def goal_tokens(goal: str, count: Callable[[str], int]) -> int:
-    """Return what a goal counts as a part of the state: nothing, unless it is long."""
+def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:
+    """Return the tokens of a goal that count as state: none, unless the goal is long."""
     return count(goal) if len(goal) > GOAL_CHARS else 0
 
 
@@ -55,9 +56,9 @@ def fit_state(
 ) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
     """Return template variables whose state takes at most `limit_tokens`, what was cut, and the quests that are shown.
 
-    `tokens_of` counts what the blocks of the state take with some variables; `whole_tokens` what they take whole (None: too
-    much to be rendered). `quests` are the active ones, in the order of `variables["quests"]`; of those that are shown the
-    third result has the row by key. With a limit of 0 nothing of the state is shown.
+    `tokens_of` counts the tokens of the state's blocks for some variables; `whole_tokens` is its result for the whole
+    state (None: too large to be rendered). `quests` are the active ones, in the order of `variables["quests"]`; the
+    third result maps the keys of the shown ones to their rows. With a limit of 0 nothing of the state is shown.
     """
     parts = _Parts.of(variables, quests)
     made, tokens = _fit_variables(parts, limit_tokens, tokens_of)
@@ -103,7 +104,7 @@ def _build_state_budget_error(first: BudgetExceededError, last: BudgetExceededEr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Variables:
-    """Variables as cut; `rows` are the quests that are shown, by key."""
+    """Shortened variables; `rows` are the quests that are shown, by key."""
 
     variables: dict[str, Any]
     rows: dict[str, Any]
@@ -112,7 +113,7 @@ class _Variables:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """What templates read of a state; `rows` are the active quests by key, `all_quests` all of them or None."""
+    """The parts of a state that templates read; `rows` are the active quests by key, `all_quests` all of them or None."""
 
     variables: Variables
     status: Mapping[str, Any]
@@ -130,13 +131,13 @@ class _Parts:
             all_quests=variables["state"].get(QUESTS_KEY),
             rows={quest.key: row for quest, row in zip(quests, variables["quests"], strict=True)},
             goal=str(variables["goal"]),
-            words=words_of(str(variables["locale"])),
+            words=find_cut_words(str(variables["locale"])),
             quests=tuple(quests),
         )
 
 
 def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Variables, int]:
-    """Return the most of the state that fits, and its tokens."""
+    """Return the variables with the most of the state that fits, and its tokens."""
     best: tuple[_Variables, int] | None = None
     low, high = 0, MOST_CHARS + 1
     chars = min(MOST_CHARS, 4 * limit_tokens)
@@ -149,7 +150,7 @@ def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tup
             best, low = (made, tokens), chars
             if not made.cuts or tokens >= _ENOUGH * limit_tokens:
                 break
-        # Tokens follow characters nearly in proportion; where that leads out of what is known, the middle is taken.
+        # Tokens are nearly proportional to characters; where that estimate leaves the known bounds, their middle is taken.
         chars = int(chars * 0.97 * limit_tokens / max(1, tokens))
         if not low < chars < high:
             chars = (low + high) // 2
@@ -162,11 +163,12 @@ def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tup
 
 
 def _build_variables(parts: _Parts, chars: int) -> _Variables:
-    """Return the variables with a state of about `chars` characters, shared so that what takes little stays whole. Of rules
-    nothing is left but which fields are lists.
+    """Return the variables with a state of about `chars` characters, divided so that small parts stay whole.
+
+    Rules only keep which fields are lists.
     """
-    goal_wants = shown_chars(parts.goal, chars) if len(parts.goal) > GOAL_CHARS else 0
-    wanted = [shown_chars(parts.status, chars), shown_chars(parts.rows, chars), goal_wants]
+    goal_wants = count_shown_chars(parts.goal, chars) if len(parts.goal) > GOAL_CHARS else 0
+    wanted = [count_shown_chars(parts.status, chars), count_shown_chars(parts.rows, chars), goal_wants]
     for_status, for_rows, for_goal = divide_chars(wanted, chars)
     status, cuts = _status(parts, for_status)
     rows, more, quest_cuts = _rows(parts, for_rows)
@@ -177,12 +179,12 @@ def _build_variables(parts: _Parts, chars: int) -> _Variables:
         state[QUESTS_KEY] = cutter.cut(parts.all_quests, MOST_CHARS, (QUESTS_KEY,), 1)
         known = {cut.path for cut in quest_cuts}
         quest_cuts = (*quest_cuts, *(cut for cut in cutter.cuts if cut.path not in known))
-    state = lean(state)
-    rows = {key: lean(row) for key, row in rows.items()}
+    state = reduce_rules(state)
+    rows = {key: reduce_rules(row) for key, row in rows.items()}
     variables = {
         **parts.variables,
         "state": state,
-        "status": without_quests(state),
+        "status": drop_quests(state),
         "quests": [*rows.values(), *more],
         "goal": goal,
     }
@@ -204,25 +206,25 @@ def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any
         return {}, [], ()
     if chars <= 0:
         return {}, [], (_cut_whole_part(parts.rows, f"/{QUESTS_KEY}"),)
-    if shown_chars(parts.rows, chars) <= chars:
+    if count_shown_chars(parts.rows, chars) <= chars:
         return dict(parts.rows), [], ()
     cutter = StateCutter(parts.words)
     quests = sorted(parts.quests, key=lambda quest: parts.rows[quest.key].get("focus") is not True)
-    kept, _ = cutter.cut_apart([parts.rows[quest.key] for quest in quests], chars, (QUESTS_KEY,))
+    kept, _ = cutter.cut_with_note([parts.rows[quest.key] for quest in quests], chars, (QUESTS_KEY,))
     missing = len(quests) - len(kept)
-    told = parts.words.quests.format(missing=f"{missing:,}")
-    more = [{"id": "…", "status": "…", "title": told}] if missing else []
+    title = parts.words.quests.format(missing=f"{missing:,}")
+    more = [{"id": "…", "status": "…", "title": title}] if missing else []
     rows = {quest.key: row for quest, row in zip(quests, kept, strict=False)}
     return rows, more, tuple(restore_paths(cutter.cuts, dict(_places(quests[: len(kept)]))))
 
 
 def _places(quests: Sequence[Quest]) -> Iterator[tuple[str, str]]:
-    """Yield where quests and their open steps stand among those shown, and where in the state."""
+    """Yield, for quests and their open steps, their place among those shown and their place in the state."""
     for place, quest in enumerate(quests):
         row, home = (QUESTS_KEY, str(place)), (QUESTS_KEY, quest.key)
-        yield pointer(row), pointer(home)
+        yield format_pointer(row), format_pointer(home)
         for at, step in enumerate(quest.open_objectives):
-            yield pointer((*row, "objectives", str(at))), pointer((*home, "objectives", str(step.index)))
+            yield format_pointer((*row, "objectives", str(at))), format_pointer((*home, "objectives", str(step.index)))
 
 
 def _goal(parts: _Parts, chars: int | None) -> tuple[str, tuple[CutPart, ...]]:
@@ -243,7 +245,7 @@ def _cut_whole_part(node: Mapping[str, Any], path: str) -> CutPart:
 
 
 def _estimate_whole_state(parts: _Parts, made: _Variables, after: int) -> int:
-    """Return what the whole state would take, by how many tokens a character of what is shown takes."""
+    """Return the tokens of the whole state, estimated by the tokens for each character of what is shown."""
     whole = _chars([parts.status, parts.rows, parts.goal])
     shown = _chars([made.variables["status"], made.variables["quests"], made.variables["goal"]])
     return whole * after // shown if after else whole // 4

@@ -1,4 +1,4 @@
-"""Finds why a state is too large for a prompt: the newest op that made its largest part so large, and how to undo it.
+"""Finds why a state is too large for a prompt: the newest op that enlarged its largest part, and how to undo it.
 
 It reads the session and writes nothing; it must not import a concrete store.
 """
@@ -35,21 +35,21 @@ class Growth:
 
 
 async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
-    """Return the newest op that made a part large, None where the newest TURNS_READ turns have none.
+    """Return the newest op that enlarged a part, None where the newest TURNS_READ turns have none.
 
-    That is an op that set the part or what holds it, or added to it, with a value that is no small part of it.
+    That is an op that set the part or its parent, or added to it, with a value that is a considerable part of it.
     """
     turns = await store.turns(session_id, limit=TURNS_READ, branch_id=branch_id)
     for turn in reversed(turns):
         for op in reversed(turn.ops):
-            if (chars := _chars_added(op, part)) is not None:
+            if (chars := _count_added_chars(op, part)) is not None:
                 path = str(op.get("path"))
                 return Growth(op=str(op["op"]), path=path, chars=chars, turn_id=turn.turn_id, parent_id=turn.parent_id)
     return None
 
 
 async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
-    """Return what the receipt says of a state that is not shown whole; nothing of one that is (`cut` is None)."""
+    """Return the receipt's line on a state that is not shown whole; nothing where it is (`cut` is None)."""
     if cut is None:
         return ()
     growth = await find_growth(store, head.session_id, head.branch_id, cut.biggest)
@@ -57,7 +57,7 @@ async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) 
 
 
 def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
-    """Return the line of the receipt on a state that was shortened."""
+    """Return the receipt's line on a state that was shortened."""
     about = "about " if cut.is_estimated else ""
     return Degradation(
         code=DegradationCode.STATE_SHORTENED.value,
@@ -68,7 +68,7 @@ def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) ->
     )
 
 
-def _chars_added(op: Mapping[str, Any], part: CutPart) -> int | None:
+def _count_added_chars(op: Mapping[str, Any], part: CutPart) -> int | None:
     path, verb = str(op.get("path", "")), op.get("op")
     if verb not in ("add", "replace") or "/$meta" in path:
         return None
@@ -82,9 +82,11 @@ def _chars_added(op: Mapping[str, Any], part: CutPart) -> int | None:
 
 def _parts(cut: StateCut) -> str:
     biggest = sorted(cut.parts, key=lambda part: -part.chars)
-    told = [f"{_clip(part.path)} ({part.shown:,} of {part.total:,} {part.unit})" for part in biggest[:_NAMED_PARTS]]
-    more = len(biggest) - len(told)
-    return ", ".join(told) + (f" and {more:,} more (state_cut in the receipt)" if more else "")
+    named_parts = [
+        f"{_clip(part.path)} ({part.shown:,} of {part.total:,} {part.unit})" for part in biggest[:_NAMED_PARTS]
+    ]
+    more = len(biggest) - len(named_parts)
+    return ", ".join(named_parts) + (f" and {more:,} more (state_cut in the receipt)" if more else "")
 
 
 def _describe_undo(session_id: str, part: CutPart, growth: Growth | None) -> str:

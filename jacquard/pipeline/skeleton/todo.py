@@ -1,4 +1,4 @@
-"""The to-do list of a session as a prompt shows it: open tasks, in the host's order, bounded. Pure.
+"""The to-do list of a session as a prompt shows it: open tasks, in the host's order, limited in number. Pure.
 
 Stream A and the Collector of layers both use it. It must not import a store or a template.
 """
@@ -16,12 +16,13 @@ WAITS_SHOWN = 8
 _OPEN = frozenset({TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED})
 
 
-def open_todo(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Return what a prompt shows of a to-do list, empty when nothing is open.
+def list_open_tasks(tasks: Sequence[Task]) -> dict[str, Any]:
+    """Return the part of a to-do list that a prompt shows, empty when no task is open.
 
-    `open`: at most TASKS_SHOWN tasks, those in progress first, else in their order, each with id, name, status, and where it
-    has them the open tasks that it waits for (`waits_for`) and its error. `more` counts the open ones left out, `completed`
-    those that are done. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not shown.
+    `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order, each with id, name, status,
+    and where it has them the open tasks that it waits for (`waits_for`) and its error. `more` is the number of open
+    tasks left out, `completed` the number of completed ones. Names and errors are cut at TEXT_CHARS. Cancelled tasks
+    are not shown.
     """
     left = [task for task in tasks if task.status in _OPEN]
     if not left:

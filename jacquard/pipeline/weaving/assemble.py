@@ -1,6 +1,6 @@
-"""The assembler: a skein becomes role messages, one XML text and the span of every block (spec W4, W5).
+"""The assembler: turns a skein into role messages, one XML text and the span of every block (spec W4, W5).
 
-Pure: no store, no clock, no state. What is joined here was escaped where it was rendered.
+Pure: no store, no clock, no state. The joined texts were escaped where they were rendered.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ MESSAGE_OVERHEAD_TOKENS = 4
 
 
 class PromptMessage(dict[str, str]):
-    """One role message as it goes to a provider: a dict of `role` and `content`, which are attributes too.
+    """One role message as it is sent to a provider: a dict of `role` and `content`, which are attributes too.
 
-    It is a dict so that every client takes it as it is, and can be written as JSON. It cannot be changed: what is sent is
-    what the receipt describes. `dict(message)` is a copy that can be.
+    It is a dict so that every client accepts it, and so that it can be written as JSON. It cannot be changed, because
+    the receipt describes what is sent; `dict(message)` is a copy that can be changed.
     """
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class PromptMessage(dict[str, str]):
 
     @classmethod
     def from_plain(cls, plain: Any) -> PromptMessage:
-        """Return the message that a record holds; CodecError when it holds none."""
+        """Return the message that a record holds. Raises CodecError for any other value."""
         role, content = (plain.get("role"), plain.get("content")) if isinstance(plain, Mapping) else (None, None)
         if not isinstance(role, str) or not isinstance(content, str):
             raise CodecError("This is no message of a prompt: it needs the texts `role` and `content`.")
@@ -46,7 +46,7 @@ class PromptMessage(dict[str, str]):
 
     @property
     def content(self) -> str:
-        """What is said, escaped as the prompt needs it."""
+        """The text, escaped as the prompt needs it."""
         return self["content"]
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -72,9 +72,11 @@ class PromptMessage(dict[str, str]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Assembled:
-    """The prompt. `spans` cover every character of every message, in order; block id `frame` is what is ours between
-    blocks (tags of layers, blank lines, the provider's overhead of a message). Their tokens add up to `tokens`.
+class AssembledPrompt:
+    """The prompt. `spans` cover every character of every message, in order.
+
+    Block id `frame` stands for our own text between blocks (tags of layers, blank lines) and for the provider's
+    overhead of a message. The tokens of all spans add up to `tokens`.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -84,7 +86,7 @@ class Assembled:
 
     @property
     def frame_tokens(self) -> int:
-        """What the prompt costs beyond its blocks."""
+        """The tokens of the prompt outside of its blocks."""
         return sum(span.tokens for span in self.spans if span.block_id == FRAME)
 
 
@@ -102,14 +104,14 @@ _OVERHEAD = _Piece(text="")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Group:
-    """The pieces of one message; `owner` is the piece that pays the message's overhead."""
+    """The pieces of one message; the tokens of the message's overhead are charged to the piece `owner`."""
 
     role: str
     pieces: list[_Piece]
     owner: _Piece = _OVERHEAD
 
 
-def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
+def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     """Join a skein; `count` gives the tokens of a text."""
     groups: list[_Group] = []
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
@@ -124,21 +126,25 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> Assembled:
             groups.append(_Group(role=role[0], pieces=_pieces(line, skein.layer_attributes)))
     if skein.user_input is not None:
         before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
-        groups.append(_Group(role=Role.USER.value, pieces=_with_input(before, skein.user_input)))
+        groups.append(_Group(role=Role.USER.value, pieces=_add_input(before, skein.user_input)))
     messages, spans = _join(groups, count)
-    return Assembled(
+    return AssembledPrompt(
         messages=messages, text=_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
     )
 
 
-def prefix(assembled: Assembled, previous: Sequence[Mapping[str, str]], count: Callable[[str], int]) -> PrefixReport:
-    """Compare with the messages of the turn before: tokens shared from the first character on, and where it breaks."""
+def prefix(
+    assembled: AssembledPrompt, previous: Sequence[Mapping[str, str]], count: Callable[[str], int]
+) -> PrefixReport:
+    """Compare with the messages of the previous turn: tokens shared from the first character on, and where they differ
+    first.
+    """
     shared, broken = 0, None
     for place, message in enumerate(assembled.messages):
         spans = [span for span in assembled.spans if span.message == place]
         old = previous[place] if place < len(previous) else None
         same_role = old is not None and old.get("role") == message.role
-        length = _common(message.content, old["content"]) if same_role and old is not None else 0
+        length = _count_common_chars(message.content, old["content"]) if same_role and old is not None else 0
         if same_role and old is not None and length == len(message.content) == len(old["content"]):
             shared += sum(span.tokens for span in spans)
             continue
@@ -152,7 +158,7 @@ def prefix(assembled: Assembled, previous: Sequence[Mapping[str, str]], count: C
     return PrefixReport(shared_tokens=shared, total_tokens=assembled.tokens, first_break=broken)
 
 
-def _common(left: str, right: str) -> int:
+def _count_common_chars(left: str, right: str) -> int:
     limit = min(len(left), len(right))
     if left[:limit] == right[:limit]:
         return limit
@@ -171,12 +177,12 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 
 
 def is_history_message(block: PromptBlock) -> bool:
-    """Say whether a block is a message of the conversation, which is a role message of its own."""
+    """Return whether a block is a message of the conversation, which has a role message of its own."""
     return is_of_kind(block, BlockKind.MESSAGE)
 
 
 def _is_tail(block: PromptBlock) -> bool:
-    """What stands after the history travels in the user's message, not in one of its own."""
+    """Return whether a block stands after the history; such blocks are sent in the user's message."""
     return not is_history_message(block) and block.placement.position is Position.AFTER_HISTORY
 
 
@@ -214,8 +220,10 @@ def _piece(block: PromptBlock) -> _Piece:
     return _Piece(text=block.content, block_id=block.block_id, kind=block.kind)
 
 
-def _with_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
-    """The input stands alone in its message, or in an element of its own behind what shares the message with it."""
+def _add_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
+    """Return the pieces with the input: alone in its message, or in an element of its own after other blocks of the
+    message.
+    """
     if not before:
         return [_piece(user_input)]
     return [*before, _Piece(text="\n\n<user_input>\n"), _piece(user_input), _Piece(text="\n</user_input>")]

@@ -1,8 +1,9 @@
 """Applies what a pruner decided to degrade: shortens texts and masks guarded ones (seed 002 sections 6.5 and 8.2).
 
-Pruners are pure and only decide; this module does the work with the shortener and the redactor that it is given. It must not
-import a pruner, a model or a store. A block's tags stay as they are: only the text between them changes, and it is escaped
-anew. Where the shortener fails, a text is cut by sentences; where the redactor fails, a guarded text is withheld whole.
+Pruners are pure and only decide; this module applies their decisions with a shortener and a redactor. It must not
+import a pruner, a model or a store. The tags of a block stay unchanged: only the text between them changes, and the new
+text is escaped. Where the shortener fails, a text is cut after its first sentences; where the redactor fails, a
+sensitive text is withheld whole.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ Order = tuple[PromptBlock, BlockDecision]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Carried:
-    """Degraded blocks by id, as they stand in the prompt, and what had to be done without on the way."""
+class DegradedBlocks:
+    """Degraded blocks by id, as they stand in the prompt, and the degradations on the way."""
 
     blocks: dict[str, PromptBlock]
     degradations: tuple[Degradation, ...] = ()
 
 
-class LeadShortener:
-    """Shortens without a model: the first sentences that fit, whole; of a first one that is too long, its first words."""
+class TruncatingShortener:
+    """Shortens without a model: the first sentences that fit, whole; if the first one is too long, its first words."""
 
     name = "lead"
 
@@ -50,7 +51,7 @@ class LeadShortener:
         self._count = count
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the beginning of the text; SummarizerError where not even a sign fits."""
+        """Return the beginning of the text. Raises SummarizerError where not even one character fits."""
         return await calculate(truncate_sentences, text, limit_tokens, self._count, size=size_of(text))
 
 
@@ -61,15 +62,16 @@ async def apply_degradations(
     shortener: Shortener | None,
     redactor: Redactor | None,
     within_seconds: float | None = None,
-) -> Carried:
+) -> DegradedBlocks:
     """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them.
 
-    All at once. A shortener has `within_seconds` for all of them; what it has not returned by then is cut by sentences.
+    All are processed at the same time. The shortener has `within_seconds` for all of them; texts not shortened by then
+    are cut after their first sentences.
     """
     blocks: dict[str, PromptBlock] = {}
     failed: dict[str, list[Degradation]] = {block.block_id: [] for block, _ in orders}
 
-    async def one(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
+    async def degrade_block(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
         failures = failed[block.block_id]
         if decision.code == MASKED:
             blocks[block.block_id] = await _mask_block(block, redactor, failures)
@@ -79,7 +81,7 @@ async def apply_degradations(
     with anyio.move_on_after(within_seconds) as limit:
         async with anyio.create_task_group() as group:
             for block, decision in orders:
-                group.start_soon(one, block, decision, shortener)
+                group.start_soon(degrade_block, block, decision, shortener)
     failures = [failure for each in failed.values() for failure in each]
     if limit.cancelled_caught:
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
@@ -87,11 +89,11 @@ async def apply_degradations(
         failures.append(Degradation(code=DegradationCode.SHORTEN_LATE.value, detail=detail))
         for block, decision in late:
             failed[block.block_id] = []
-            await one(block, decision, None)
+            await degrade_block(block, decision, None)
             failures += failed[block.block_id]
     order = [block.block_id for block, _ in orders]
     ordered = {name: blocks[name] for name in order if name in blocks}
-    return Carried(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
+    return DegradedBlocks(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
 
 
 async def _shorten_block(
@@ -124,17 +126,17 @@ async def _shorten_block(
 
 
 def _split_block(block: PromptBlock, limit_tokens: int, count: Callable[[str], int]) -> tuple[list[str], int, int]:
-    """Return texts and tags of a block, the place of its longest text, and how many tokens that may take."""
+    """Return texts and tags of a block, the place of its longest text, and how many tokens that text may take."""
     parts = split_tags(_mark_shortened(block.content))
-    place = _longest_text(parts)
+    place = _find_longest_text(parts)
     around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
     return parts, place, limit_tokens - around - 1
 
 
 async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
-    """Return the block in its redacted form; withheld whole where there is none, or where nothing was found to redact."""
+    """Return the block in its redacted form; withheld whole where there is none, or where the redactor found nothing."""
     parts = split_tags(_mark_shortened(block.content))
-    longest, changed = _longest_text(parts), False
+    longest, changed = _find_longest_text(parts), False
     for place in range(1, len(parts), 2):
         parts[place] = _ATTRIBUTE.sub("", parts[place])
     try:
@@ -152,7 +154,7 @@ async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: l
     return replace(block, content="".join(parts), title=block.block_type.value, shortened=True)
 
 
-def _longest_text(parts: Sequence[str]) -> int:
+def _find_longest_text(parts: Sequence[str]) -> int:
     return max(range(0, len(parts), 2), key=lambda each: len(parts[each]))
 
 
@@ -161,6 +163,6 @@ def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
 
 
 def _mark_shortened(content: str) -> str:
-    """Say in the element itself that its text is not the whole; a message outside of elements says so by its ending."""
+    """Mark in the element itself that its text is shortened; a message without elements shows it by its ending."""
     found = _FIRST_TAG.match(content)
     return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'

@@ -1,8 +1,9 @@
-"""Layers of context (seed 003): a Collector gives named `…__context` texts, a Composer puts them in a fixed order. Pure.
+"""Layers of context (seed 003): a Collector gathers named `…__context` texts, a Composer puts them in a fixed order.
+Pure.
 
-The Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the two streams give a turn
-are the same layers (`layers_of`). The Composer sees no state, keeps none and adds no words of its own; the query enters
-there once and nowhere else. Only compression persists: it is the session's rolling summary.
+The Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the two streams give a
+turn are the same layers (`layers_of`). The Composer has no state and adds no text of its own; the query enters there
+once and nowhere else. Only compression persists: it is the session's rolling summary.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SYSTEM
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule, is_of_kind
 from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.pipeline.skeleton.todo import open_todo
+from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.pipeline.weaving.assemble import PromptMessage, assemble, is_history_message
 from jacquard.pipeline.weaving.weave import weave
 from mnemosyne.schema.document import Session, SessionDocument
@@ -41,9 +42,10 @@ _LAYOUT = SkeinTemplate(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """What the part that an agent plays may see (seed 003, process rules).
+    """What an agent may see in its part of a process (seed 003, process rules).
 
-    `layers` are the shared layers at most, `checkpoint` whether the conversation is shown, `share` the default of the one switch.
+    `layers` are the most shared layers that it sees, `checkpoint` whether it sees the conversation, `share` the default
+    of `enable_share_context`.
     """
 
     layers: frozenset[Layer] = frozenset(Layer)
@@ -66,10 +68,10 @@ PROCESSES: Mapping[str, Process] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Collected:
-    """What the Composer takes, all of it final text. `contexts` have only names that end in `__context`.
+class CollectedLayers:
+    """The input of the Composer, all of it final text. `contexts` only have names that end in `__context`.
 
-    `query` is None where the input stands in `checkpoint_messages` already, as their last.
+    `query` is None where the input already is the last of `checkpoint_messages`.
     """
 
     contexts: Mapping[str, str]
@@ -78,16 +80,16 @@ class Collected:
 
 
 def process_of(name: str) -> Process:
-    """Return a preset; ConfigError names those that there are."""
+    """Return a preset by its name. Raises ConfigError, which lists the presets, for an unknown name."""
     if name not in PROCESSES:
         raise ConfigError(f"layers.process: there is no process {name!r}; there are: {', '.join(PROCESSES)}.")
     return PROCESSES[name]
 
 
-def allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
+def find_allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
     """Return the shared layers that a call may see, and whether it sees the conversation.
 
-    The one switch is `enable_share_context`; off, the framework's rules and called-for knowledge are all that is left.
+    Without `enable_share_context` only the framework's rules and recalled knowledge are left.
     """
     process = process_of(config.process)
     share = process.share if config.enable_share_context is None else config.enable_share_context
@@ -95,7 +97,7 @@ def allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
 
 
 class ContextComposer:
-    """Renders layers into messages. It is given everything, reads nothing and keeps nothing."""
+    """Renders layers into messages. It works on its arguments alone."""
 
     def compose(
         self,
@@ -105,10 +107,11 @@ class ContextComposer:
         checkpoint_messages: Sequence[PromptMessage] = (),
         query: str | None = None,
     ) -> tuple[PromptMessage, ...]:
-        """Return the messages in the one order; empty layers leave none.
+        """Return the messages in their fixed order; empty layers give none.
 
-        The query enters here, once, or is the last of `checkpoint_messages` already, with `query` None. ConfigError for a
-        layer that there is none of, and for a query that would stand twice or nowhere.
+        The query enters here once, or is already the last of `checkpoint_messages`; then `query` is None. Raises
+        ConfigError for an unknown layer, for a system message among `checkpoint_messages`, and for a query that would
+        stand twice or nowhere.
         """
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
@@ -128,37 +131,41 @@ LayerService = Callable[[SessionDocument, str], Awaitable[str]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextCollector:
-    """Gathers the layers of a session: todo and compression from its document, the others from the services of the host.
+    """Collects the layers of a session: todo and compression from its document, the others from the services of the
+    host.
 
-    It renders no prompt and writes nothing. `framework` is the text of that layer; a service overrides what would be there.
+    It renders no prompt and writes nothing. `framework` is the text of that layer; a service replaces the text of its
+    layer.
     """
 
     framework: str = ""
     services: Mapping[str, LayerService] = field(default_factory=dict)
     config: LayersConfig = ALL_LAYERS
 
-    async def collect(self, document: SessionDocument, query: str) -> Collected:
-        """Return the layers that the process may see, with the messages after the summary. ConfigError for an unknown layer."""
+    async def collect(self, document: SessionDocument, query: str) -> CollectedLayers:
+        """Return the layers that the process may see, with the messages after the summary. Raises ConfigError for an
+        unknown layer.
+        """
         unknown = [name for name in self.services if name not in set(Layer)]
         if unknown:
             raise ConfigError(f"There is no layer {unknown[0]!r}; there are: {', '.join(Layer)}.")
-        layers, checkpoint = allowed_layers(self.config)
+        layers, checkpoint = find_allowed_layers(self.config)
         session = document.session
         contexts: dict[str, str] = {}
         for layer in Layer:
             if layer not in layers:
                 continue
             service = self.services.get(layer.value)
-            text = self._own(layer, session) if service is None else await service(document, query)
+            text = self._render_own_layer(layer, session) if service is None else await service(document, query)
             if text.strip():
                 contexts[layer.value] = text
-        return Collected(
+        return CollectedLayers(
             contexts=contexts,
             checkpoint_messages=checkpoint_messages(session) if checkpoint else (),
             query=escape_text(query),
         )
 
-    def _own(self, layer: Layer, session: Session) -> str:
+    def _render_own_layer(self, layer: Layer, session: Session) -> str:
         if layer is Layer.FRAMEWORK:
             return self.framework
         if layer is Layer.TODO:
@@ -167,19 +174,21 @@ class ContextCollector:
 
 
 def todo_context(session: Session) -> str:
-    """Return what is open of a session's to-do list as a block (`jacquard.pipeline.skeleton.todo`), or an empty text."""
-    shown = open_todo(session.task_state.todo_list.tasks)
+    """Return the open tasks of a session as a block (`jacquard.pipeline.skeleton.todo`), or an empty text."""
+    shown = list_open_tasks(session.task_state.todo_list.tasks)
     return f"<todo>\n{escape_text(dump_yaml(shown)).strip()}\n</todo>" if shown else ""
 
 
 def compression_context(session: Session) -> str:
     """Return the rolling summary of a session as a block, or an empty text."""
-    told = session.summary.content.strip() if session.summary is not None else ""
-    return f"<summary>\n{escape_text(told)}\n</summary>" if told else ""
+    summary = session.summary.content.strip() if session.summary is not None else ""
+    return f"<summary>\n{escape_text(summary)}\n</summary>" if summary else ""
 
 
 def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
-    """Return the conversation of a session, oldest first: what the summary covers and the prompts of agents are left out."""
+    """Return the conversation of a session, oldest first, without what the summary covers and without prompts of
+    agents.
+    """
     covered = session.summary.message_index_range if session.summary is not None else None
     first = covered.to_index if covered is not None and session.summary and session.summary.content.strip() else 0
     return tuple(
@@ -190,7 +199,8 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
 
 
 def layer_of(block: PromptBlock) -> str:
-    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for history and input.
+    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for history and
+    input.
 
     A block of a slot that has no layer of its own is knowledge.
     """
@@ -211,8 +221,8 @@ def layers_of(blocks: Sequence[PromptBlock]) -> dict[str, tuple[PromptBlock, ...
 def share(
     blocks: Sequence[PromptBlock], history: Sequence[PromptBlock], config: LayersConfig
 ) -> tuple[tuple[PromptBlock, ...], tuple[PromptBlock, ...], tuple[BlockDecision, ...]]:
-    """Return the blocks and the conversation that a call may see, and a decision on each that it may not."""
-    layers, checkpoint = allowed_layers(config)
+    """Return the blocks and the conversation that a call may see, and a decision on each block that it may not see."""
+    layers, checkpoint = find_allowed_layers(config)
     names = {SYSTEM_PROMPT, *(layer.value for layer in layers)}
     seen = tuple(block for block in blocks if layer_of(block) in names)
     gone = [block for block in blocks if layer_of(block) not in names] + ([] if checkpoint else list(history))
@@ -272,5 +282,5 @@ def _block(name: str, text: str) -> PromptBlock:
 
 
 def _count_nothing(text: str) -> int:
-    """The Composer counts nothing: budgets are the pruner's."""
+    """Return 0: budgets are the pruner's task, so the Composer counts no tokens."""
     return 0

@@ -1,8 +1,8 @@
-"""Packing: which blocks fit the budget, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
+"""Decides which blocks fit the budget, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
 
-All pruners count and give their reasons with these functions. Packing is monotone (P6) because the steps have one order that
-no budget changes, and the first step that does not fit ends it. So what a budget keeps is always a prefix of what a bigger one
-keeps. Pure; it must not import a pruner.
+All pruners count and give their reasons with these functions. Packing is monotone (P6) because the order of the steps
+does not depend on the budget, and the first step that does not fit ends it. So the result of a budget is always a
+prefix of the result of a bigger one. Pure; it must not import a pruner.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
 _TAG = re.compile(r"(<[^>]*>)")
 _MARK_TOKENS = 8
-"""What the mark of a shortened element costs."""
+"""The tokens of the mark of a shortened element."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
 
 Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
-"""Returns the places of the blocks by unit: every place once."""
+"""Returns the places of the blocks for each unit: every place once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """Blocks that live or die together, by their places in the input.
+    """Blocks that are kept or dropped together, by their places in the input.
 
-    `short_tokens` is what they cost when those that can be are shortened; equal to `tokens` where none can. `out` is the
-    code of why the unit may not be in the prompt whatever the budget, `only_short` says that it may only be shortened.
+    `short_tokens` is their cost when those that can be are shortened; equal to `tokens` where none can. `out` is the
+    code of the reason why the unit may not be in the prompt whatever the budget; `only_short` says that it may only be
+    shortened.
     """
 
     members: tuple[int, ...]
@@ -53,7 +54,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One step of packing: `unit` gets `tokens` more, and is whole after it or shortened."""
+    """One step of packing: `unit` gets `tokens` more, and is then whole or shortened."""
 
     unit: int
     tokens: int
@@ -62,7 +63,7 @@ class Step:
 
 @dataclass(kw_only=True, slots=True)
 class _UnitState:
-    """What became of a unit: nothing yet, shortened, or whole; and why not more."""
+    """The state of a unit: dropped, shortened, or whole; and why not more."""
 
     level: int = 0
     code: str = "after_cut"
@@ -70,15 +71,15 @@ class _UnitState:
     decisions: dict[int, BlockDecision] = field(default_factory=dict)
 
 
-def by_group(blocks: Sequence[PromptBlock]) -> list[list[int]]:
-    """Return units as the blocks' own `group` makes them (a tool call and its result, spec P5)."""
+def group_by_name(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+    """Return units by the blocks' own `group` (a tool call and its result, spec P5)."""
     groups: dict[str, list[int]] = {}
     for place, block in enumerate(blocks):
         groups.setdefault(f"group:{block.group}" if block.group else f"block:{place}", []).append(place)
     return list(groups.values())
 
 
-def units_of(
+def build_units(
     blocks: Sequence[PromptBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
 ) -> tuple[Unit, ...]:
     """Return the units in packing order: must first, then by priority, rank and place of their first member."""
@@ -87,8 +88,8 @@ def units_of(
     )
 
 
-def whole_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
-    """Return one step a unit, in packing order."""
+def build_whole_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+    """Return one step for each unit, in packing order."""
     return tuple(
         Step(unit=place, tokens=unit.tokens, whole=True)
         for place, unit in enumerate(units)
@@ -96,8 +97,10 @@ def whole_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
     )
 
 
-def shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
-    """Return steps that, tier by tier, first give every unit of the tier a place, shortened, and then its whole text."""
+def build_shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+    """Return steps that, tier by tier, first give every unit of the tier a place in its short form, then its whole
+    text.
+    """
     steps: list[Step] = []
     for tier in TIERS:
         own = [
@@ -116,57 +119,63 @@ def shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
 def pack(
     blocks: Sequence[PromptBlock], units: Sequence[Unit], steps: Iterable[Step], budget: PruneBudget, rules: PruneRules
 ) -> PruneResult:
-    """Take the steps until one does not fit; BudgetExceededError when what must be kept does not."""
-    fates = [_UnitState() for _ in units]
-    used = _keep_must(blocks, units, fates, budget)
+    """Take the steps until one does not fit.
+
+    Raises BudgetExceededError when what must be kept does not fit.
+    """
+    states = [_UnitState() for _ in units]
+    used = _keep_must(blocks, units, states, budget)
     tiers: dict[Priority, int] = {}
     closed: set[Priority] = set()
     full = False
     for step in steps:
-        unit, fate = units[step.unit], fates[step.unit]
+        unit, state = units[step.unit], states[step.unit]
         spent = tiers.get(unit.priority, 0) + step.tokens
         quota = budget.tier_tokens.get(unit.priority)
         if unit.priority in closed or (quota is not None and spent > quota):
             if unit.priority not in closed and quota is not None:
-                fate.room = max(0, quota - spent + step.tokens)
+                state.room = max(0, quota - spent + step.tokens)
             closed.add(unit.priority)
-            fate.code = "over_quota"
+            state.code = "over_quota"
             continue
         tiers[unit.priority] = spent
         if full or used + step.tokens > budget.max_tokens:
             if not full:
-                fate.code, fate.room = "over_budget", budget.max_tokens - used
+                state.code, state.room = "over_budget", budget.max_tokens - used
             full = True
             continue
         used += step.tokens
-        fate.level = 2 if step.whole else 1
+        state.level = 2 if step.whole else 1
     decisions = {
-        place: _decide(blocks[place], unit, fate, rules)
-        for unit, fate in zip(units, fates, strict=True)
+        place: _decide(blocks[place], unit, state, rules)
+        for unit, state in zip(units, states, strict=True)
         for place in unit.members
     }
     ordered = tuple(decisions[place] for place in range(len(blocks)))
 
-    def having(action: Action) -> tuple[PromptBlock, ...]:
+    def select_blocks(action: Action) -> tuple[PromptBlock, ...]:
         return tuple(block for block, each in zip(blocks, ordered, strict=True) if each.action is action)
 
     return PruneResult(
-        kept=having(Action.KEPT), degraded=having(Action.DEGRADED), dropped=having(Action.DROPPED), decisions=ordered
+        kept=select_blocks(Action.KEPT),
+        degraded=select_blocks(Action.DEGRADED),
+        dropped=select_blocks(Action.DROPPED),
+        decisions=ordered,
     )
 
 
 def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
-    """Return whether a block is more guarded than the reader may see."""
+    """Return whether a block is more sensitive than the reader may see."""
     return _GUARD[block.sensitivity] > _GUARD[rules.max_sensitivity]
 
 
 def _keep_must(
-    blocks: Sequence[PromptBlock], units: Sequence[Unit], fates: Sequence[_UnitState], budget: PruneBudget
+    blocks: Sequence[PromptBlock], units: Sequence[Unit], states: Sequence[_UnitState], budget: PruneBudget
 ) -> int:
     used = 0
-    for unit, fate in zip(units, fates, strict=True):
+    for unit, state in zip(units, states, strict=True):
         if unit.must:
-            used, fate.level = used + unit.tokens, 2
+            used, state.level = used + unit.tokens, 2
     if used > budget.max_tokens:
         must = [blocks[place] for unit in units if unit.must for place in unit.members]
         named = sorted(((block.block_id, block.tokens) for block in must), key=lambda pair: (-pair[1], pair[0]))
@@ -179,7 +188,7 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
     must = any(block.priority in rules.must_keep for block in members)
     first = min((_RANK[blocks[place].priority], blocks[place].rank, place) for place in places)
     tokens = sum(block.tokens for block in members)
-    short = sum(short_tokens(block, rules) if shorten and not must else block.tokens for block in members)
+    short = sum(estimate_short_tokens(block, rules) if shorten and not must else block.tokens for block in members)
     expired = not must and all(_is_expired(block, rules) for block in members)
     guarded = not must and not rules.mask and any(is_over_guarded(block, rules) for block in members)
     out = "sensitive" if guarded else "expired" if expired and short == tokens else ""
@@ -195,8 +204,8 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
     )
 
 
-def short_tokens(block: PromptBlock, rules: PruneRules) -> int:
-    """Return what a block may cost when it is shortened; its own tokens where it cannot be, or would gain nothing.
+def estimate_short_tokens(block: PromptBlock, rules: PruneRules) -> int:
+    """Return the most tokens of a block when it is shortened; its own tokens where that is impossible or gains nothing.
 
     Its tags stay, so their share (by characters) is not shortened.
     """
@@ -210,7 +219,7 @@ def short_tokens(block: PromptBlock, rules: PruneRules) -> int:
 
 def split_tags(content: str) -> list[str]:
     """Return the texts of a content (at even places) and the tags between them (at odd places), in order."""
-    # Behind the last `>` no tag ends; without that border each `<` would be followed to the end of the text.
+    # No tag ends after the last `>`; without this bound each `<` would be followed to the end of the text.
     end = content.rfind(">") + 1
     parts = _TAG.split(content[:end])
     parts[-1] += content[end:]
@@ -226,15 +235,15 @@ def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:
     return seconds is not None and block.at is not None and rules.now - block.at > timedelta(seconds=seconds)
 
 
-def _decide(block: PromptBlock, unit: Unit, fate: _UnitState, rules: PruneRules) -> BlockDecision:
+def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> BlockDecision:
     action, code, reason, tokens = Action.KEPT, "fits", "", block.tokens
-    if fate.level == 0:
+    if state.level == 0:
         action = Action.DROPPED
-        code, reason = _explain_drop(block, unit, fate, rules)
+        code, reason = _explain_drop(block, unit, state, rules)
     elif is_over_guarded(block, rules):
         action, code = Action.DEGRADED, MASKED
         reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
-    elif fate.level == 1 and (short := short_tokens(block, rules)) < block.tokens:
+    elif state.level == 1 and (short := estimate_short_tokens(block, rules)) < block.tokens:
         action, code, tokens = Action.DEGRADED, SHORTENED, short
         why = "it is too old to stand whole" if unit.only_short else "there is no room for its whole text"
         reason = f"It is shortened to {short} tokens: {why}."
@@ -257,7 +266,7 @@ def _decide(block: PromptBlock, unit: Unit, fate: _UnitState, rules: PruneRules)
     )
 
 
-def _explain_drop(block: PromptBlock, unit: Unit, fate: _UnitState, rules: PruneRules) -> tuple[str, str]:
+def _explain_drop(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> tuple[str, str]:
     if unit.out == "sensitive" and not is_over_guarded(block, rules):
         return "with_group", "It stands with a block that is too guarded for this reader."
     if unit.out == "sensitive":
@@ -265,8 +274,8 @@ def _explain_drop(block: PromptBlock, unit: Unit, fate: _UnitState, rules: Prune
         return unit.out, sentence
     if unit.out == "expired":
         return unit.out, "It is older than its priority may be, or its time is over."
-    if fate.code == "over_quota":
+    if state.code == "over_quota":
         return "over_quota", f"The quota of {unit.priority.value} priority was full before its turn came."
-    if fate.code == "over_budget":
-        return "over_budget", f"It needs {unit.tokens} tokens and {fate.room} were left."
+    if state.code == "over_budget":
+        return "over_budget", f"It needs {unit.tokens} tokens and {state.room} were left."
     return "after_cut", "The budget was full before its turn came."

@@ -30,10 +30,11 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
 
 
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
-    """Return the pruner that a configuration names; `own` are pruners of the host by name, or the one that stands for all.
+    """Return the pruner that a configuration names; `own` are pruners of the host by name, or one pruner that replaces
+    all.
 
-    What is neither the host's nor built in is looked for among the plugins. ConfigError for an unknown name, and for a plugin
-    that cannot be used.
+    A name that is neither the host's nor built in is searched among the plugins. Raises ConfigError for an unknown
+    name, and for a plugin that cannot be used.
     """
     if own is not None and not isinstance(own, Mapping):
         return own
@@ -57,7 +58,7 @@ def _open_pruner(policy: str) -> Pruner:
 
 
 def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:
-    """Return the rules of a configuration at a time."""
+    """Return the prune rules of a configuration at a time."""
     settings = config.prune
     return replace(
         NO_RULES,

@@ -1,8 +1,8 @@
-"""From the blocks of both streams to one prompt inside one budget: weave, prune, truncate, assemble, check. Pure.
+"""Makes one prompt inside one budget from the blocks of both streams: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` builds the prompt and
-checks it. Where the whole prompt counts more than its parts, an emergency cut prunes once more inside a smaller budget. A
-prompt over its limit is never returned.
+`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` builds the
+prompt and checks it. Where the whole prompt counts more tokens than its parts, an emergency cut prunes again with a
+smaller budget. A prompt over its limit is never returned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, Assembled, assemble
-from jacquard.pipeline.weaving.weave import Woven, truncate, weave
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, AssembledPrompt, assemble
+from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
 from mnemosyne.schema.evidence import Priority
 
 EMERGENCY = "emergency_cut"
@@ -25,22 +25,22 @@ Counted = TypeVar("Counted", PromptBlock, BlockDecision)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prompt:
-    """One finished prompt: its text, one decision for every block of both streams, and the skein at every stage."""
+    """One complete prompt: its text, one decision for every block of both streams, and the skein at every stage."""
 
-    assembled: Assembled
+    assembled: AssembledPrompt
     decisions: tuple[BlockDecision, ...]
     stages: tuple[Skein, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLayout:
-    """A woven prompt whose blocks have been decided upon; `orders` are what is to be degraded, each with its decision.
+    """A woven prompt with decisions on its blocks; `orders` are the blocks to be degraded, each with its decision.
 
-    `assembled` is the prompt if nothing were pruned; `left_out` are decisions on blocks that were not even woven.
+    `assembled` is the prompt if nothing were pruned; `left_out` are decisions on blocks that were not woven.
     """
 
-    woven: Woven
-    assembled: Assembled
+    woven: WovenSkein
+    assembled: AssembledPrompt
     pruned: PruneResult
     budget: PruneBudget
     rules: PruneRules
@@ -51,7 +51,7 @@ class PromptLayout:
 
     @property
     def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
-        """Blocks to be shortened or masked, in reading order."""
+        """The blocks to be shortened or masked, with their decisions, in reading order."""
         named = {block.block_id: block for block in self.pruned.degraded}
         return tuple((named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED)
 
@@ -70,13 +70,14 @@ def lay_out(
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
     left_out: tuple[BlockDecision, ...] = (),
 ) -> PromptLayout:
-    """Weave all blocks and decide what fits into `limit_tokens`, the frame between blocks included.
+    """Weave all blocks and decide what fits into `limit_tokens`, including the frame between blocks.
 
-    `history` is oldest first; `count` gives the tokens of a text. BudgetExceededError when what must stay does not fit.
+    `history` is oldest first; `count` gives the tokens of a text. Raises BudgetExceededError when what must be kept
+    does not fit.
     """
-    priced = [_with_tokens(block, count(block.content)) for block in blocks]
-    priced_history = [_with_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    woven = weave(priced, priced_history, _with_tokens(user_input, count(user_input.content)), layout, layer_attributes)
+    priced = [_set_tokens(block, count(block.content)) for block in blocks]
+    priced_history = [_set_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
+    woven = weave(priced, priced_history, _set_tokens(user_input, count(user_input.content)), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return PromptLayout(
@@ -92,23 +93,25 @@ def lay_out(
     )
 
 
-def complete(laid: PromptLayout, carried: Mapping[str, PromptBlock] | None = None) -> Prompt:
-    """Return the prompt of a layout; `carried` are the degraded blocks, by id, as they stand in it. What was to be degraded
-    and is not among them is dropped. BudgetExceededError when what must stay does not fit.
+def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, PromptBlock] | None = None) -> Prompt:
+    """Return the prompt of a layout; `degraded_blocks` are the degraded blocks by id, as they stand in it.
+
+    A block that was to be degraded and is not among them is dropped. Raises BudgetExceededError when what must be kept
+    does not fit.
     """
-    shorter = carried or {}
-    pruned = laid.pruned
-    prompt = _assemble_prompt(laid, pruned, shorter)
-    room = laid.budget.max_tokens
-    while (over := _count_needed_tokens(prompt.assembled, laid.count) - laid.limit_tokens) > 0:
+    shorter = degraded_blocks or {}
+    pruned = prompt_layout.pruned
+    prompt = _assemble_prompt(prompt_layout, pruned, shorter)
+    room = prompt_layout.budget.max_tokens
+    while (over := _count_needed_tokens(prompt.assembled, prompt_layout.count) - prompt_layout.limit_tokens) > 0:
         room -= over
-        budget = replace(laid.budget, max_tokens=room)
+        budget = replace(prompt_layout.budget, max_tokens=room)
         try:
-            again = laid.pruner.prune(laid.woven.skein.blocks(), budget, laid.rules)
+            again = prompt_layout.pruner.prune(prompt_layout.woven.skein.blocks(), budget, prompt_layout.rules)
         except BudgetExceededError as error:
-            needed = laid.limit_tokens + over
-            raise BudgetExceededError(laid.limit_tokens, needed, error.blocks) from error
-        prompt = _assemble_prompt(laid, _mark_emergency_cut(again, laid.pruned), shorter)
+            needed = prompt_layout.limit_tokens + over
+            raise BudgetExceededError(prompt_layout.limit_tokens, needed, error.blocks) from error
+        prompt = _assemble_prompt(prompt_layout, _mark_emergency_cut(again, prompt_layout.pruned), shorter)
     return prompt
 
 
@@ -123,8 +126,11 @@ def build_prompt(
     count: Callable[[str], int],
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Prompt:
-    """Lay out and complete in one go, for a pruner that degrades nothing."""
-    laid = lay_out(
+    """Lay out and complete a prompt with a pruner that degrades nothing.
+
+    Raises BudgetExceededError when what must be kept does not fit.
+    """
+    prompt_layout = lay_out(
         blocks,
         history,
         user_input,
@@ -134,41 +140,43 @@ def build_prompt(
         count=count,
         layer_attributes=layer_attributes,
     )
-    return complete(laid)
+    return complete(prompt_layout)
 
 
-def _assemble_prompt(laid: PromptLayout, pruned: PruneResult, carried: Mapping[str, PromptBlock]) -> Prompt:
+def _assemble_prompt(
+    prompt_layout: PromptLayout, pruned: PruneResult, degraded_blocks: Mapping[str, PromptBlock]
+) -> Prompt:
     standing = {block.block_id: block for block in pruned.kept}
-    kinds = {block.block_id: block.kind for block in laid.woven.skein.blocks()}
+    kinds = {block.block_id: block.kind for block in prompt_layout.woven.skein.blocks()}
     decisions = []
     for decision in pruned.decisions:
-        # A pruner of the host's need not know of kinds.
+        # A pruner of the host may not know kinds.
         if decision.kind is not (kind := kinds.get(decision.block_id, decision.kind)):
             decision = replace(decision, kind=kind)
         if decision.action is Action.DEGRADED:
-            block = carried.get(decision.block_id)
+            block = degraded_blocks.get(decision.block_id)
             if block is None:
                 reason = f"{decision.reason} That could not be done."
                 decision = replace(decision, action=Action.DROPPED, code=f"not_{decision.code}", reason=reason)
             else:
                 standing[decision.block_id] = block
         decisions.append(decision)
-    skein = truncate(laid.woven.skein, standing)
-    whole = skein.blocks() == laid.woven.skein.blocks()
-    assembled = laid.assembled if whole else assemble(skein, laid.count)
+    skein = truncate(prompt_layout.woven.skein, standing)
+    whole = skein.blocks() == prompt_layout.woven.skein.blocks()
+    assembled = prompt_layout.assembled if whole else assemble(skein, prompt_layout.count)
     return Prompt(
         assembled=assembled,
-        decisions=_with_real_tokens((*decisions, *laid.woven.dropped, *laid.left_out), assembled),
-        stages=(*laid.woven.stages, skein),
+        decisions=_set_real_tokens((*decisions, *prompt_layout.woven.dropped, *prompt_layout.left_out), assembled),
+        stages=(*prompt_layout.woven.stages, skein),
     )
 
 
-def _with_tokens(value: Counted, tokens: int) -> Counted:
+def _set_tokens(value: Counted, tokens: int) -> Counted:
     return value if value.tokens == tokens else replace(value, tokens=tokens)
 
 
-def _count_needed_tokens(assembled: Assembled, count: Callable[[str], int]) -> int:
-    """Return what the prompt costs, counted by blocks and by whole messages, whichever is more."""
+def _count_needed_tokens(assembled: AssembledPrompt, count: Callable[[str], int]) -> int:
+    """Return the tokens of the prompt, counted by blocks or by whole messages, whichever is more."""
     pieces: dict[int, list[int]] = {}
     for span in assembled.spans:
         if span.end > span.start:
@@ -181,7 +189,7 @@ def _count_needed_tokens(assembled: Assembled, count: Callable[[str], int]) -> i
 
 
 def _mark_emergency_cut(again: PruneResult, before: PruneResult) -> PruneResult:
-    """Say of what the emergency cut took that it did."""
+    """Return the result with a reason on every block that only the emergency cut dropped."""
     stood = {d.block_id for d in before.decisions if d.action is not Action.DROPPED}
     reason = "The finished prompt counted more than its blocks; this was cut so that it fits."
     decisions = tuple(
@@ -191,9 +199,9 @@ def _mark_emergency_cut(again: PruneResult, before: PruneResult) -> PruneResult:
     return replace(again, decisions=decisions)
 
 
-def _with_real_tokens(decisions: Sequence[BlockDecision], assembled: Assembled) -> tuple[BlockDecision, ...]:
-    """Tokens of standing blocks are those of their spans, so that the receipt adds up to the prompt."""
+def _set_real_tokens(decisions: Sequence[BlockDecision], assembled: AssembledPrompt) -> tuple[BlockDecision, ...]:
+    """Set the tokens of kept blocks to those of their spans, so that the receipt adds up to the prompt."""
     spent: dict[str, int] = {}
     for span in assembled.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
-    return tuple(d if d.action is Action.DROPPED else _with_tokens(d, spent.get(d.block_id, 0)) for d in decisions)
+    return tuple(d if d.action is Action.DROPPED else _set_tokens(d, spent.get(d.block_id, 0)) for d in decisions)

@@ -1,6 +1,7 @@
-"""A summarizer as a shortener: the model that summarizes shortens the texts that a pruner degraded (seed 002 section 8.2).
+"""A summarizer as a shortener: the model that summarizes shortens the texts that a pruner degraded (seed 002 section
+8.2).
 
-It must not import a model. Results are cached, since the same message is degraded in turn after turn.
+It must not import a model. Results are cached, since the same message is degraded in many turns.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Note = Callable[[Call, str], None]
 
 
 class SummarizingShortener:
-    """Has a summarizer shorten one text."""
+    """Shortens one text with a summarizer."""
 
     name = "summarizer"
 
@@ -30,11 +31,13 @@ class SummarizingShortener:
         return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the text in fewer words; SummarizerError when there is no room, or the summarizer has none."""
-        return await self.shorten_noted(text, limit_tokens, _ignore_call)
+        """Return the text in fewer words. Raises SummarizerError where there is no room, or the summarizer fails."""
+        return await self.shorten_with_note(text, limit_tokens, _ignore_call)
 
-    async def shorten_noted(self, text: str, limit_tokens: int, note: Note) -> str:
-        """Shorten; `note` is called with the model call where there was one."""
+    async def shorten_with_note(self, text: str, limit_tokens: int, note: Note) -> str:
+        """Shorten a text; `note` is called with the model call, if there was one. Raises SummarizerError as `shorten`
+        does.
+        """
         if limit_tokens < 1:
             raise SummarizerError(f"There is no room for a summary: {limit_tokens} tokens.")
         key = (text, limit_tokens)
@@ -42,14 +45,14 @@ class SummarizingShortener:
             turns = (ConversationTurn(turn_id="text", depth=1, lines=(("text", text),)),)
             request = SummaryRequest(turns=turns, previous="", limit_tokens=limit_tokens, locale=self._locale)
             try:
-                told = await self._summarizer.summarize(request)
+                summary = await self._summarizer.summarize(request)
             except SummarizerError as error:
                 if error.call is not None:
                     note(error.call, str(error))
                 raise
-            if told.model is not None:
-                note(told.call(), "")
-            self._kept[key] = told.content.strip()
+            if summary.model is not None:
+                note(summary.call(), "")
+            self._kept[key] = summary.content.strip()
             if len(self._kept) > KEPT_TEXTS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -62,7 +65,7 @@ class _NotingShortener:
         self._shortener, self._note = shortener, note
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        return await self._shortener.shorten_noted(text, limit_tokens, self._note)
+        return await self._shortener.shorten_with_note(text, limit_tokens, self._note)
 
 
 def _ignore_call(call: Call, error: str) -> None:

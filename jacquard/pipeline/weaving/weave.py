@@ -17,8 +17,8 @@ _LAST_SLOT = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Woven:
-    """The deduplicated skein with the decisions that deduplication took, and every stage for inspection."""
+class WovenSkein:
+    """The deduplicated skein with the decisions of the deduplication, and every stage for inspection."""
 
     skein: Skein
     dropped: tuple[BlockDecision, ...]
@@ -31,8 +31,8 @@ def weave(
     user_input: PromptBlock,
     layout: SkeinTemplate,
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
-) -> Woven:
-    """Run the stages up to deduplication; `history` is oldest first. Cutting to the budget is `truncate`."""
+) -> WovenSkein:
+    """Run the stages up to deduplication; `history` is oldest first. `truncate` cuts the result to the budget."""
     placed = [replace(block, placement=_placement(block, layout)) for block in blocks]
     skeleton = Skein(
         stage=Stage.SKELETON,
@@ -44,11 +44,12 @@ def weave(
     anchored = replace(skeleton, stage=Stage.ANCHORED, history=tuple(history), user_input=user_input)
     stitched = _stitch(anchored)
     skein, dropped = _deduplicate(stitched)
-    return Woven(skein=skein, dropped=dropped, stages=(skeleton, anchored, stitched, skein))
+    return WovenSkein(skein=skein, dropped=dropped, stages=(skeleton, anchored, stitched, skein))
 
 
 def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
-    """Return the skein with only the blocks that `standing` names, each as it stands there (as it was, or shortened).
+    """Return the skein with only the blocks in `standing`, each in the form that it has there (unchanged, or
+    shortened).
 
     The user input always stays.
     """
@@ -79,14 +80,14 @@ def _system_key(block: PromptBlock) -> tuple[int, str, str, int, str]:
     return (block.placement.order, block.layer or "", block.section or "", block.rank, block.block_id)
 
 
-def _near_key(block: PromptBlock) -> tuple[int, str, int, str]:
-    """Higher priority later, that is nearer to the user input."""
+def _nearness_key(block: PromptBlock) -> tuple[int, str, int, str]:
+    """Return the sort key of a place: blocks of higher priority come later, which is nearer to the user input."""
     return (block.placement.priority, block.section or "", block.rank, block.block_id)
 
 
 def _stitch(skein: Skein) -> Skein:
     by_position: dict[Position, list[PromptBlock]] = {}
-    for block in sorted(skein.pending, key=_near_key):
+    for block in sorted(skein.pending, key=_nearness_key):
         by_position.setdefault(block.placement.position, []).append(block)
     line: list[PromptBlock] = list(by_position.get(Position.BEFORE_HISTORY, ()))
     inside = by_position.get(Position.IN_HISTORY, ())
@@ -104,11 +105,11 @@ def _stitch(skein: Skein) -> Skein:
 def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     blocks = skein.blocks()
     subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
-    said_by, seen = _sayings(blocks)
+    find_names, seen = _index_contents(blocks)
     dropped: list[BlockDecision] = []
     out: set[int] = set()
     for block in blocks:
-        names = said_by(block)
+        names = find_names(block)
         first = next((seen[name] for name in sorted(names) if name in seen and seen[name] is not block), None)
         cover = None
         if block.category is LoreCategory.ENCYCLOPEDIA and block.entities:
@@ -135,10 +136,10 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     return clean, tuple(dropped)
 
 
-def _sayings(
+def _index_contents(
     blocks: Sequence[PromptBlock],
 ) -> tuple[Callable[[PromptBlock], set[str]], dict[str, PromptBlock]]:
-    """Return what tells the names of all that a block says, and by name the blocks that say it in any case.
+    """Return a function that gives the names of a block's contents, and the blocks that hold each name in any case.
 
     Blocks that must stay come before all others, wherever they stand.
     """
@@ -152,13 +153,15 @@ def _sayings(
 
 
 def _names(block: PromptBlock) -> set[str]:
-    """Return the names of what a block says: its address, and each evidence that it shows whole."""
+    """Return the names of what a block holds: its address, and each evidence that it shows whole."""
     names = {f"evidence:{ref.evidence_id}" for ref in block.refs if ref.selector is None}
     return names | {f"at:{block.uri}"} if block.uri else names
 
 
 def _recorded_names(block: PromptBlock) -> set[str]:
-    """Return the names as they were while all ids shared one namespace, so that what was recorded then comes out the same."""
+    """Return the names from the time when all ids shared one namespace, so that records of that time give the same
+    prompt.
+    """
     return {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}
 
 

@@ -11,11 +11,11 @@ from mnemosyne.retrieval.text.words import word_tokens
 CUT = "…"
 _PIECE = re.compile(r"[^。！？；.!?;,，\n]+[。！？；.!?;,，\n]*\s*")
 _WIDE = 3
-"""A character of a script without spaces says as much as so many Latin ones."""
+"""A character of a script without spaces counts as this many Latin characters."""
 
 
 def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
-    """Return `text` on one line, if it is too long only the run of clauses in which most of `words` stand.
+    """Return `text` on one line; a text that is too long is cut to the run of clauses with most of `words`.
 
     `limit_chars` counts Latin characters; others count for three. What was cut is marked by `…`.
     """

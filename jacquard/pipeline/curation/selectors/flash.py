@@ -1,8 +1,9 @@
 """The Flash Selector (seed 004 section 6.3): a small model chooses among the recalled candidates.
 
 It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
-and marked as data, so that no lore, message or input can give the model orders. To save tokens (figures in
-`docs/decisions/0023-selection.md`), long previews are cut around the words of the input, and the answer is a list of ids.
+and marked as data, so that no lore, message or input can instruct the model. To save tokens (figures in
+`docs/decisions/0023-selection.md`), long previews are cut around the words of the input, and the answer is a list of
+ids.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ RECENT_MESSAGES = 4
 RECENT_CHARS = 240
 INPUT_CHARS = 2000
 PREVIEW_CHARS = 360
-"""Of a preview in Latin script; Chinese says as much in a third."""
+"""Characters of a preview in Latin script; Chinese needs a third of them."""
 
 
 class FlashSelector:
-    """Selects with a small model; each candidate is shown to it once, and no call is repeated.
+    """Selects with a small model, which sees each candidate once; no call is repeated.
 
-    `timeout_seconds` bounds the call itself. It may be longer than a turn waits: the race decides what a turn sees, and
-    a late answer can still serve the next turn. More than `batch_size` candidates go in batches at the same time; what
-    those choose is joined by place, and a batch that fails is counted (`failed_batches`) unless all do. SelectorError:
-    `timeout`, `model_error`, `unreadable`, with the tokens that were spent.
+    `timeout_seconds` limits the call itself and may be longer than a turn waits: the deadline decides what a turn uses,
+    and a late answer can still serve the next turn. More than `batch_size` candidates go in batches at the same time;
+    their selections are joined by place, and a batch that fails is counted (`failed_batches`) unless all fail. Raises
+    SelectorError `timeout`, `model_error` or `unreadable`, with the tokens that were spent.
     """
 
     name = "flash"
@@ -52,7 +53,10 @@ class FlashSelector:
         self._batch_size = batch_size
 
     async def select(self, request: SelectionRequest) -> Selection:
-        """Return the model's choice with what had to be mended and the tokens of its calls in `counts`."""
+        """Return the model's selection; `counts` says what was corrected and holds the tokens of its calls.
+
+        Raises SelectorError `timeout`, `model_error` or `unreadable` when every batch failed.
+        """
         if not request.candidates:
             return Selection(entry_ids=())
         pools = _batches(request.candidates, self._batch_size)
@@ -88,18 +92,18 @@ class FlashSelector:
             reply = await self._llm.generate(
                 LlmRequest(messages=prompt, max_tokens=self._max_tokens, timeout_seconds=self._timeout_seconds)
             )
-            call = _with_answer(call, reply)
+            call = _add_answer(call, reply)
             chosen = parse_selection(reply.content, [each.entry_id for each in pool], request.limit)
         except ModelError as error:
-            book.end(place, _with_latency(call, began), str(error))
+            book.end(place, _add_latency(call, began), str(error))
             raise SelectorError("timeout" if error.code == "timeout" else "model_error", error.detail) from error
         except SelectorError as error:
-            book.end(place, _with_latency(call, began), str(error))
+            book.end(place, _add_latency(call, began), str(error))
             raise SelectorError(error.code, error.detail, _token_counts(reply)) from error
         except BaseException as error:
-            book.end(place, _with_latency(call, began), f"{type(error).__name__}: the call was broken off")
+            book.end(place, _add_latency(call, began), f"{type(error).__name__}: the call was broken off")
             raise
-        book.end(place, _with_latency(call, began))
+        book.end(place, _add_latency(call, began))
         return Selection(
             entry_ids=chosen.entry_ids,
             rationale=chosen.rationale,
@@ -110,14 +114,14 @@ class FlashSelector:
 
 
 def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[tuple[str, str], ...]:
-    """Return the messages of a selector call: rules as system, transcript and candidates as user.
+    """Return the messages of a selector call: rules as system message, transcript and candidates as user message.
 
-    Candidates (of `pool`, else of the request) stand in their order, best first.
+    Candidates (of `pool`, else of the request) are in their order, best first.
     """
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""
     words = frozenset(
-        chain(word_tokens(request.user_text), *map(word_tokens, request.plan.search_intent.focus_keywords))
+        chain(word_tokens(request.user_message), *map(word_tokens, request.plan.search_intent.focus_keywords))
     )
     shown = request.candidates if pool is None else pool
     items = "\n".join(_item(candidate, words) for candidate in shown)
@@ -126,7 +130,7 @@ def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None 
         request.locale,
         limit=request.limit,
         recent_history=history,
-        current_input=escape_text(_clip(request.user_text, INPUT_CHARS)),
+        current_input=escape_text(_clip(request.user_message, INPUT_CHARS)),
         candidates=items,
     )
 
@@ -135,18 +139,18 @@ def _item(candidate: Candidate, words: frozenset[str]) -> str:
     turn = "" if candidate.depth is None else f' turn="{candidate.depth}"'
     title = " ".join(candidate.title.split())
     text = excerpt(candidate.preview, words, PREVIEW_CHARS)
-    told = escape_text(text if not title or title in text else f"{title}: {text}")
-    return f'<item id="{escape_attribute(candidate.entry_id)}"{turn}>{told}</item>'
+    content = escape_text(text if not title or title in text else f"{title}: {text}")
+    return f'<item id="{escape_attribute(candidate.entry_id)}"{turn}>{content}</item>'
 
 
 def _batches(candidates: Sequence[Candidate], size: int) -> list[list[Candidate]]:
-    """Deal candidates out, so that each batch has its share of the best ones; every batch stays best first."""
+    """Distribute candidates so that each batch has its share of the best ones; every batch stays best first."""
     count = -(-len(candidates) // size)
     return [list(candidates[place::count]) for place in range(count)]
 
 
 def _join_selections(chosen: Sequence[Selection], limit: int, counts: Mapping[str, int]) -> Selection:
-    """Join choices: all that were put first, then all that were put second, and so on."""
+    """Join selections: first all that were put first, then all that were put second, and so on."""
     dealt = zip_longest(*(choice.entry_ids for choice in chosen))
     entry_ids = tuple(one for rank in dealt for one in rank if one is not None)[:limit]
     why = {entry_id: text for choice in chosen for entry_id, text in choice.why.items() if entry_id in entry_ids}
@@ -168,7 +172,7 @@ def _clip(text: str, limit_chars: int) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1] + "…"
 
 
-def _with_answer(call: Call, reply: LlmResponse) -> Call:
+def _add_answer(call: Call, reply: LlmResponse) -> Call:
     return replace(
         call,
         model=reply.model,
@@ -178,7 +182,7 @@ def _with_answer(call: Call, reply: LlmResponse) -> Call:
     )
 
 
-def _with_latency(call: Call, began: float) -> Call:
+def _add_latency(call: Call, began: float) -> Call:
     return replace(call, latency_ms=(perf_counter() - began) * 1000)
 
 

@@ -1,11 +1,12 @@
-"""The heuristic selector (seed 004 section 6.3.2; spec B4): a choice without any model, always available. Pure.
+"""The heuristic selector (seed 004 section 6.3.2; spec B4): a selection without a model, always available. Pure.
 
-Candidates are ordered by their fused score with corrections. Near-duplicates are merged into the better one, unless they differ
-in a number, a name or a "not". Candidates that name what the plan is about move up. Lore whose subject the input names moves
-up more, since it explains a proper noun (seed 004 section 6.3.1, rule 2). Most of all moves up what is about a thing of the
-input that no chosen candidate covers yet. Chains get their shares by the plan's weights, among candidates of nearly equal score. A
-turn that has a summary moves down, because its messages and its summary say the same. No correction can lift a candidate
-from the bottom of recall to its top. What the numbers are worth: `docs/decisions/0023-selection.md`.
+Candidates are ordered by their fused score with corrections. Near-duplicates are merged into the better one, unless
+they differ in a number, a name or a "not". Candidates that name entities of the plan get a bonus. Lore whose subject
+the input names gets a larger one, since it explains a proper noun (seed 004 section 6.3.1, rule 2). The largest goes to
+a candidate about an entity of the input that no chosen candidate covers yet. Among candidates of nearly equal score,
+chains get shares by the plan's weights. A candidate of a turn that is already represented gets a malus, because a
+turn's messages and summary say the same. No correction can lift a candidate from the bottom of recall to its top.
+Measurements: `docs/decisions/0023-selection.md`.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class _ScoredCandidate:
 
 
 class HeuristicSelector:
-    """Selects by score. The same request gives the same choice; it never fails.
+    """Selects by score. The same request gives the same selection; it never fails.
 
-    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which on two previews are near-duplicates.
-    Texts with different figures, names or negations never are: "paid 5 coins" and "paid 7 coins" are two facts, and so are
-    what Mara paid and what Tara paid. Nor are candidates about different entities.
+    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which two previews are near-duplicates.
+    Texts with different figures, names or negations never are: "paid 5 coins" and "paid 7 coins" are two facts, and so
+    are payments of two people. Nor are candidates about different entities.
     """
 
     name = "heuristic"
@@ -73,11 +74,11 @@ class HeuristicSelector:
 
     def _select(self, request: SelectionRequest) -> Selection:
         waiting = _score_candidates(request)
-        shares, asked = _chain_shares(request.plan), frozenset(request.plan.entities)
+        shares, input_entities = _chain_shares(request.plan), frozenset(request.plan.entities)
         chosen: list[_ScoredCandidate] = []
         folded: dict[str, str] = {}
         while waiting and len(chosen) < request.limit:
-            best = max(waiting, key=_worth_function(chosen, shares, asked))
+            best = max(waiting, key=_build_scorer(chosen, shares, input_entities))
             chosen.append(best)
             rest, waiting = waiting, []
             for one in rest:
@@ -110,7 +111,7 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
     focus = frozenset(request.plan.entities)
     scored = []
     for candidate in request.candidates:
-        shingles, figures = print_of(candidate.preview)
+        shingles, figures = fingerprint_text(candidate.preview)
         about = bool(focus & set(candidate.entities)) or _is_mentioned(candidate.title, keywords)
         base = max(candidate.score / top, 0.0) if top > 0 else 0.0
         scored.append(
@@ -126,10 +127,11 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
 
 
 @lru_cache(maxsize=1 << 12)
-def print_of(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
-    """Return what near-duplicates share: words with word pairs, and the figures, names and negations in which two facts differ.
+def fingerprint_text(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
+    """Return what near-duplicates have in common: words with word pairs, and the figures, names and negations by which
+    facts differ.
 
-    It is kept, since recall brings the same texts turn after turn.
+    Results are cached, since recall finds the same texts turn after turn.
     """
     words = word_tokens(text)
     facts = [*_FIGURES.findall(text.lower()), *(each.lower() for each in _NOT.findall(text))]
@@ -138,7 +140,7 @@ def print_of(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
 
 
 def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:
-    """Say whether a lore entry is titled as a thing that the input names."""
+    """Return whether the title of a lore entry is an entity or keyword of the input."""
     names = {_strip_article(keyword) for keyword in plan.search_intent.focus_keywords}
     return candidate.chain is Chain.LORE and _strip_article(candidate.title) in names - {""}
 
@@ -147,26 +149,26 @@ def _strip_article(name: str) -> str:
     return _ARTICLE.sub("", normalise(name))
 
 
-def _worth_function(
-    chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], asked: frozenset[str]
+def _build_scorer(
+    chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], input_entities: frozenset[str]
 ) -> Callable[[_ScoredCandidate], float]:
-    """Return what a candidate is worth beside those chosen: its score, more for a thing of the input that they are not about,
-    less the cost of its turn and of its chain.
+    """Return a function that scores a candidate beside those already chosen.
 
-    The cost of a chain is that of Sainte-Laguë: it grows with what was chosen from it and falls with its share, so that among
-    equals the places go by the plan's weights.
+    It adds a bonus for an entity of the input that they do not cover, and subtracts the costs of the candidate's turn
+    and chain. The cost of a chain follows Sainte-Laguë: it grows with the entries chosen from it and falls with its
+    share, so that candidates of equal score are chosen in proportion to the plan's weights.
     """
     repeats = Counter(each.name for each in chosen)
-    told = {each.candidate.turn_id for each in chosen} - {None}
-    left = asked.difference(*(each.candidate.entities for each in chosen))
+    chosen_turn_ids = {each.candidate.turn_id for each in chosen} - {None}
+    left = input_entities.difference(*(each.candidate.entities for each in chosen))
     costs = {name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()}
 
-    def worth(one: _ScoredCandidate) -> float:
-        again = TURN_COST if one.candidate.turn_id in told else 0.0
+    def score(one: _ScoredCandidate) -> float:
+        again = TURN_COST if one.candidate.turn_id in chosen_turn_ids else 0.0
         new = COVER_BONUS if left.intersection(one.candidate.entities) else 0.0
         return one.score + new - costs[one.name] - again
 
-    return worth
+    return score
 
 
 def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:
@@ -175,7 +177,7 @@ def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:
 
 
 def _chain_shares(plan: PlanContext) -> Mapping[str, float]:
-    """Return the share of each chain of the plan's weights, at least LEAST_SHARE; equal ones where it weighs none."""
+    """Return the share of each chain by the plan's weights, at least LEAST_SHARE; equal shares where all weights are 0."""
     weights = {name: max(plan.search_intent.domain_weight.get(name, 0.0), 0.0) for name in _WEIGHT_NAMES.values()}
     total = sum(weights.values())
     return {

@@ -14,10 +14,11 @@ LOT = 16
 
 
 class RerankSelector:
-    """Selects the candidates with the best scores, ties in recall order; the same request gives the same choice.
+    """Selects the candidates with the best scores; ties keep the order of recall. The same request gives the same
+    selection.
 
-    `least` leaves out what scores below it (None: nothing is left out; what a score means is the model's own). `why` tells the
-    scores. SelectorError `model_error` when the model cannot be loaded or breaks.
+    Candidates that score below `least` are left out (None: none are; the scale is the model's own). `why` holds the
+    scores. Raises SelectorError `model_error` when the model cannot be loaded or fails.
     """
 
     name = "rerank"
@@ -27,14 +28,16 @@ class RerankSelector:
         self._least = least
 
     async def select(self, request: SelectionRequest) -> Selection:
-        """Return the best candidates, best first."""
+        """Return the best candidates, best first. Raises SelectorError `model_error` when the model cannot be loaded or
+        fails.
+        """
         if not request.candidates:
             return Selection(entry_ids=())
         texts = [_text(candidate) for candidate in request.candidates]
         scores: list[float] = []
         try:
             for start in range(0, len(texts), LOT):
-                scores += await self._scorer.score(request.user_text, texts[start : start + LOT])
+                scores += await self._scorer.score(request.user_message, texts[start : start + LOT])
         except ModelError as error:
             raise SelectorError("model_error", error.detail) from error
         order = sorted(range(len(texts)), key=lambda place: -scores[place])

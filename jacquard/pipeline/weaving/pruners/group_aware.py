@@ -1,6 +1,6 @@
 """GroupAware pruner (seed 002 section 8.2): blocks of one evidence are kept or dropped together, never in part.
 
-Two blocks are of one group when they rest on a common evidence, directly or through others, or when they name the same
+Two blocks belong to one group when they share an evidence, directly or through others, or when they name the same
 `group`. Packing is that of the greedy pruner, by units instead of by blocks.
 """
 
@@ -10,19 +10,19 @@ from collections.abc import Sequence
 
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.pipeline.weaving.packing import pack, units_of, whole_steps
+from jacquard.pipeline.weaving.packing import build_units, build_whole_steps, pack
 
 
 class GroupAwarePruner:
     """Keeps groups by the priority and rank of their best block, until the budget is full."""
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits; BudgetExceededError when what must be kept does not."""
-        units = units_of(blocks, rules, by_evidence)
-        return pack(blocks, units, whole_steps(units), budget, rules)
+        """Return what fits. Raises BudgetExceededError when what must be kept does not."""
+        units = build_units(blocks, rules, group_by_evidence)
+        return pack(blocks, units, build_whole_steps(units), budget, rules)
 
 
-def by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
+def group_by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
     """Return units whose blocks share evidence or a group."""
     parents = list(range(len(blocks)))
 

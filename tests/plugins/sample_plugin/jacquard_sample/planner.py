@@ -15,8 +15,8 @@ class TemplatePlanner:
         self._template_id = argument or "chat"
         self._rules = RulePlanner()
 
-    def plan(self, user_text: str, window: SessionWindow, world: WorldPack) -> PlanContext:
+    def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
         """Return the plan of the rules with the template of this planner."""
-        plan = self._rules.plan(user_text, window, world)
+        plan = self._rules.plan(user_message, window, world)
         reasons = (*plan.reasons, f"sample: always {self._template_id}")
         return replace(plan, template_id=self._template_id, reasons=reasons)

@@ -16,7 +16,7 @@ class SharedWordsSelector:
 
     async def select(self, request: SelectionRequest) -> Selection:
         """Return the candidates with enough words of the input, best first."""
-        asked = set(word_tokens(request.user_text))
+        asked = set(word_tokens(request.user_message))
         shared = {each.entry_id: asked & set(word_tokens(each.preview)) for each in request.candidates}
         chosen = [name for name, words in shared.items() if len(words) >= self._least][: request.limit]
         why = {name: f"shares {', '.join(sorted(shared[name]))}" for name in chosen}
