@@ -21,7 +21,7 @@ def environment(tmp_path_factory):
     (wheel,) = home.glob("*.whl")
     # This environment's pip installs into the new one, which then needs none of its own.
     venv.create(home / "env", with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(home / "env"), "install", "--quiet"]
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "env"), "install", "--quiet", "--no-compile"]
     install = [*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
     subprocess.run(install, check=True, capture_output=True, cwd=home)
     return home
