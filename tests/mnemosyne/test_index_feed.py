@@ -213,5 +213,5 @@ async def test_entry_lists_number_what_they_are_given() -> None:
     ]  # fmt: skip
     assert await lists.entries_after(*place, 1, 2) == written[1:3]
     assert await lists.entries(WORLD, ["b", "a", "c"]) == (other,)
-    assert await lists.written_after({place: 3}) == {place}
-    assert await lists.written_after({place: 4}) == frozenset()
+    assert await lists.chains_written_after({place: 3}) == {place}
+    assert await lists.chains_written_after({place: 4}) == frozenset()
