@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
-	@echo "make full     the long forms: kills, fuzz, 10,000 texts"
+	@echo "make full     every test, long forms too: kills, fuzz, 10,000 texts"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
 
@@ -55,10 +55,10 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist worksteal
 
 full: $(VENV)/.dev
-	$(BIN)/pytest -m full
+	$(BIN)/pytest -n 2 --dist worksteal -m "full or not full" --hypothesis-profile full
 
 # The frameworks stand in an environment of their own, so that the tests' stays what it is.
 bench:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from pathlib import Path
 
@@ -10,9 +11,16 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-# A deadline is a wall-clock limit: it says how busy the machine is, not whether a law holds.
-settings.register_profile("house", deadline=None)
+# A deadline is a wall-clock limit: it says how busy the machine is, not whether a law holds. `make full` looks longer.
+settings.register_profile("house", deadline=None, max_examples=50)
+settings.register_profile("full", deadline=None, max_examples=1_000)
 settings.load_profile("house")
+
+# Many tests start processes. Where the environment keeps bytecode out of the tree, each would compile all that it imports
+# anew, which takes longer than the tests; here it is kept beside pytest's own cache.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
 
 sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
 pytest_plugins = ["postgres_server"]

@@ -162,22 +162,39 @@ def spellings(text: str) -> tuple[str, ...]:
 
 def occurs_in(text: str, where: str) -> bool:
     """Say whether a text stands in another, in one of its spellings; one that is not telling only as whole words."""
-    for form in spellings(text):
-        place = where.find(form) if form else -1
+    return _holds_any(_forms_of((text,)), where)
+
+
+def occurs_in_tree(texts: Sequence[str], tree: Any) -> bool:
+    """Say whether one of the texts stands in a value or a key of a JSON tree."""
+    return _tree_holds_any(_forms_of(texts), tree)
+
+
+_Forms = Sequence[tuple[str, bool]]
+"""Spellings, each with whether it counts within a word too."""
+
+
+def _forms_of(texts: Sequence[str]) -> _Forms:
+    """Return the spellings of the texts, made once for all strings that are searched: an erasure searches millions."""
+    return [(form, is_distinctive(text)) for text in texts for form in spellings(text) if form]
+
+
+def _holds_any(forms: _Forms, where: str) -> bool:
+    for form, within_words in forms:
+        place = where.find(form)
         while place >= 0:
-            if is_distinctive(text) or _is_whole(where, place, len(form)):
+            if within_words or _is_whole(where, place, len(form)):
                 return True
             place = where.find(form, place + 1)
     return False
 
 
-def occurs_in_tree(texts: Sequence[str], tree: Any) -> bool:
-    """Say whether one of the texts stands in a value or a key of a JSON tree."""
+def _tree_holds_any(forms: _Forms, tree: Any) -> bool:
     if isinstance(tree, str):
-        return any(occurs_in(text, tree) for text in texts)
+        return _holds_any(forms, tree)
     if isinstance(tree, Mapping):
-        return any(occurs_in_tree(texts, key) or occurs_in_tree(texts, child) for key, child in tree.items())
-    return isinstance(tree, list | tuple) and any(occurs_in_tree(texts, child) for child in tree)
+        return any(_tree_holds_any(forms, key) or _tree_holds_any(forms, child) for key, child in tree.items())
+    return isinstance(tree, list | tuple) and any(_tree_holds_any(forms, child) for child in tree)
 
 
 def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:

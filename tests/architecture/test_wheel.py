@@ -19,9 +19,10 @@ def environment(tmp_path_factory):
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = home.glob("*.whl")
-    venv.create(home / "env", with_pip=True)
-    python = home / "env" / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
+    # This environment's pip installs into the new one, which then needs none of its own.
+    venv.create(home / "env", with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "env"), "install", "--quiet", "--no-compile"]
+    install = [*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
     subprocess.run(install, check=True, capture_output=True, cwd=home)
     return home
 

@@ -66,8 +66,11 @@ async def test_a_label_that_names_nothing_is_refused(tmp_path):
 
 async def test_the_checked_in_sets_hold_their_baseline():
     """Both languages, some two hundred labelled turns with distractors and secrets; the carried model embeds."""
-    for verdict in await run_gate(GATE):
+    verdicts = await run_gate(GATE)
+    assert [verdict.name for verdict in verdicts] == [each["name"] for each in GATE.sets]
+    for verdict in verdicts:
         assert verdict.faults == ()
+        assert verdict.report["queries"]
         assert verdict.report["leaks"]["queries"] == 0
 
 

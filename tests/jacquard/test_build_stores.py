@@ -6,11 +6,11 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
 import pytest
+from servers.openai_server import OpenAiServer
 
 from jacquard import open_runtime
-from mnemosyne import Erasure, LocalEmbedder
+from mnemosyne import Erasure
 from mnemosyne.core.tokens import estimate_tokens
 
 pytestmark = pytest.mark.anyio
@@ -72,20 +72,15 @@ async def test_an_erasure_empties_what_memory_holds_of_texts(tmp_path):
         assert estimate_tokens.cache_info().hits == seen
 
 
-async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path, monkeypatch):
-    asked = []
-
-    async def embed(embedder, texts, purpose):
-        asked.extend(texts)
-        return np.ones((len(texts), 4), dtype=np.float32)
-
-    monkeypatch.setattr(LocalEmbedder, "embed", embed)
+async def test_an_erasure_empties_what_was_embedded_ahead(tmp_path):
     talk = ("Where does the ledger lie?",)
-    async with open_runtime(tmp_path, world=WORLD) as runtime:
-        await runtime.ensure_session("demo", index=False)
-        for _ in range(2):
+    with OpenAiServer() as server:
+        embedder = f"openai/embed@{server.api_base}"
+        async with open_runtime(tmp_path, world=WORLD, embedder=embedder) as runtime:
+            await runtime.ensure_session("demo", index=False)
+            for _ in range(2):
+                await runtime.embedder.prefetch_recent(talk)
+            assert [request.body["input"] for request in server.requests] == [[*talk]]
+            assert (await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
             await runtime.embedder.prefetch_recent(talk)
-        assert asked == [*talk]
-        assert (await runtime.forget(Erasure(at=datetime(2026, 2, 1, tzinfo=UTC), session_id="demo"))).done
-        await runtime.embedder.prefetch_recent(talk)
-    assert asked == [*talk, *talk]
+        assert [request.body["input"] for request in server.requests] == [[*talk], [*talk]]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
@@ -221,8 +221,21 @@ json_values = st.recursive(
 )
 
 
+memories_of_turns = st.lists(
+    st.fixed_dictionaries(
+        {"n": st.integers(0, 3), "summary": st.text(min_size=1).map(lambda text: text * 99)},
+        optional={
+            "events": st.lists(st.fixed_dictionaries({"type": st.just("found"), "summary": st.text()}), max_size=30)
+        },
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
 @settings(max_examples=40)
-@given(json_values)
+@given(json_values | memories_of_turns)
+@example([{"n": 1, "summary": "x" * 9_999, "events": [{"type": "found", "summary": "y"}] * 99}])
 def test_nothing_unbounded_comes_through(value: object) -> None:
     try:
         memories = read_turns(json.dumps({"turns": value}), [0, 1, 2])

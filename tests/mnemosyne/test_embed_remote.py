@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
-
 import anyio
 import numpy as np
 import pytest
 from anyio import to_thread
 from servers.openai_server import OpenAiServer, closed_port
 
+import mnemosyne
 from jacquard import open_embedder
-from mnemosyne import EmbedderUnavailableError, RemoteEmbedder
-from mnemosyne.retrieval.embedding import remote as embed_remote
+from mnemosyne import EmbedderUnavailableError
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_rows_come_in_order_with_length_one_and_alike_for_the_same_text():
     with OpenAiServer() as server:
-        embedder = RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+        embedder = mnemosyne.RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
         rows = await embedder.embed(["神庙钥匙", "a wolf", "神庙钥匙"], "document")
     assert rows.dtype == np.float32
     assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
@@ -28,27 +26,27 @@ async def test_rows_come_in_order_with_length_one_and_alike_for_the_same_text():
 
 
 async def test_a_server_that_is_not_there_is_named():
-    embedder = RemoteEmbedder("openai/embed", api_base=f"http://127.0.0.1:{closed_port()}/v1", timeout_seconds=20)
+    embedder = mnemosyne.RemoteEmbedder(
+        "openai/embed", api_base=f"http://127.0.0.1:{closed_port()}/v1", timeout_seconds=20
+    )
     with pytest.raises(EmbedderUnavailableError, match="openai/embed"):
         await embedder.embed(["x"], "query")
 
 
-async def test_the_event_loop_does_not_wait_for_a_call(monkeypatch):
-    call, loop_went_on = embed_remote.litellm.embedding, threading.Event()
-
-    def embedding(**given):
-        assert loop_went_on.wait(60), "the call held the loop up"
-        return call(**given)
-
-    async def go_on():
-        loop_went_on.set()
-
-    monkeypatch.setattr(embed_remote.litellm, "embedding", embedding)
+async def test_the_event_loop_does_not_wait_for_a_call():
+    """The server answers only once the loop has gone on: a call that held it up would end as a timeout."""
     with OpenAiServer() as server:
-        embedder = RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+        server.hold_embeddings()
+        embedder = mnemosyne.RemoteEmbedder("openai/embed", api_base=server.api_base, timeout_seconds=60)
+
+        async def let_go_once_asked():
+            await to_thread.run_sync(server.wait_for_requests, 1)
+            server.let_go()
+
         async with anyio.create_task_group() as group:
-            group.start_soon(go_on)
-            await embedder.embed(["the first text"], "query")
+            group.start_soon(let_go_once_asked)
+            rows = await embedder.embed(["the first text"], "query")
+    assert rows.shape[0] == 1
 
 
 async def test_an_address_may_stand_behind_the_name_of_a_remote_model():

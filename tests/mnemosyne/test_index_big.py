@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from recall_parts import SESSION, entry, unit, where, written
 
 from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
-from mnemosyne.retrieval.engines import large_scope as big
 from mnemosyne.retrieval.engines.lance import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
 
@@ -31,12 +30,6 @@ FILTERS = (
 QUERY = unit([[1.0, 0.3, 0.2, 0.1]])[0]
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New graphs are due after a few rows."""
-    monkeypatch.setattr(big, "_LEAST_DELTA", 3)
-
-
 def story(first: int, count: int, chain: Chain = Chain.HISTORY, branch: str = "main") -> list[MemoryEntry]:
     return [
         entry(f"e{number}", f"word{number % 3} of tale {number}", chain, depth=number, branch_id=branch)
@@ -48,10 +41,17 @@ def drawn(seed: int, count: int) -> Any:
     return unit(np.random.default_rng(seed).standard_normal((count, 4)).tolist())
 
 
+def large_scope(store: LanceIndex, *, delta_rows: int = 1_000, held_rows: int = 2) -> LargeScope:
+    """A scope whose new graphs are due after a few rows."""
+    return LargeScope(SESSION, store, delta_rows=delta_rows, held_rows=held_rows, least_delta_rows=3)
+
+
 @asynccontextmanager
-async def opened(folder: Path, *, delta_rows: int = 1_000, held_rows: int = 2) -> AsyncIterator[LargeScope]:
-    store = LanceIndex(str(folder))
-    index = LargeScope(SESSION, store, delta_rows=delta_rows, held_rows=held_rows)
+async def opened(
+    folder: Path, store: LanceIndex | None = None, *, delta_rows: int = 1_000
+) -> AsyncIterator[LargeScope]:
+    store = store or LanceIndex(str(folder))
+    index = large_scope(store, delta_rows=delta_rows)
     await index.open()
     yield index
     await index.close()
@@ -109,7 +109,7 @@ async def test_a_chain_of_few_entries_is_found_however_many_others_there_are(tmp
 
 async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
     await filled(tmp_path)
-    crashed = LargeScope(SESSION, LanceIndex(str(tmp_path)), delta_rows=100, held_rows=4)
+    crashed = large_scope(LanceIndex(str(tmp_path)), delta_rows=100, held_rows=4)
     await crashed.open()
     for number in range(20, 26):
         await crashed.add(SESSION, written(story(number, 1), number), drawn(number, 1), model="m")
@@ -117,29 +117,45 @@ async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
         assert await index.watermark(SESSION, Chain.HISTORY) == 23
 
 
+class BusyLance(LanceIndex):
+    """Has a test do something before and after a table is absorbed."""
+
+    async def nothing(self) -> None:
+        return None
+
+    before = after = nothing
+
+    async def absorb(self, scope: str, other: str) -> None:
+        await self.before()
+        await super().absorb(scope, other)
+        await self.after()
+
+
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_new_graph_takes_in_the_young_and_what_was_removed_meanwhile_stays_removed(
-    tmp_path: Path, cut: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cut: str
 ) -> None:
     await filled(tmp_path)
-    absorb = LanceIndex.absorb
-    async with opened(tmp_path) as index:
+    lance = BusyLance(str(tmp_path))
+    async with opened(tmp_path, lance) as index:
         await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
 
-        async def meanwhile(store: LanceIndex, scope: str, other: str) -> None:
+        async def remove() -> None:
             gone = [SequencedEntry(sequence=40, entry=story(20, 1)[0], deleted=True)]
-            if cut == "before":
-                await index.add(SESSION, gone, None)
-            await absorb(store, scope, other)
+            await index.add(SESSION, gone, None)
+
+        async def write() -> None:
             if cut == "after":
-                await index.add(SESSION, gone, None)
+                await remove()
             await index.add(SESSION, written(story(41, 1), 41), drawn(3, 1), model="m")
 
-        monkeypatch.setattr(LanceIndex, "absorb", meanwhile)
+        lance.after = write
+        if cut == "before":
+            lance.before = remove
         await index.maintain()
         found = set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m")))
         assert found == {f"e{number}" for number in (*range(12), *range(21, 26), 41)}
-        assert len(index._deltas) == 1
+        assert len(tables(tmp_path)) == 1, "the table of what was young is gone"
     store = LanceIndex(str(tmp_path))
     assert await store.count(SESSION) == 17
     await store.close()
@@ -147,18 +163,18 @@ async def test_a_new_graph_takes_in_the_young_and_what_was_removed_meanwhile_sta
         assert set(ids(await index.search_vector(QUERY, FILTERS[0], 50, model="m"))) == found
 
 
-async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def pulled_out() -> None:
+    raise OSError("pulled out")
+
+
+async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path) -> None:
     await filled(tmp_path)
-
-    async def cut_off(store: LanceIndex, scope: str, other: str) -> None:
-        raise OSError("pulled out")
-
-    async with opened(tmp_path) as index:
+    lance = BusyLance(str(tmp_path))
+    lance.before = pulled_out
+    async with opened(tmp_path, lance) as index:
         await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
-        with monkeypatch.context() as patched:
-            patched.setattr(LanceIndex, "absorb", cut_off)
-            with pytest.raises(OSError, match="pulled"):
-                await index.maintain()
+        with pytest.raises(OSError, match="pulled"):
+            await index.maintain()
         await index.add(SESSION, written(story(30, 3), 30), drawn(3, 3), model="m")
         before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
     async with opened(tmp_path) as index:
@@ -171,22 +187,16 @@ async def test_an_absorption_that_was_cut_off_is_done_again(tmp_path: Path, monk
     await store.close()
 
 
-async def test_the_newer_of_two_young_tables_counts_whichever_name_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_newer_of_two_young_tables_counts_whichever_name_it_has(tmp_path: Path) -> None:
     await filled(tmp_path)
-
-    async def cut_off(store: LanceIndex, scope: str, other: str) -> None:
-        raise OSError("pulled out")
-
-    async with opened(tmp_path) as index:
+    lance = BusyLance(str(tmp_path))
+    async with opened(tmp_path, lance) as index:
         await index.add(SESSION, written(story(20, 6), 20), drawn(2, 6), model="m")
         await index.maintain()
         await index.add(SESSION, written(story(30, 6), 30), drawn(3, 6), model="m")
-        with monkeypatch.context() as patched:
-            patched.setattr(LanceIndex, "absorb", cut_off)
-            with pytest.raises(OSError, match="pulled"):
-                await index.maintain()
+        lance.before = pulled_out
+        with pytest.raises(OSError, match="pulled"):
+            await index.maintain()
         newer = [*story(40, 1), entry("e30", "told anew", Chain.HISTORY, depth=30, branch_id="main")]
         await index.add(SESSION, written(newer, 40), np.stack([QUERY, QUERY]), model="m")
         before = await index.search_vector(QUERY, FILTERS[0], 50, model="m")
@@ -229,14 +239,14 @@ def test_it_answers_as_memory_does(steps: list[tuple[str, int, int, str]], delta
         await plain.add(SESSION, written(story(0, 8)), drawn(1, 8), model="m")
         sequence = 8
         stores = [LanceIndex(str(folder))]
-        index = LargeScope(SESSION, stores[0], delta_rows=delta_rows, held_rows=2)
+        index = large_scope(stores[0], delta_rows=delta_rows)
         await index.open()
         for kind, first, count, branch in steps:
             if kind == "settle":
                 await index.maintain()
             elif kind == "reopen":
                 await index.close()
-                index = LargeScope(SESSION, stores[0], delta_rows=delta_rows, held_rows=2)
+                index = large_scope(stores[0], delta_rows=delta_rows)
                 await index.open()
             else:
                 entries = story(first, count, Chain.NARRATIVE if kind == "tell" else Chain.HISTORY, branch)

@@ -15,8 +15,6 @@ from mnemosyne import (
     Chain,
     EmbedderUnavailableError,
     EntryList,
-    Hit,
-    MemoryEntry,
     MemoryIndex,
     word_tokens,
 )
@@ -185,8 +183,14 @@ TEXT = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "Z", "S",
 def test_a_preview_fits_and_is_the_beginning(text: str, limit: int) -> None:
     estimator = CalibratedEstimator()
     shown = preview(text, estimator, limit)
+    whole = text.strip()
     assert estimator.estimate(shown) <= limit
-    assert shown == text.strip() or (shown.endswith("…") and text.strip().startswith(shown[:-1])) or shown == ""
+    if estimator.estimate(whole) <= limit:
+        assert shown == whole
+    else:
+        assert shown.endswith("…")
+        assert whole.startswith(shown[:-1])
+        assert len(shown) < len(whole)
 
 
 def test_a_preview_ends_with_a_sentence_where_it_can() -> None:
@@ -197,7 +201,17 @@ def test_a_preview_ends_with_a_sentence_where_it_can() -> None:
     assert preview("short", CalibratedEstimator(), 30) == "short"
 
 
-def test_entry_lists_number_what_they_are_given() -> None:
-    lists: list[MemoryEntry] = [entry("a", "one"), entry("b", "two")]
-    assert EntryList(lists) is not None
-    assert Hit(entry_id="a", score=1.0).depth is None
+async def test_entry_lists_number_what_they_are_given() -> None:
+    one, two, other = entry("a", "one"), entry("b", "two"), entry("a", "told anew")
+    lists = EntryList([one, two])
+    lists.append([other])
+    lists.remove([two])
+    place = (WORLD, one.chain)
+    written = await lists.entries_after(*place, 0, 9)
+    assert [(item.sequence, item.entry, item.deleted) for item in written] == [
+        (1, one, False), (2, two, False), (3, other, False), (4, two, True),
+    ]  # fmt: skip
+    assert await lists.entries_after(*place, 1, 2) == written[1:3]
+    assert await lists.entries(WORLD, ["b", "a", "c"]) == (other,)
+    assert await lists.chains_written_after({place: 3}) == {place}
+    assert await lists.chains_written_after({place: 4}) == frozenset()

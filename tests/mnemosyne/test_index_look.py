@@ -10,7 +10,7 @@ from recall_parts import entry, question, said
 from mnemosyne import MemoryEntry
 from mnemosyne.retrieval.recall.fusion import WEIGHTS
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
-from mnemosyne.retrieval.recall.rerank_features import _scores, add_rerank_features
+from mnemosyne.retrieval.recall.rerank_features import add_rerank_features, score_runs
 from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 
 
@@ -93,6 +93,6 @@ def test_runs_of_characters_score_as_if_counted_one_by_one(size: int, data: st.D
     run = st.text("钥匙神庙𠀀", min_size=size, max_size=size)
     asked = data.draw(st.dictionaries(run, st.floats(0.1, 3.0), max_size=5))
     documents = data.draw(st.lists(st.lists(HAN, max_size=3).map(" ".join), min_size=1, max_size=5))
-    assert _scores(asked, documents, size).tolist() == pytest.approx(
+    assert score_runs(asked, documents, size).tolist() == pytest.approx(
         counted_one_by_one(asked, documents, size), abs=1e-6
     )

@@ -11,6 +11,7 @@ from recall_parts import SESSION, WORLD, entry, unit, where, written
 
 from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.rows import RowBatch
 
 pytestmark = pytest.mark.anyio
 
@@ -159,17 +160,23 @@ async def test_lancedb_failures_have_one_name(tmp_path: Path) -> None:
         await LanceIndex(str(tmp_path / "file")).add(WORLD, written(MANY), None)
 
 
+class FillingLance(LanceIndex):
+    """Has no space left once `is_full` is set."""
+
+    is_full = False
+
+    async def write(self, scope: str, batch: RowBatch) -> None:
+        if self.is_full:
+            raise IndexUnavailableError("the folder", scope, "no space left")
+        await super().write(scope, batch)
+
+
 async def test_a_fault_of_new_rows_is_the_scopes_and_gone_with_it(tmp_path: Path) -> None:
-    index = TieredIndex(tmp_path, memory_rows=5, held_rows=2)
+    lance = FillingLance(str(tmp_path))
+    index = TieredIndex(tmp_path, memory_rows=5, held_rows=2, durable=lance)
     await index.add(WORLD, written(MANY), None)
     await index.maintain()
-    store = index._durable
-    assert store is not None
-
-    async def full(scope: str, batch: object) -> None:
-        raise IndexUnavailableError(str(tmp_path), scope, "no space left")
-
-    store.write = full  # type: ignore[method-assign, assignment]
+    lance.is_full = True
     await index.add(WORLD, written([entry("new1", "house3"), entry("new2", "house3")], 41), None)
     assert "no space left" in index.faults()[0]
     assert "\n" not in index.faults()[0]
@@ -179,27 +186,32 @@ async def test_a_fault_of_new_rows_is_the_scopes_and_gone_with_it(tmp_path: Path
     await index.close()
 
 
-async def test_while_one_settles_others_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = TieredIndex(tmp_path, memory_rows=5)
-    begun, may_end, calls = anyio.Event(), anyio.Event(), list[str]()
-    prepare = LanceIndex.prepare
+class SlowLance(LanceIndex):
+    """Prepares a scope once it may."""
 
-    async def slow(store: LanceIndex, scope: str, *, words: bool = True) -> None:
-        calls.append(scope)
-        begun.set()
-        await may_end.wait()
-        await prepare(store, scope, words=words)
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.begun, self.may_end, self.calls = anyio.Event(), anyio.Event(), list[str]()
 
-    monkeypatch.setattr(LanceIndex, "prepare", slow)
+    async def prepare(self, scope: str, *, words: bool = True) -> None:
+        self.calls.append(scope)
+        self.begun.set()
+        await self.may_end.wait()
+        await super().prepare(scope, words=words)
+
+
+async def test_while_one_settles_others_do_not_wait(tmp_path: Path) -> None:
+    lance = SlowLance(str(tmp_path))
+    index = TieredIndex(tmp_path, memory_rows=5, durable=lance)
     await index.add(WORLD, written(MANY), None)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(index.maintain)
-            await begun.wait()
+            await lance.begun.wait()
             await index.add(SESSION, written([entry("e1", "a key", Chain.HISTORY)]), None)
             await index.maintain()
             assert await TieredIndex(tmp_path).count(SESSION) == 1
-            may_end.set()
-    assert calls == [WORLD]
+            lance.may_end.set()
+    assert lance.calls == [WORLD]
     assert await index.engine_of(WORLD) == "disk"
     await index.close()

@@ -4,7 +4,6 @@ import pytest
 
 from mnemosyne import RedactionError, RedactionRules, RegexRedactor
 
-presidio = pytest.importorskip("mnemosyne.privacy.presidio", reason="the extra `pii` is not installed")
 pytestmark = pytest.mark.anyio
 
 FOUND = [
@@ -23,7 +22,13 @@ HARMLESS = [
 
 
 @pytest.fixture(scope="module")
-def detector():
+def presidio():
+    """Imported by the tests that need it: it takes seconds."""
+    return pytest.importorskip("mnemosyne.privacy.presidio", reason="the extra `pii` is not installed")
+
+
+@pytest.fixture(scope="module")
+def detector(presidio):
     return presidio.PresidioDetector()
 
 
@@ -50,6 +55,6 @@ async def test_it_stands_beside_the_patterns(detector):
     assert again.redacted_text == result.redacted_text
 
 
-def test_a_recogniser_that_needs_a_model_is_refused():
+def test_a_recogniser_that_needs_a_model_is_refused(presidio):
     with pytest.raises(RedactionError, match="StanzaRecognizer"):
         presidio.PresidioDetector(recognisers=("StanzaRecognizer",))

@@ -16,8 +16,6 @@ import pytest
 from filelock import FileLock
 
 from mnemosyne import Erasure, FileStore, StoreBusyError, StoreUnavailableError
-from mnemosyne.stores.file import folder as file_folder
-from mnemosyne.stores.file import journal
 from mnemosyne.testing.stores.samples import (
     AT,
     SESSION,
@@ -169,7 +167,7 @@ async def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(journal.os, "fsync", full)
+        broken.setattr(os, "fsync", full)
         with pytest.raises(StoreUnavailableError, match="No space left"):
             await store.append_messages(SESSION, (user_message("lost"),))
     assert journal_of(tmp_path).read_bytes() == before
@@ -235,19 +233,19 @@ async def test_an_erasure_that_is_cut_off_is_whole_or_not_at_all(
     await store.append_messages(SESSION, (user_message("the word is sesame, friend of friends"),))
     await store.create_session(start(imported_turn("p001"), session_id="s2"))
     before = await read_everything(store, "s2")
-    calls, real = 0, journal.place_file
+    calls, real = 0, os.replace
 
-    def place(new: Path, *, durable: bool) -> None:
+    def replace_file(new: Path, old: Path) -> None:
         nonlocal calls
         if calls == step:
             raise _CutError
         calls += 1
-        real(new, durable=durable)
+        real(new, old)
         if calls == step:
             raise _CutError
 
     with monkeypatch.context() as cut:
-        cut.setattr(file_folder, "place_file", place)
+        cut.setattr(os, "replace", replace_file)
         with contextlib.suppress(_CutError):
             await store.erase(Erasure(at=AT, session_id=SESSION))
     other = FileStore(tmp_path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import warnings
 from typing import Any
 
 import pytest
@@ -54,14 +57,32 @@ def test_no_condition(text: str) -> None:
         parse_condition(text)
 
 
-@given(st.text(max_size=60))
+SIGNS = [operator.value for operator in Comparison]
+
+
+NEARLY = st.text(alphabet=""" ab.[]'"=!<>1,\\""", max_size=20)
+
+
+@given(st.text(max_size=60) | NEARLY.map(lambda text: f"a{text} == 1"))
 def test_any_text_is_a_condition_or_a_value_error(text: str) -> None:
     try:
         found = parse_condition(text)
     except ValueError:
         return
+    assert text.strip().startswith(found.path)
     assert found.path
     assert not set(found.path) & set("=!<> ")
+    assert found.op.value in text
+
+
+@given(st.from_regex(r"[a-z神][\w]{0,8}(\.[a-z神][\w]{0,8}){0,3}", fullmatch=True), st.sampled_from(SIGNS), st.data())
+def test_what_is_written_as_a_condition_is_read_as_it(path: str, sign: str, data: st.DataObject) -> None:
+    words = st.text(alphabet="""ab '>=<![],."\\神""", max_size=9)
+    one = st.booleans() | st.none() | st.integers() | words
+    value = data.draw(st.lists(one, max_size=3) if sign == "in" else one)
+    found = parse_condition(f"{path} {sign} {json.dumps(value, ensure_ascii=False)}")
+    assert found == Condition(path=path, op=Comparison(sign), value=value)
+    assert type(found.value) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -120,5 +141,17 @@ def test_patterns_that_are_none(pattern: str, says: str) -> None:
 
 @given(st.text(alphabet="ab()[]{}|*+?\\.^$,12<>=!P:#- \n，", max_size=30))
 def test_any_pattern_is_judged(pattern: str) -> None:
+    """One that is let through is an expression to Python too, and needs words of its input."""
     fault = pattern_fault(pattern)
-    assert fault is None or fault
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            compiled = re.compile(pattern)
+        except (re.error, Warning, OverflowError):
+            assert fault is not None
+            assert "regular expression" in fault
+            return
+    if compiled.fullmatch("") or compiled.flags & re.VERBOSE:
+        assert fault is not None
+    if fault is not None:
+        assert re.match(r"(?:switches on|waits for|cannot be used|matches any input) ?", fault)

@@ -93,7 +93,7 @@ async def test_a_session_that_another_engine_starts_meanwhile_is_gone_on_with(ad
         await other.close()
 
 
-@pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("file", marks=pytest.mark.full), "postgresql"])
 def test_processes_that_weave_the_first_turn_at_once(tmp_path, store, request):
     where = {"sqlite": "folder", "file": "file:plain"}.get(store) or request.getfixturevalue("postgres_url")
     words = [

@@ -191,7 +191,7 @@ async def check(folder: Path, store: SqliteStore, tier: str) -> None:
     await fresh.close()
 
 
-@tiers("memory", "big", "disk")
+@tiers("memory")
 async def test_three_processes_that_sync_at_once_write_each_row_once(tmp_path, store, tier):
     with workers(tmp_path, tier) as crew:
         for number in range(90, 190, 20):
@@ -215,7 +215,7 @@ async def test_processes_that_know_unequally_much_write_nothing_old_over_what_is
     await check(tmp_path, store, tier)
 
 
-@tiers("memory", "disk")
+@tiers("disk")
 async def test_kills_in_between_do_no_harm(tmp_path, store, tier):
     await store.append_turns("s1", told(90, 400))
     for fed, first in ((1, 400), (3, 600)):
@@ -235,7 +235,7 @@ async def test_kills_in_between_do_no_harm(tmp_path, store, tier):
     await check(tmp_path, store, tier)
 
 
-@tiers("memory", "disk")
+@tiers("memory")
 async def test_what_one_process_erases_no_other_brings_back(tmp_path, store, tier):
     await store.append_turns("s1", told(91, 92, SECRET))
     with workers(tmp_path, tier) as crew:
@@ -270,7 +270,7 @@ def files(folder: Path) -> list[Path]:
     return [each for each in folder.rglob("*") if each.is_file()]
 
 
-@tiers("memory", "disk")
+@tiers("disk")
 async def test_a_folder_of_an_older_release_goes_on_without_its_doubles(tmp_path, store, tier):
     index = open_index(tmp_path / "index", tier)
     for scope in (SESSION, WORLD):

@@ -27,7 +27,7 @@ from mnemosyne import (
     IngestOptions,
     MemoryStore,
     NumericalAction,
-    PatternError,
+    RedactionError,
     RedactionRules,
     RegexRedactor,
     SelectorResolveError,
@@ -232,16 +232,15 @@ def world_without_actions():
 async def test_selectors_and_redaction_refuse_what_is_endless_once_compiled(pattern):
     with pytest.raises(SelectorResolveError, match="smaller numbers"):
         extract("text", f"regex:{pattern}")
-    with pytest.raises(Exception, match="smaller numbers") as caught:
+    with pytest.raises(RedactionError, match="smaller numbers"):
         RegexRedactor(RedactionRules(patterns=(pattern,)))
-    assert not isinstance(caught.value, PatternError)
 
 
 async def test_selectors_and_redaction_give_up_in_time():
     text = "a" * 5_000 + "c"
     with pytest.raises(SelectorResolveError, match="it ran for more than"):
         extract(text, "regex:(?:a|aa)+b|d")
-    with pytest.raises(Exception, match="could not be searched"):
+    with pytest.raises(RedactionError, match="could not be searched"):
         await RegexRedactor(RedactionRules(patterns=("(?:a|aa)+b|d",), dictionaries=())).redact(text)
 
 

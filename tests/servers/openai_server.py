@@ -137,6 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Recorded(path=self.path, body=body, headers={k.lower(): v for k, v in self.headers.items()})
         step = owner.take(request)
         if self.path.endswith("/embeddings"):
+            owner.may_embed.wait()
             self._embeddings(body)
             return
         name, _, argument = step.partition(":")
@@ -215,6 +216,8 @@ class OpenAiServer:
         self.script: list[str] = list(script) or ["first:3"]
         self.requests: list[Recorded] = []
         self.closing = threading.Event()
+        self.may_embed = threading.Event()
+        self.may_embed.set()
         self.verbose = verbose
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
@@ -246,6 +249,14 @@ class OpenAiServer:
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.requests) >= count, timeout=60), "no request came"
 
+    def hold_embeddings(self) -> None:
+        """Answer no request for embeddings until `let_go`."""
+        self.may_embed.clear()
+
+    def let_go(self) -> None:
+        """Answer what `hold_embeddings` kept waiting."""
+        self.may_embed.set()
+
     def start(self) -> None:
         """Begin to serve."""
         self._thread.start()
@@ -253,6 +264,7 @@ class OpenAiServer:
     def close(self) -> None:
         """Stop; requests that hang end without an answer."""
         self.closing.set()
+        self.may_embed.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

@@ -82,12 +82,14 @@ class LargeScope:
     """An `Index` of one scope; `open` it first. `delta_rows`: so many new rows, and so many of rare chains, are in memory with
     their vectors. `held_rows`: so many new ones are held back before they are written.
 
-    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows, `maintain` builds a new
-    graph. An id found in several places counts where it was written last.
+    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows and more than
+    `least_delta_rows`, `maintain` builds a new graph. An id found in several places counts where it was written last.
     """
 
-    def __init__(self, scope: str, store: GraphStore, *, delta_rows: int, held_rows: int) -> None:
-        self._scope, self._store = scope, store
+    def __init__(
+        self, scope: str, store: GraphStore, *, delta_rows: int, held_rows: int, least_delta_rows: int = _LEAST_DELTA
+    ) -> None:
+        self._scope, self._store, self._least_delta_rows = scope, store, least_delta_rows
         self._delta_rows, self._held_rows = delta_rows, held_rows
         self._places, self._rare = ScopeTable(), ScopeTable()
         self._far: frozenset[Chain] = frozenset()
@@ -197,7 +199,7 @@ class LargeScope:
         async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
-            if waiting > max(self._places.count() // _DELTA_SHARE, _LEAST_DELTA):
+            if waiting > max(self._places.count() // _DELTA_SHARE, self._least_delta_rows):
                 await self._merge_oldest_delta()
 
     async def flush(self) -> None:

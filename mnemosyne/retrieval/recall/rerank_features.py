@@ -73,9 +73,9 @@ def add_rerank_features(
     if query_runs:
         written = [read.han for read in readings]
         single = max(weights.character + weights.character_talk * features.recent_share, 0.0)
-        found += single * _scores(query_runs, written, 1)
+        found += single * score_runs(query_runs, written, 1)
         longer = max(weights.longer_talk * features.recent_share, 0.0)
-        found += longer * _scores(_weigh_runs(query, 3), written, 3) if longer else 0.0
+        found += longer * score_runs(_weigh_runs(query, 3), written, 3) if longer else 0.0
     return list(found.tolist())
 
 
@@ -164,7 +164,7 @@ def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
     return query_runs
 
 
-def _scores(query_runs: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
+def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: int) -> Vectors:
     """Return the BM25 of each document (runs of characters, a blank between) among them all, the best of them 1."""
     if not query_runs:
         return np.zeros(len(documents), dtype=np.float32)
