@@ -36,7 +36,7 @@ async def run_smoke(engine: ContextEngine, session_id: str = SESSION) -> None:
     assert turn.assembled_input.total_tokens > 0, "a prompt costs something"
     assert turn.messages[-1].content.endswith("hello"), "the input is the last thing that the model reads"
     assert not turn.report.errors, "a turn that stands has no errors"
-    assert turn.report.plan["tier"] in (0, 1), "the receipt names the tier of the plan"
+    assert turn.report.plan["tier"] >= 0, "the receipt names the tier of the plan"
     spent = sum(span.tokens for span in turn.report.spans)
     assert spent == turn.report.budget.used_tokens, "the tokens of the blocks add up to the prompt"
     done = await engine.commit_assistant_message(session_id, Message(role=Role.ASSISTANT, content="hi"))

@@ -24,7 +24,8 @@ from jacquard.turns.parts import EngineParts
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
 from jacquard.wiring.models import build_selector
 from jacquard.wiring.named_parts import open_planner, open_token_estimator
-from jacquard.wiring.observability import build_curation_stream, open_observability, open_refiner, trace_model
+from jacquard.wiring.observability import build_curation_stream, open_observability, trace_model
+from jacquard.wiring.planner_tiers import open_refiner
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.protocols import (
     Clock,

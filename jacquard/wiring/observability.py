@@ -5,7 +5,6 @@ OpenTelemetry, Prometheus and PostgreSQL's driver are imported when a setting na
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,11 +15,10 @@ from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.adapters.observe.models import TracedModel
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.adapters.observe.streams import TracedRetriever, TracedSelector
-from jacquard.config.sections import ObservabilityConfig, PlannerConfig, RuntimeConfig
+from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.pipeline.curation.stream import CurationStream
-from jacquard.pipeline.planning.model import ModelPlanner
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.session_locks import FileSessionLocks
@@ -73,13 +71,6 @@ def _require(module: str, setting: str, extra: str) -> None:
     package = module.partition(".")[0]
     if find_spec(package) is None or find_spec(module) is None:
         raise ConfigError(f"{setting} needs {package}: pip install 'jacquard-context[{extra}]'.")
-
-
-def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Callable[[str], int]) -> ModelPlanner | None:
-    """Return planner tier 1 on its model; without one there is none."""
-    if model is None:
-        return None
-    return ModelPlanner(model, settings.max_tokens, settings.timeout_ms / 1000, count)
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:

@@ -41,9 +41,9 @@ from jacquard.wiring.observability import (
     build_curation_stream,
     open_locks,
     open_observability,
-    open_refiner,
     trace_model,
 )
+from jacquard.wiring.planner_tiers import open_refiner
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired

@@ -38,3 +38,11 @@ def test_commands_that_are_shown_exist(page):
 
     known = set(get_command(app).commands)
     assert set(_COMMAND.findall(page.read_text(encoding="utf-8"))) <= known
+
+
+def test_the_files_that_contributing_names_exist():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names = re.findall(r"`((?:jacquard|mnemosyne|filament|evals|templates|tests|docs)/[^`\s]+)`", text)
+    missing = [name for name in names if "NAME" not in name and not list(ROOT.glob(name))]
+    assert len(names) > 30
+    assert not missing

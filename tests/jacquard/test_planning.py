@@ -19,7 +19,9 @@ from jacquard import (
     RuntimeConfig,
     plan_to_json,
 )
+from jacquard.pipeline.planning.refiner_chain import RefinerChain
 from jacquard.pipeline.planning.turn_planner import UNSTEADY, TurnPlanner
+from jacquard.wiring.planner_tiers import open_refiner
 from mnemosyne import Comparison, Condition, Injection
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +219,36 @@ async def test_the_plan_and_its_tier_are_in_the_receipt_and_with_the_turn():
         assert (usage.model_usage_id, usage.extra["turn_id"]) == (f"{turn.turn_id}.plan", turn.turn_id)
         (event,) = told.of("TurnPlanned")
         assert (event.payload["tier"], event.payload["tier1"]) == (1, "planned")
+
+
+LOW = ModelError("connection", "nobody there")
+
+
+async def chained(*models):
+    refiner = RefinerChain([ModelPlanner(model, 300, 0.5) for model in models])
+    settings = RuntimeConfig(planner=PlannerConfig(timeout_ms=60_000))
+    return await TurnPlanner(RulePlanner(), refiner, NO_TRACING).plan(VAGUE, window(), WORLD, settings, "t1")
+
+
+async def test_of_several_tiers_the_first_that_has_a_plan_ends_it():
+    first, second, third = ScriptedModel("no json"), ScriptedModel(PLANNED), ScriptedModel(PLANNED)
+    made = await chained(first, second, third)
+    assert (made.plan.tier1, made.plan.active_quest_id) == ("planned", "q_002")
+    assert [len(model.requests) for model in (first, second, third)] == [1, 1, 0]
+    assert [usage.model_usage_id for usage in made.usages] == ["t1.plan", "t1.plan.2"]
+    assert [usage.status.value for usage in made.usages] == ["error", "success"]
+    assert made.degradations == ()
+
+
+async def test_where_no_tier_has_a_plan_the_rules_plan_stands_and_every_call_is_counted():
+    made = await chained(ScriptedModel("no json"), ScriptedModel(LOW))
+    assert (made.plan.tier, made.plan.tier1) == (0, "connection")
+    assert [usage.model_usage_id for usage in made.usages] == ["t1.plan", "t1.plan.2"]
+    with pytest.raises(ValueError, match="one refiner"):
+        RefinerChain([])
+
+
+def test_the_list_of_tiers_opens_what_the_settings_ask_for():
+    assert open_refiner(PlannerConfig(), None, len) is None
+    refiner = open_refiner(PlannerConfig(), ScriptedModel(PLANNED), len)
+    assert isinstance(refiner, ModelPlanner)

@@ -88,8 +88,12 @@ class TurnPlanner:
             plan = replace(plan, injections=due, injected_at=injected_at)
             span.put({"jacquard.plan.tier": plan.tier, "jacquard.plan.confidence": plan.confidence})
         usages = tuple(
-            replace(usage, model_usage_id=f"{turn_id}.plan", extra={**usage.extra, "turn_id": turn_id})
-            for usage in planned.usages
+            replace(
+                usage,
+                model_usage_id=f"{turn_id}.plan" if number == 1 else f"{turn_id}.plan.{number}",
+                extra={**usage.extra, "turn_id": turn_id},
+            )
+            for number, usage in enumerate(planned.usages, start=1)
         )
         failed = tuple(flag for flag in rules.flags if flag == DegradationCode.ACTION_PATTERN_FAILED)
         return replace(planned, plan=plan, usages=usages, degradations=(*failed, *planned.degradations))

@@ -1,0 +1,36 @@
+"""Several tiers of the planner above the rules, as one (spec T6): the first that has a plan ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jacquard.core.errors import ModelError
+from jacquard.core.plan import PlanContext
+from jacquard.core.protocols import PlanRefiner, PlanRequest
+from mnemosyne.schema.document import ModelUsage
+
+
+class RefinerChain:
+    """Asks refiners one after the other, until one has a plan; a turn waits for all of them together no longer than for one."""
+
+    def __init__(self, refiners: Sequence[PlanRefiner]) -> None:
+        if not refiners:
+            raise ValueError("a chain has one refiner at least")
+        self._refiners = tuple(refiners)
+        self.model = ", ".join(refiner.model for refiner in refiners)
+
+    async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
+        """Return the first plan, with the model calls of all that were asked; the ModelError of the last where none has one."""
+        failures: list[ModelError] = []
+        for refiner in self._refiners:
+            try:
+                plan, usages = await refiner.refine(request)
+            except ModelError as error:
+                failures.append(error)
+            else:
+                return plan, (*_spent(failures), *usages)
+        raise ModelError(failures[-1].code, failures[-1].detail, _spent(failures)) from failures[-1]
+
+
+def _spent(failures: Sequence[ModelError]) -> tuple[ModelUsage, ...]:
+    return tuple(usage for failure in failures for usage in failure.usages)
