@@ -38,7 +38,7 @@ _SECRETS = ("password", "sslpassword")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """A PostgreSQL address: what libpq reads, our schema, and what may be shown of it."""
+    """A PostgreSQL address: what libpq reads, our schema, and the form that may be shown."""
 
     conninfo: str = field(repr=False)
     schema: str
@@ -46,7 +46,7 @@ class PostgresAddress:
     secrets: tuple[str, ...] = field(repr=False)
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of the driver without the password, should it quote one."""
+        """Return a message of the driver without the password."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
@@ -54,11 +54,11 @@ class PostgresAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreLocation:
-    """What an address names; nothing of it need exist.
+    """The location that an address names; it need not exist.
 
-    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and that of
-    a plugin its whole `address`. `index` is the folder of the index on this host (None: nothing is kept). `shown` is the address
-    without its password.
+    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and
+    that of a plugin its whole `address`. `index` is the folder of the index on this host (None: the index is not
+    stored). `shown` is the address without its password.
     """
 
     kind: StoreKind
@@ -133,7 +133,7 @@ def _file_location(address: str, path: str, look: bool) -> StoreLocation:
 
 
 def _postgres_location(address: PostgresAddress) -> StoreLocation:
-    """Place the index on this host under a name that only this database and schema have."""
+    """Return the location, with an index folder on this host whose name is unique to this database and schema."""
     bare = re.sub(r"//[^/?]*@", "//", address.conninfo.partition("?")[0])
     database = re.sub(r"\W+", "_", unquote(bare.rpartition("/")[2])) or "postgres"
     number = _digest(f"{hidden(address.conninfo)} {address.schema}")
@@ -154,7 +154,9 @@ def _plugin_location(address: str, scheme: str) -> StoreLocation:
 
 
 def postgres_address(url: str) -> PostgresAddress:
-    """Take a `postgresql://` URL apart; what of it libpq cannot read is told when it is opened. StoreUnavailableError."""
+    """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. What libpq
+    cannot read is reported when it is opened.
+    """
     shown = hidden(url)
     if not url.startswith(_POSTGRES):
         raise StoreUnavailableError(shown, f"it does not begin with {_POSTGRES[0]}; {FORMS}")
@@ -172,7 +174,7 @@ def postgres_address(url: str) -> PostgresAddress:
         kept.append(part)
     if not schema or len(schema.encode()) > _LONGEST_SCHEMA or "\0" in schema or schema.startswith("pg_"):
         raise StoreUnavailableError(
-            shown, f"schema={schema} is no name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
+            shown, f"schema={schema} is not a name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
         )
     conninfo = f"{base}?{'&'.join(kept)}" if kept else base
     secrets = sorted({each for each in secrets if each}, key=len, reverse=True)
@@ -180,7 +182,7 @@ def postgres_address(url: str) -> PostgresAddress:
 
 
 def _passwords(base: str) -> list[str]:
-    """Return the passwords between `:` and `@`, as they are written and as they are meant."""
+    """Return the passwords between `:` and `@`, escaped and unescaped."""
     found = re.search(r"://[^:@]*:(.*)@", base, re.DOTALL)
     return [found[1], unquote(found[1])] if found else []
 
