@@ -1,5 +1,5 @@
-"""How text comes in: as evidence, redacted, its original kept apart or not at all, each text once (seed 002 sections 6.3, 6.8 and
-8.4), and as whole conversations of other formats.
+"""Text from outside: redaction, the vault for originals, ingestion as evidence (seed 002 sections 6.3, 6.8 and 8.4),
+and importers of whole conversations.
 
 A redactor, a detector or an importer needs no store. It must not import another module of protocols.
 """

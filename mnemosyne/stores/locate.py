@@ -1,8 +1,8 @@
 """Parses the address of a store.
 
-The command line, the configuration and the library read addresses through here, so they read them alike and never show a
-password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and for a scheme of its
-own no store has, which plugins are installed.
+The command line, the configuration and the library use this module, so they read addresses alike and never show a
+password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and, for an
+unknown scheme, which plugins are installed.
 """
 
 from __future__ import annotations
@@ -72,16 +72,18 @@ class StoreLocation:
 def locate_store(
     address: str | Path | None = None, tenant: str = DEFAULT_TENANT, *, look: bool = True
 ) -> StoreLocation:
-    """Return where the store of `address` lies; None means the folder `.jacquard` in the current directory.
+    """Return the location of the store at `address`; None means the folder `.jacquard` in the current directory.
 
-    A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
-    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR` and
-    `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`. The
-    index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing. `NAME:…` is
-    a store of the plugin NAME; its index lies on this host, in `.jacquard/<NAME>-<number>/index/`.
-    Tenants have an index each. With `look` false no file of a store is looked at, so that it may be called on an event loop; a
-    folder in the place of a file is then told by the store itself, at its first call.
-    StoreUnavailableError says what is wrong with an address and which forms there are.
+    A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index is beside it, in `index/`
+    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR`
+    and `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`.
+    The index of `postgresql://…` is on this host, in `.jacquard/<database>-<number>/index/`. `memory:` stores nothing.
+    `NAME:…` is a store of the plugin NAME; its index is on this host, in `.jacquard/<NAME>-<number>/index/`. Each
+    tenant has its own index.
+
+    With `look` false no file of a store is accessed, so that the function may be called on an event loop; then the
+    store itself reports, at its first call, a folder in place of a file. StoreUnavailableError says what is wrong with
+    an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
@@ -92,7 +94,7 @@ def locate_store(
 
 def _locate(text: str, look: bool) -> StoreLocation:
     if "\0" in text:
-        raise StoreUnavailableError(repr(hidden(text)), f"a path holds no NUL character; {FORMS}")
+        raise StoreUnavailableError(repr(hidden(text)), f"a path cannot contain a NUL character; {FORMS}")
     if text == "memory:":
         return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
@@ -114,17 +116,17 @@ def _locate(text: str, look: bool) -> StoreLocation:
 
 def _sqlite_location(address: str, path: str, look: bool) -> StoreLocation:
     if path in ("", ":memory:"):
-        raise StoreUnavailableError(address, f"a SQLite store lies in a file; {FORMS}")
+        raise StoreUnavailableError(address, f"a SQLite store is a file; {FORMS}")
     file = Path(path).expanduser()
     if path.endswith(("/", "\\")) or (look and file.is_dir()):
-        raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {FORMS}")
+        raise StoreUnavailableError(address, f"it names a folder; write only the folder, or a file in it; {FORMS}")
     index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
     return StoreLocation(kind="sqlite", shown=address, database=file, index=index)
 
 
 def _file_location(address: str, path: str, look: bool) -> StoreLocation:
     if not path.strip("/\\"):
-        raise StoreUnavailableError(address, f"a file store lies in a folder; {FORMS}")
+        raise StoreUnavailableError(address, f"a file store is a folder; {FORMS}")
     drive = re.match(r"/[A-Za-z]:", path)
     folder = Path(path[1:] if drive and os.name == "nt" else path).expanduser()
     if look and folder.exists() and not folder.is_dir():
@@ -142,7 +144,9 @@ def _postgres_location(address: PostgresAddress) -> StoreLocation:
 
 
 def _plugin_location(address: str, scheme: str) -> StoreLocation:
-    """Place the index on this host under a name that only this address has; StoreUnavailableError for a scheme of no plugin."""
+    """Return the location, with an index folder on this host whose name is unique to this address;
+    StoreUnavailableError for a scheme without a plugin.
+    """
     shown, names = hidden(address), plugin_names(STORES)
     if scheme not in names or scheme in STORES.built_in:
         installed = ", ".join(f"{name}:…" for name in names) or "none is installed"

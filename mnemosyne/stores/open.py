@@ -24,15 +24,15 @@ def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENAN
 
     The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON files),
     `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`), and `NAME:…`
-    for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that is not there is refused at
-    the first call. StoreUnavailableError for an address of no known form, for PostgreSQL without its driver, and for a
-    plugin that cannot be used; a password is never shown.
+    for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that does not exist is refused
+    at the first call. StoreUnavailableError for an address of an unknown form, for PostgreSQL without its driver, and
+    for a plugin that cannot be used; a password is never shown.
     """
     return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 
 
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
-    """Return the store of a location, as `open_store` does."""
+    """Return the store of a location; StoreUnavailableError as for `open_store`."""
     if location.kind == "plugin":
         name = split_name(location.address)[0]
         try:

@@ -105,11 +105,13 @@ class Folder:
         self._checked = True
 
     def make(self) -> None:
-        """Make the tenant's folder, in which its lock lies."""
+        """Create the tenant's folder, which contains its lock."""
         self._home.mkdir(parents=True, exist_ok=True)
 
     def sign(self) -> None:
-        """Write what this folder is, unless that is known. Called with the lock held: no two write the draft at once."""
+        """Write `store.json`, unless it is there already. Called with the lock held, so that no two processes write the
+        draft at once.
+        """
         if self._checked:
             return
         if not self._sign.exists():

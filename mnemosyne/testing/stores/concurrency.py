@@ -1,4 +1,4 @@
-"""What a Store promises to many at once: tasks, processes and tenants (rules 7 and 8)."""
+"""Tests of a Store under concurrency: tasks, processes and tenants (rules 7 and 8)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 class StoreConcurrency(StoreTests):
-    """Nothing is lost, nothing comes twice, nobody sees another's."""
+    """Nothing is lost, nothing is written twice, no tenant sees another's data."""
 
     async def test_rule_7_tasks_append_one_after_the_other(self, tmp_path: Path) -> None:
         """Every append is there once, in the order of the versions that were returned."""
@@ -60,7 +60,7 @@ class StoreConcurrency(StoreTests):
             assert [placed.depth for placed in window.messages][::2] == list(range(1, 17))
 
     async def test_rule_7_of_those_who_saw_one_version_one_writes(self, tmp_path: Path) -> None:
-        """The others are told; each turn that was acknowledged is there."""
+        """The others get an error; each turn that was acknowledged is there."""
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             won: list[str] = []
@@ -94,7 +94,7 @@ class StoreConcurrency(StoreTests):
             await _together([*(partial(write, n) for n in range(8)), read, read])
 
     async def test_rule_7_processes_append_one_after_the_other(self, tmp_path: Path) -> None:
-        """Each retries what came too late: all is there once, in the order of each writer."""
+        """Each writer retries after a conflict: every message is there once, in the order of its writer."""
         if not self.persistent:
             pytest.skip("this store keeps nothing that another process could see")
         async with self.open_session(tmp_path) as store:
@@ -125,7 +125,7 @@ class StoreConcurrency(StoreTests):
         assert done.returncode == 0, done.stderr.decode()
 
     async def test_rule_8_tenants_do_not_see_each_other(self, tmp_path: Path) -> None:
-        """The same ids, in every kind of thing, have nothing to do with each other."""
+        """The same ids in two tenants are independent, in every kind of record."""
         async with self.open_empty(tmp_path, "ours") as ours, self.open_empty(tmp_path, "theirs") as theirs:
             await ours.create_session(start(imported_turn("p001", "our secret")))
             await ours.replace_world("w1", "d", (lore("a", "our lore"),))
