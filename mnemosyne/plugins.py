@@ -161,26 +161,26 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
     """
     entry = _find_entry(point, name)
     source = f"the {point.kind} {name!r} of the plugin {_distribution(entry)} {_version(entry)}".rstrip()
-    mend = f"Update {_distribution(entry)} with pip, or uninstall it."
+    advice = f"Update {_distribution(entry)} with pip, or uninstall it."
     try:
         factory = entry.load()
     except Exception as error:
         raise PluginError(
-            f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {mend}"
+            f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {advice}"
         ) from error
     if not callable(factory):
         raise PluginError(
-            f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {mend}"
+            f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {advice}"
         )
     try:
         part = factory(*args, **options)
     except ContextEngineError:
         raise
     except Exception as error:
-        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {mend}") from error
+        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {advice}") from error
     if missing := [member for member in _members(point.part) if not hasattr(part, member)]:
         raise PluginError(
-            f"{point.setting}: {source} is not a {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {mend}"
+            f"{point.setting}: {source} is not a {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {advice}"
         )
     return part
 

@@ -83,7 +83,7 @@ class PresidioDetector:
         spans = {
             SensitiveSpan(rule=_rule(found.entity_type), begin=found.start, end=found.end)
             for found in self._analyze(text)
-            if found.score >= self._least_score and _stands_alone(text, found.start, found.end)
+            if found.score >= self._least_score and _is_whole_word(text, found.start, found.end)
         }
         apart = [span for span in spans if not any(low < span.end and span.begin < high for low, high in seams)]
         return tuple(sorted(apart, key=lambda span: (span.begin, span.end, span.rule)))
@@ -100,7 +100,7 @@ def _load_analyzer(name: str) -> Any:
     return kind()
 
 
-def _stands_alone(text: str, begin: int, end: int) -> bool:
+def _is_whole_word(text: str, begin: int, end: int) -> bool:
     """Return whether a match is not part of a longer word or number."""
     before = begin > 0 and (text[begin - 1] in ".-_/" or (text[begin - 1].isascii() and text[begin - 1].isalnum()))
     after = end < len(text) and text[end].isascii() and text[end].isalnum()

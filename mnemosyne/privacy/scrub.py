@@ -230,12 +230,12 @@ def _is_cjk(char: str) -> bool:
 def _is_whole(text: str, place: int, size: int) -> bool:
     """Return whether `text[place : place + size]` begins and ends at word boundaries."""
     end = place + size
-    before = place > 0 and _joins(text[place - 1]) and _joins(text[place])
-    after = end < len(text) and _joins(text[end - 1]) and _joins(text[end])
+    before = place > 0 and _is_word_character(text[place - 1]) and _is_word_character(text[place])
+    after = end < len(text) and _is_word_character(text[end - 1]) and _is_word_character(text[end])
     return not (before or after)
 
 
-def _joins(char: str) -> bool:
+def _is_word_character(char: str) -> bool:
     return char.isalnum() and not _is_cjk(char)
 
 

@@ -107,15 +107,16 @@ class EvidenceIngestor(Protocol):
 
 
 class Importer(Protocol):
-    """Reads conversations of another format. It only reads: whoever called writes what it returns to a store.
+    """Reads conversations of another format. It only reads; the caller writes the result to a store.
 
-    1. The same file gives the same sessions, with the same ids of turns and entries: to import again adds nothing.
-    2. What the file holds and a session cannot keep is told in `notes`.
-    3. A file that cannot be read raises CorpusError, which names the file and the place in it; nothing half read is returned.
+    1. The same file gives the same sessions, with the same ids of turns and entries: importing it again adds nothing.
+    2. Contents of the file that a session cannot store are listed in `notes`.
+    3. A file that cannot be read raises CorpusError, which names the file and the place in it; a partly read file is
+       never returned.
 
     It is called in a worker thread.
     """
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the sessions of a file or folder, in its order; CorpusError."""
+        """Return the sessions of a file or folder, in its order; CorpusError when it cannot be read."""
         ...

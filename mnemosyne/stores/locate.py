@@ -94,7 +94,7 @@ def locate_store(
 
 def _locate(text: str, look: bool) -> StoreLocation:
     if "\0" in text:
-        raise StoreUnavailableError(repr(hidden(text)), f"a path cannot contain a NUL character; {FORMS}")
+        raise StoreUnavailableError(repr(mask_passwords(text)), f"a path cannot contain a NUL character; {FORMS}")
     if text == "memory:":
         return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
@@ -138,7 +138,7 @@ def _postgres_location(address: PostgresAddress) -> StoreLocation:
     """Return the location, with an index folder on this host whose name is unique to this database and schema."""
     bare = re.sub(r"//[^/?]*@", "//", address.conninfo.partition("?")[0])
     database = re.sub(r"\W+", "_", unquote(bare.rpartition("/")[2])) or "postgres"
-    number = _digest(f"{hidden(address.conninfo)} {address.schema}")
+    number = _digest(f"{mask_passwords(address.conninfo)} {address.schema}")
     folder = DEFAULT_FOLDER / f"{database}-{number}"
     return StoreLocation(kind="postgresql", shown=address.shown, postgres=address, index=folder / INDEX_NAME)
 
@@ -147,7 +147,7 @@ def _plugin_location(address: str, scheme: str) -> StoreLocation:
     """Return the location, with an index folder on this host whose name is unique to this address;
     StoreUnavailableError for a scheme without a plugin.
     """
-    shown, names = hidden(address), plugin_names(STORES)
+    shown, names = mask_passwords(address), plugin_names(STORES)
     if scheme not in names or scheme in STORES.built_in:
         installed = ", ".join(f"{name}:…" for name in names) or "none is installed"
         raise StoreUnavailableError(
@@ -161,7 +161,7 @@ def postgres_address(url: str) -> PostgresAddress:
     """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. What libpq
     cannot read is reported when it is opened.
     """
-    shown = hidden(url)
+    shown = mask_passwords(url)
     if not url.startswith(_POSTGRES):
         raise StoreUnavailableError(shown, f"it does not begin with {_POSTGRES[0]}; {FORMS}")
     base, mark, query = url.partition("?")
@@ -191,7 +191,7 @@ def _passwords(base: str) -> list[str]:
     return [found[1], unquote(found[1])] if found else []
 
 
-def hidden(address: str) -> str:
+def mask_passwords(address: str) -> str:
     """Return an address with stars for its passwords."""
     base, mark, query = address.partition("?")
     base = re.sub(r"(://[^:@]*:)(.*)@", r"\1***@", base, flags=re.DOTALL)

@@ -38,7 +38,7 @@ class TokenizerFileEstimator:
         self.name = f"tokenizer:{file.name}@{hashlib.sha256(data).hexdigest()[:_SHOWN_DIGITS]}"
 
     def estimate(self, text: str) -> int:
-        """Return the tokens of `text` (0 for the empty text)."""
+        """Return the number of tokens of `text` (0 for the empty text)."""
         # The library refuses halves of a surrogate pair, which JSON may contain.
         whole = text.encode("utf-8", "replace").decode("utf-8")
         return len(self._tokenizer.encode(whole, add_special_tokens=False).ids)

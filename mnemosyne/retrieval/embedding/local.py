@@ -59,7 +59,7 @@ class LocalEmbedder:
         self._workers = anyio.CapacityLimiter(4)
 
     @property
-    def exported(self) -> bool:
+    def uses_export(self) -> bool:
         """Whether an ONNX export is used instead of the model."""
         return self._export is not None
 

@@ -166,7 +166,7 @@ class LanceIndex:
         In a table of more than `exact_rows` rows, terms of similar weight are searched together, with their mean
         weight.
         """
-        if not await self._ever_held(where):
+        if not await self._has_rows(where):
             return ()
         terms = term_weights(text) if isinstance(text, str) else text
         admitted = await self._condition(where)
@@ -186,7 +186,7 @@ class LanceIndex:
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
         """Return the best by cosine; approximate (HNSW) once `maintain` has indexed 100,000 rows or more."""
-        if not await self._ever_held(where):
+        if not await self._has_rows(where):
             return ()
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
         try:
@@ -379,7 +379,7 @@ class LanceIndex:
         except Exception as error:
             raise await self._failure(scope, error) from error
 
-    async def _ever_held(self, where: IndexFilter) -> bool:
+    async def _has_rows(self, where: IndexFilter) -> bool:
         """Return whether any of the chains has rows: a search whose filter admits none would scan all rows."""
         return any([await self.watermark(where.scope, chain) for chain in where.chains])
 

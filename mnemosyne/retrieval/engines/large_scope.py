@@ -163,7 +163,7 @@ class LargeScope:
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
-        if self._places.never_held(where.chains):
+        if self._places.is_unused(where.chains):
             return ()
         terms = term_weights(text) if isinstance(text, str) else text
         return await to_thread.run_sync(self._places.search_text, terms, where, limit)
@@ -175,7 +175,7 @@ class LargeScope:
         found: list[Hit] = []
         newer: list[ScopeTable] = []
         for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
-            if not rows.never_held(where.chains):
+            if not rows.is_unused(where.chains):
                 hits = await to_thread.run_sync(rows.search_vector, vector, model, where, limit)
                 found.extend(_exclude_held(newer, hits))
             newer.append(rows)

@@ -83,7 +83,7 @@ class MemoryIndex:
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         table = self.table(where.scope)
-        if table.never_held(where.chains):
+        if table.is_unused(where.chains):
             return ()
         return await to_thread.run_sync(
             lambda: table.search_text(term_weights(text) if isinstance(text, str) else text, where, limit)
@@ -98,7 +98,7 @@ class MemoryIndex:
         (`VectorRows.nearest`).
         """
         table = self.table(where.scope)
-        if table.never_held(where.chains):
+        if table.is_unused(where.chains):
             return ()
         return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
 

@@ -55,7 +55,7 @@ class ScopeTable:
         with self._lock, self._vector_lock:
             self._last_admitted = None
             for entry_id in batch.removed:
-                self._kill(entry_id)
+                self._remove_slot(entry_id)
             self._append(batch.rows)
             for chain, sequence in batch.watermarks.items():
                 self._watermarks[chain] = max(sequence, self._watermarks.get(chain, 0))
@@ -95,7 +95,7 @@ class ScopeTable:
         with self._lock:
             return self._watermarks.get(chain, 0)
 
-    def never_held(self, chains: Iterable[Chain]) -> bool:
+    def is_unused(self, chains: Iterable[Chain]) -> bool:
         """Return whether no entry of these chains was ever added; reads without the lock, so that a caller need not
         wait.
         """
@@ -136,7 +136,7 @@ class ScopeTable:
             scores = np.array([score for _, score in known], dtype=np.float64)
             keep = self._admit_slots(slots, where) & self._columns.seen[slots]
             keep &= np.array([self._ids[slot] not in where.exclude for slot in slots.tolist()], dtype=np.bool_)
-            return self._best(slots[keep], scores[keep], len(slots))
+            return self._rank_best(slots[keep], scores[keep], len(slots))
 
     def newest_ids(self, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
@@ -164,8 +164,8 @@ class ScopeTable:
             # Entries without words are not counted, as in LanceDB.
             admitted = self._admit(where) & (self._postings.lengths > 0)
             scores = self._postings.scores(terms, admitted)
-            slots = np.flatnonzero(scores >= max(_least(scores, limit), np.finfo(np.float64).tiny))
-            return self._best(slots, scores[slots], limit)
+            slots = np.flatnonzero(scores >= max(_find_threshold(scores, limit), np.finfo(np.float64).tiny))
+            return self._rank_best(slots, scores[slots], limit)
 
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
@@ -174,7 +174,7 @@ class ScopeTable:
                 return ()
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
             slots, cosines = self._vectors.nearest(vector, admitted, limit)
-            return self._best(slots, cosines.astype(np.float64), limit)
+            return self._rank_best(slots, cosines.astype(np.float64), limit)
 
     def _admit(self, where: IndexFilter) -> Mask:
         """Return a mask of the rows that a filter admits. It is shared by the word and the vector search, so it must
@@ -219,7 +219,7 @@ class ScopeTable:
             found |= (view.branch == code) & (view.depth <= depth)
         return found
 
-    def _best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
+    def _rank_best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
         if len(slots) > limit:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             keep = scores >= least
@@ -239,7 +239,7 @@ class ScopeTable:
     def _append(self, rows: Sequence[IndexRow]) -> None:
         first = len(self._ids)
         for row in rows:
-            self._kill(row.entry_id)
+            self._remove_slot(row.entry_id)
             self._places[row.entry_id] = len(self._ids)
             self._ids.append(row.entry_id)
         self._write_row(rows)
@@ -272,7 +272,7 @@ class ScopeTable:
         self._vectors.put(slots, [vector for _, vector in given], len(self._ids))
         self._columns.has_vector[slots] = True
 
-    def _kill(self, entry_id: str) -> None:
+    def _remove_slot(self, entry_id: str) -> None:
         slot = self._places.pop(entry_id, None)
         if slot is not None:
             self._columns.alive[slot] = False
@@ -287,7 +287,7 @@ class ScopeTable:
         self._vectors.pack(keep)
 
 
-def _least(scores: Scores, limit: int) -> float:
+def _find_threshold(scores: Scores, limit: int) -> float:
     """Return a score that at least `limit` of `scores` reach (0 if there are fewer), found in one pass over blocks.
 
     The `limit` greatest block maxima are `limit` scores, so the best `limit` of all are no smaller.
@@ -314,7 +314,7 @@ class _View:
 
 
 class _Columns:
-    """Parallel arrays with spare capacity. A row without a depth stands at depth 0 and is not `placed`."""
+    """Parallel arrays with spare capacity. A row without a depth has depth 0 and is not `placed`."""
 
     def __init__(self) -> None:
         self.alive: Mask = np.zeros(16, dtype=np.bool_)

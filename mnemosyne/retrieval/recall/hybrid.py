@@ -119,12 +119,12 @@ class HybridRetriever:
             return await self._recall(query)
         found: dict[int, Recall] = {}
 
-        async def one(place: int, part: RetrievalQuery) -> None:
+        async def recall_one(place: int, part: RetrievalQuery) -> None:
             found[place] = await self._recall(part)
 
         async with anyio.create_task_group() as group:
             for place, part in enumerate(parts):
-                group.start_soon(one, place, part)
+                group.start_soon(recall_one, place, part)
         return merge_recalls([found[place] for place in range(len(parts))], query.limit)
 
     async def _recall(self, query: RetrievalQuery) -> Recall:

@@ -56,7 +56,7 @@ class Indexer:
         self._source, self._index, self._embedder = source, index, embedder
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._talks: dict[str, tuple[int, ConversationTail]] = {}
+        self._tails: dict[str, tuple[int, ConversationTail]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._lacking: dict[str, bool] = {}
 
@@ -122,9 +122,9 @@ class Indexer:
             unseen = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
             total = len(unseen)
             for chain in _chains(scope):
-                talk, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
+                tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
-                    linked = _link_page(chain, page, talk)
+                    linked = _link_page(chain, page, tail)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
                     if fault or await self._index.watermark(scope, chain) < mark:
@@ -170,7 +170,7 @@ class Indexer:
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""
-        self._talks.pop(scope, None)
+        self._tails.pop(scope, None)
         self._lacking.pop(scope, None)
         self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
 
@@ -189,23 +189,23 @@ class Indexer:
         if chain is not Chain.HISTORY:
             return await self._write(scope, _link_page(chain, page, ConversationTail()), with_vectors=with_vectors)
         # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
-        mark, talk = self._talks.get(scope, (-1, ConversationTail()))
+        mark, tail = self._tails.get(scope, (-1, ConversationTail()))
         if mark != await self._index.watermark(scope, chain):
-            talk = await self._resume(scope)
-        fault = await self._write(scope, _link_page(chain, page, talk), with_vectors=with_vectors)
-        self._talks[scope] = (await self._index.watermark(scope, chain), talk)
+            tail = await self._resume(scope)
+        fault = await self._write(scope, _link_page(chain, page, tail), with_vectors=with_vectors)
+        self._tails[scope] = (await self._index.watermark(scope, chain), tail)
         return fault
 
     async def _resume(self, scope: str) -> ConversationTail:
         """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
         ids = await self._index.newest_ids(scope, Chain.HISTORY, 16)
-        talk = ConversationTail()
+        tail = ConversationTail()
         entries = await self._source.entries(scope, ids)
         before = await self._index.watermark(scope, Chain.HISTORY)
         # Only the order of the old messages matters; they are written again below the watermark.
         first = before - len(entries) + 1
-        talk.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
-        return talk
+        tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
+        return tail
 
     async def _write(self, scope: str, linked: Sequence[LinkedEntry], *, with_vectors: bool) -> str:
         """Index entries under their keys; return why vectors are missing (empty when they are not)."""
@@ -276,7 +276,7 @@ def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
 
 
-def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: ConversationTail) -> Sequence[LinkedEntry]:
+def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
     if chain is Chain.HISTORY:
-        return talk.follow(page)
+        return tail.follow(page)
     return [LinkedEntry(item=item) for item in page]

@@ -56,7 +56,7 @@ class FusedPool:
     found: Collection[str]
 
     @classmethod
-    def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
+    def from_pool(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
         """Fuse a pool's arms; neighbours pass on the share `beside` of their scores."""
         fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
         best = max(fused.values(), default=0.0)
@@ -171,7 +171,7 @@ class RecallState:
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
             beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
-            pooled = FusedPool.of(pool, tops, beside)
+            pooled = FusedPool.from_pool(pool, tops, beside)
             fused, weight = pooled.fused, pool.weight
             scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
             near.update((pool.scope, hit.entry_id) for hit in pool.near)

@@ -46,10 +46,10 @@ def _border(text: str, end: int) -> int:
     for place in range(end, max(half, end - 30), -1):
         if text[place - 1].isspace():
             return place
-    while end > half and end < len(text) and _joins(text[end]):
+    while end > half and end < len(text) and _is_word_character(text[end]):
         end -= 1
     return end
 
 
-def _joins(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     return bool(unicodedata.combining(character)) or character in _JOINERS

@@ -140,7 +140,9 @@ class Folder:
         return tuple(found)
 
     def audits(self) -> tuple[tuple[AuditRecord, ...], int]:
-        """Return the audit records, oldest first, and the highest sequence number that an erased row may have had."""
+        """Return the audit records, oldest first, and the highest sequence number that an erased row may have had;
+        StoreUnavailableError for a damaged file.
+        """
         if not self._audits.exists():
             return (), 0
         lines = []
@@ -182,7 +184,9 @@ class Folder:
         self.finish()
 
     def finish(self) -> None:
-        """Finish a planned erasure, if there is one. Called with the lock held."""
+        """Finish a planned erasure, if there is one. Called with the lock held. StoreUnavailableError for a damaged
+        plan.
+        """
         if not self._plan.exists():
             return
         try:

@@ -163,7 +163,9 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
 
 
 def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
-    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
+    TurnNotPendingError for an abandoned turn.
+    """
     record = read_turn(ledger, session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
@@ -213,7 +215,9 @@ def fork(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -
 
 
 def open_branch(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> None:
-    """Open a branch and make it the active one without changing the version."""
+    """Open a branch and make it the active one without changing the version. BranchExistsError; ValueError for an empty
+    name.
+    """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
     session = session_row(ledger, session_id)

@@ -121,11 +121,11 @@ class PostgresSessionLocks:
                 return self._query_lock(claim)
             except psycopg.Error as error:
                 if not (was_open and self._is_lost()):
-                    raise self._unavailable(error) from None
+                    raise self._unavailable_error(error) from None
             try:
                 return self._query_lock(claim)
             except psycopg.Error as error:
-                raise self._unavailable(error) from None
+                raise self._unavailable_error(error) from None
 
     def _query_lock(self, claim: _Claim) -> bool:
         if self._driver is None:
@@ -168,6 +168,6 @@ class PostgresSessionLocks:
         if driver is not None:
             driver.close()
 
-    def _unavailable(self, error: psycopg.Error) -> StoreUnavailableError:
+    def _unavailable_error(self, error: psycopg.Error) -> StoreUnavailableError:
         said = self._address.without_secrets(" ".join(str(error).split())) or type(error).__name__
         return StoreUnavailableError(self._address.shown, f"sessions cannot be locked ({said})")

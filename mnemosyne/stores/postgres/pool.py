@@ -68,12 +68,12 @@ class ConnectionPool:
         try:
             while (connection := self._take_idle()) is not None:
                 try:
-                    return self._whole(connection, work)
+                    return self._run_transaction(connection, work)
                 except psycopg.OperationalError:
                     # The connection was lost while it was idle, so nothing of this transaction has been sent.
                     if connection.answered or not connection.driver.closed:
                         raise
-            return self._whole(self._open_connection(), work)
+            return self._run_transaction(self._open_connection(), work)
         except (psycopg.Error, OSError) as error:
             known = translate_error(error, self._opening)
             if known is None:
@@ -93,7 +93,7 @@ class ConnectionPool:
     def _open_connection(self) -> PostgresConnection:
         return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
 
-    def _whole(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+    def _run_transaction(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
         """Run one transaction; the connection is reused if it is intact afterwards."""
         connection.begin(self._begin)
         try:

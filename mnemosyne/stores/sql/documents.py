@@ -175,7 +175,9 @@ def append_messages(
     idempotency_key: str | None,
     expected_version: int | None,
 ) -> PutResult:
-    """Commit messages as one turn after the active head; a key that was used before writes nothing."""
+    """Commit messages as one turn after the active head; a key that was used before writes nothing.
+    VersionConflictError.
+    """
     session = load_session(connection, session_id)
     turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
     if turn_id is not None and turn_status(connection, session.key, turn_id) is TurnStatus.COMMITTED:

@@ -73,4 +73,4 @@ class SqliteStore(SqlStore):
         await super().close()
 
     async def _clean(self) -> None:
-        self._unclean = not await self._file.outside(lambda db: rewrite_file(db.driver))
+        self._unclean = not await self._file.run_outside_transaction(lambda db: rewrite_file(db.driver))

@@ -62,9 +62,11 @@ class SqliteWorker:
         StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
         DamagedRecordError when a stored record cannot be read, StoreError for an id that cannot be stored.
         """
-        return await self._run_in_thread(lambda connection: _whole(connection, self._begin, work, str(self._path)))
+        return await self._run_in_thread(
+            lambda connection: _run_transaction(connection, self._begin, work, str(self._path))
+        )
 
-    async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
+    async def run_outside_transaction(self, work: Callable[[SqliteConnection], T]) -> T:
         """Return what `work` returns, run in order with the others but in no transaction; errors as for `run`."""
         return await self._run_in_thread(work)
 
@@ -116,7 +118,7 @@ class SqliteWorker:
             connection.driver.close()
 
 
-def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
+def _run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
     driver = connection.driver
     driver.execute(begin)
     try:

@@ -94,11 +94,11 @@ class StoreMemory(StoreTests):
             assert (entry.at, entry.turn_id, entry.branch_id, entry.depth) == (AT, "t1", "main", 1)
             assert await store.entries(SCOPE, ("t1.a", "t2.u", "t1.u")) == (listed[1].entry, entry)
             assert await store.entries_after(SCOPE, Chain.HISTORY, listed[0].sequence, 1) == (listed[1],)
-            talk, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
+            history, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
             assert await store.chains_written_after(
-                {talk: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}
-            ) == {talk}
-            assert await store.chains_written_after({talk: listed[-1].sequence}) == frozenset()
+                {history: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}
+            ) == {history}
+            assert await store.chains_written_after({history: listed[-1].sequence}) == frozenset()
             assert await store.chains_written_after({}) == frozenset()
             window = await store.window(SESSION, message_limit=99)
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2

@@ -158,7 +158,7 @@ class StoreRuns(StoreTests):
                     await _move(store, tree, step, (move, first, second))
                     head = await store.head(SESSION)
                     assert (head.branch_id, head.version) == (tree.active, tree.version)
-                await agree(store, tree)
+                await assert_agreement(store, tree)
 
 
 async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int, int]) -> None:
@@ -199,7 +199,7 @@ async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int
             await store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version - 1)
 
 
-async def agree(store: Store, tree: ModelTree) -> None:
+async def assert_agreement(store: Store, tree: ModelTree) -> None:
     """Assert that everything in the store agrees with the model."""
     heads = {head.branch_id: head for head in await store.branches(SESSION)}
     assert set(heads) == set(tree.branches)

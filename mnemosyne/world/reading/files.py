@@ -43,7 +43,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     Hidden files, pictures, a README and other folders at the top are skipped; unknown YAML files are faults, because
     they would otherwise be ignored silently.
     """
-    here = SourceLocation(file=_printable(str(folder)))
+    here = SourceLocation(file=_escape_unprintable(str(folder)))
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "does not exist"
         faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
@@ -61,12 +61,12 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
             faults.add(here, f"holds more than {MAX_PACK_BYTES:,} bytes; shorten or split the pack")
             break
         if data is not None:
-            files[_printable(name)] = data
+            files[_escape_unprintable(name)] = data
     if WORLD_FILE not in files and not (root / WORLD_FILE).exists():
         start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
         faults.add(
             SourceLocation(file=WORLD_FILE),
-            f"is missing ({_printable(str(folder))} {start}); write it with id, title and locale",
+            f"is missing ({_escape_unprintable(str(folder))} {start}); write it with id, title and locale",
         )
     templates = root / TEMPLATE_FOLDER
     return PackFolder(
@@ -99,9 +99,9 @@ def _names(root: Path, faults: FaultList) -> Iterator[str]:
         elif entry.suffix.lower() in (".yaml", ".yml"):
             near = did_you_mean(entry.name, TOP_FILES)
             what = f"is not a file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
-            faults.add(SourceLocation(file=_printable(entry.name)), what)
+            faults.add(SourceLocation(file=_escape_unprintable(entry.name)), what)
         elif near := _suggest_folder(entry):
-            faults.add(SourceLocation(file=_printable(entry.name)), f"is not a folder of a pack{near}")
+            faults.add(SourceLocation(file=_escape_unprintable(entry.name)), f"is not a folder of a pack{near}")
     yield from sorted(found)
 
 
@@ -113,7 +113,7 @@ def _list_below(folder: Path, root: Path, faults: FaultList) -> Iterator[str]:
                 yield from _list_below(entry, root, faults)
         elif name.startswith(LORE_FOLDER) and entry.suffix not in (".yaml", ".md"):
             faults.add(
-                SourceLocation(file=_printable(name)),
+                SourceLocation(file=_escape_unprintable(name)),
                 "is not a lore file; name it .yaml or .md, or move it out of lore/",
             )
         else:
@@ -125,18 +125,20 @@ def _list_folder(folder: Path, root: Path, faults: FaultList) -> list[Path]:
         return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:
         name = folder.relative_to(root).as_posix()
-        faults.add(SourceLocation(file=_printable(name)), f"cannot be listed ({error.strerror}); check its rights")
+        faults.add(
+            SourceLocation(file=_escape_unprintable(name)), f"cannot be listed ({error.strerror}); check its rights"
+        )
         return []
 
 
 def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
     if entry.is_symlink():
         name = entry.relative_to(root).as_posix()
-        faults.add(SourceLocation(file=_printable(name)), "is a link; put the folder itself into the pack")
+        faults.add(SourceLocation(file=_escape_unprintable(name)), "is a link; put the folder itself into the pack")
         return False
     if not entry.is_dir():
         faults.add(
-            SourceLocation(file=_printable(entry.relative_to(root).as_posix())),
+            SourceLocation(file=_escape_unprintable(entry.relative_to(root).as_posix())),
             "is not a folder; put a folder of this name here",
         )
         return False
@@ -150,7 +152,7 @@ def _suggest_folder(entry: Path) -> str:
 
 def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
     path = root / name
-    place = SourceLocation(file=_printable(name))
+    place = SourceLocation(file=_escape_unprintable(name))
     try:
         target = path.resolve(strict=True)
         if not target.is_relative_to(root):
@@ -203,6 +205,6 @@ def _guess(data: bytes) -> str:
     return ", perhaps GBK" if any("\u4e00" <= each <= "\u9fff" for each in text) else ""
 
 
-def _printable(name: str) -> str:
+def _escape_unprintable(name: str) -> str:
     """Return a file name in a form that can be printed on one line, whatever its bytes."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))

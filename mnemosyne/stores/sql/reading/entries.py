@@ -92,9 +92,9 @@ def read_chains_written_after(
     tests: list[str] = []
     values: list[object] = []
     for (scope, chain), sequence in after.items():
-        is_talk = chain is Chain.HISTORY
-        tests.append(f"EXISTS ({_TALK_AFTER if is_talk else _ENTRY_AFTER})")
-        values += [connection.tenant, *((session_of(scope),) if is_talk else (scope, chain.value)), sequence]
+        is_history = chain is Chain.HISTORY
+        tests.append(f"EXISTS ({_TALK_AFTER if is_history else _ENTRY_AFTER})")
+        values += [connection.tenant, *((session_of(scope),) if is_history else (scope, chain.value)), sequence]
     row = connection.execute(f"SELECT {', '.join(tests)}", values).fetchone()
     return frozenset(place for place, there in zip(after, row, strict=True) if there)
 

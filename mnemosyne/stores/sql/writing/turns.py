@@ -159,7 +159,9 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
 
 
 def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
-    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
+    TurnNotPendingError for an abandoned turn.
+    """
     session = load_session(connection, session_id)
     record = find_turn(connection, session, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
@@ -213,7 +215,9 @@ def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id
 
 
 def open_branch(connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str) -> None:
-    """Open a branch and make it the active one without changing the version."""
+    """Open a branch and make it the active one without changing the version. BranchExistsError; ValueError for an empty
+    name.
+    """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
     if has_branch(connection, session.key, branch_id):
@@ -238,7 +242,7 @@ def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHe
 
 def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
     """Store the newest late result of a branch, or delete those of the session. It is a cache: the version does not
-    change.
+    change. BranchNotFoundError.
     """
     key = load_session(connection, session_id).key
     if prefetch is None:
