@@ -3,7 +3,7 @@
 FilamentError
 ├── MarkupError     a name that no element or attribute may have, a misplaced node, text that is not filament markup
 ├── PayloadError    a value that YAML cannot carry, or a YAML text that cannot be read
-├── AnchorError     one anchor stands at two places of a state tree
+├── AnchorError     an anchor occurs at more than one place of a state tree
 ├── OpError         an op is malformed or was refused
 └── ReplyError      in strict mode: a reply needed repair or is odd in form
 

@@ -58,9 +58,7 @@ def parse_element(text: str, *, data: Collection[str] = ()) -> Element:
         else:
             root = done
     if root is None or text[at:].strip():
-        raise _fault(
-            text, at, f"<{stack[-1].name}> is not closed" if stack else "there must be one element, and no more"
-        )
+        raise _fault(text, at, f"<{stack[-1].name}> is not closed" if stack else "there must be exactly one element")
     return root
 
 

@@ -1,8 +1,8 @@
 """Finds parts by name: those of other distributions through their entry points (`importlib.metadata`).
 
-Each kind of part has an `ExtensionPoint`; those of planners, selectors and pruners are in `jacquard.config.extension_points`, and
-docs/plugins.md has the table of all. What is installed is looked at only when a name is asked for that no built-in part has, and
-only the plugin of that name is imported.
+Each kind of part has an `ExtensionPoint`; those of planners, selectors and pruners are in
+`jacquard.config.extension_points`, and docs/plugins.md has the table of all. Installed distributions are searched only
+for a name that no built-in part has, and only the plugin of that name is imported.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ GUIDE = "docs/plugins.md"
 
 
 class StoreFactory(Protocol):
-    """Makes a store from its address, without touching it: nothing is read or written before the store's first call.
+    """Makes a store from its address; nothing is read or written before the store's first call.
 
-    `address` is whole, with its scheme, which is the name of the entry point: `NAME:…` or `NAME://…`. With `create` false the
-    first call is refused where there is no store yet (StoreUnavailableError).
+    `address` is the full address; its scheme is the name of the entry point: `NAME:…` or `NAME://…`. With `create`
+    false the first call raises StoreUnavailableError if there is no store yet.
     """
 
     def __call__(self, address: str, *, tenant: str, create: bool) -> Store:
@@ -66,9 +66,9 @@ class ImporterFactory(Protocol):
 class ExtensionPoint:
     """One kind of part that is found by name.
 
-    `group` is the group of its entry points, `setting` the place where a name of it is written, `kind` what such a part is
-    called in a sentence. An entry is a `factory` (a Protocol) that returns a `part` (a Protocol). A name in `built_in` always
-    means the built-in part.
+    `group` is the group of its entry points, `setting` the place where its name is configured, `kind` the word for such
+    a part in a sentence. An entry point is a `factory` (a Protocol) that returns a `part` (a Protocol). A name in
+    `built_in` always means the built-in part.
     """
 
     group: str
@@ -123,7 +123,7 @@ IMPORTERS = ExtensionPoint(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plugin:
-    """One entry point of an installed distribution; `value` is where its factory lies (`module:name`)."""
+    """One entry point of an installed distribution; `value` is the place of its factory (`module:name`)."""
 
     name: str
     distribution: str
@@ -138,7 +138,9 @@ def split_name(written: str) -> tuple[str, str]:
 
 
 def find_plugins(point: ExtensionPoint) -> tuple[Plugin, ...]:
-    """Return the installed plugins of an extension point by name, those with the name of a built-in part too; imports none."""
+    """Return the installed plugins of an extension point by name, including those with the name of a built-in part;
+    none is imported.
+    """
     found = (
         Plugin(name=entry.name, distribution=_distribution(entry), version=_version(entry), value=entry.value)
         for entry in entry_points(group=point.group)
@@ -152,39 +154,39 @@ def plugin_names(point: ExtensionPoint) -> tuple[str, ...]:
 
 
 def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) -> Any:
-    """Return the part that the plugin `name` makes of these arguments of its factory.
+    """Return the part that the plugin `name` makes from these arguments of its factory.
 
-    PluginError where no distribution or more than one provides it, where it cannot be imported, where its factory fails, and where
-    what the factory returns lacks a member of the part's Protocol. A ContextEngineError of the factory passes through.
+    PluginError when no distribution or more than one provides it, when it cannot be imported, when its factory fails,
+    and when the part lacks a member of its Protocol. A ContextEngineError of the factory passes through.
     """
     entry = _find_entry(point, name)
     source = f"the {point.kind} {name!r} of the plugin {_distribution(entry)} {_version(entry)}".rstrip()
-    mend = f"Update {_distribution(entry)} with pip, or uninstall it."
+    advice = f"Update {_distribution(entry)} with pip, or uninstall it."
     try:
         factory = entry.load()
     except Exception as error:
         raise PluginError(
-            f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {mend}"
+            f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {advice}"
         ) from error
     if not callable(factory):
         raise PluginError(
-            f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {mend}"
+            f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {advice}"
         )
     try:
         part = factory(*args, **options)
     except ContextEngineError:
         raise
     except Exception as error:
-        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {mend}") from error
+        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {advice}") from error
     if missing := [member for member in _members(point.part) if not hasattr(part, member)]:
         raise PluginError(
-            f"{point.setting}: {source} is no {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {mend}"
+            f"{point.setting}: {source} is not a {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {advice}"
         )
     return part
 
 
 def unknown_name(point: ExtensionPoint, name: str, known: tuple[str, ...] = ()) -> PluginError:
-    """Return the error for a name that nobody provides; `known` are names beside those of built-in parts and plugins."""
+    """Return the error for an unknown name; `known` are further names besides those of built-in parts and plugins."""
     names = ", ".join(sorted({*point.built_in, *known, *plugin_names(point)}))
     return PluginError(
         f"{point.setting}: there is no {point.kind} {name!r}; known: {names}. Others come with plugins: Python packages with entry "

@@ -238,9 +238,9 @@ def test_every_fault_is_told_with_its_path(run, tmp_path):
         (b'{"a": 1,}', "x.json:1:9: "),
         (b'{\n  "a": [1\n}', "x.json:3:1: "),
         (b"", "x.json:1:1: "),
-        (b'{"a": NaN}', "NaN is no JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
         (b'{"a": 1, "a": 2}', 'the key "a" twice'),
-        (b"{\n\xff}", "x.json:2: byte 2 is no UTF-8"),
+        (b"{\n\xff}", "x.json:2: byte 2 is not UTF-8"),
         (b"[" * 100_000, "nested too deep"),
         (b"1" * 5000, "x.json: "),
         (b"[]", "The document is a list, not an object."),
@@ -273,7 +273,7 @@ def test_a_draft_is_migrated_into_another_file(run):
     assert json.loads(run("doc", "migrate", "old.json").stdout) == new
     Path("newer.json").write_text(json.dumps({**new, "schema_version": "2.0"}), encoding="utf-8")
     told = run("doc", "migrate", "newer.json", "--out", "n.json", code=1).stderr
-    assert "version 2.0 cannot be brought to version 1.0: it was written by a newer release" in told
+    assert "version 2.0 cannot be migrated to version 1.0: it was written by a newer release" in told
     assert not Path("n.json").exists()
     assert sorted(each.name for each in Path().iterdir()) == ["new.json", "newer.json", "old.json"]
 

@@ -65,7 +65,7 @@ class Reader:
             blocks=tuple(state.blocks),
             texts=tuple(texts.items()),
             log=tuple(sorted(state.log, key=lambda entry: entry.start)),
-            source=state.source.whole(),
+            source=state.source.read_all(),
             pieces=tuple(state.pieces),
         )
 

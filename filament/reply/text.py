@@ -59,7 +59,7 @@ class Source:
         self.scanned_chars += max(end - start, 0)
         return self._text.read(max(end - start, 0))
 
-    def whole(self) -> str:
+    def read_all(self) -> str:
         """Return everything."""
         return self._text.getvalue()
 
@@ -161,7 +161,7 @@ class TextWriter:
     def _join_after_cut(self, text: str, *, whole: bool) -> str:
         """Return the text that continues, with what was held before the cut, now that it is known what follows the cut.
 
-        A code fence that was opened right before the cut is removed if it is closed right after it. `whole`: no more
+        A code fence that was opened right before the cut is removed if it is closed right after it. `read_all`: no more
         text will follow.
         """
         if self._cut_at is None:

@@ -97,7 +97,7 @@ class ParsedReply:
     """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
 
     `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost`
-    are verdicts on ops that could not be read (an update whose ops cannot be told apart counts as one op), for
+    are verdicts on ops that could not be read (an update whose ops cannot be separated counts as one op), for
     `judge_ops`: a host that applied half a reply would break the rule of all or none. `blocks` are other JSON tags in
     order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line ends newlines, unclean
     characters replaced), and `pieces` cover it from end to end: nothing is lost. `log` lists everything that was

@@ -24,7 +24,7 @@ _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 def collect_anchors(tree: Any) -> dict[str, str]:
     """Return anchor -> JSON Pointer for every `id` and `_anchor`, in reading order.
 
-    AnchorError lists every anchor that occurs at more than one place. `$meta` is not looked into.
+    AnchorError lists every anchor that occurs at more than one place. `$meta` is not searched.
     """
     places: dict[str, list[Tokens]] = {}
     for anchor, tokens in walk_anchors(tree):

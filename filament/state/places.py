@@ -138,12 +138,12 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
     for size in range(len(names), 0, -1):
         anchor = ".".join(names[:size])
         if anchor in index.ambiguous:
-            reason = f"the id {anchor!r} stands at more than one place of the state; use a JSON Pointer"
+            reason = f"the id {anchor!r} occurs at more than one place of the state; use a JSON Pointer"
             raise RefusedError(Refusal.AMBIGUOUS_ID, reason)
         if anchor in index.places:
             return _descend(tree, index.places[anchor], names[size:], anchor)
     if not isinstance(tree, Mapping) or (names[0] not in tree and (len(names) > 1 or not may_create)):
-        raise _unknown_path(_unknown(names[0], index, tree))
+        raise _unknown_path(_describe_unknown(names[0], index, tree))
     return _descend(tree, (), names, "the state")
 
 
@@ -174,7 +174,7 @@ def _unknown_path(reason: str) -> RefusedError:
     return RefusedError(Refusal.UNKNOWN_PATH, reason)
 
 
-def _unknown(name: str, index: AnchorIndex, tree: Any) -> str:
+def _describe_unknown(name: str, index: AnchorIndex, tree: Any) -> str:
     near = index.suggest(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
     hint = f"; did you mean {near!r}?" if near is not None else ""
     return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
@@ -204,12 +204,12 @@ class Spot:
     inner: Rules | None
 
     @property
-    def in_list(self) -> bool:
+    def is_in_list(self) -> bool:
         """Whether it is an entry of a list."""
         return isinstance(self.owner, list | tuple)
 
     @property
-    def frozen(self) -> bool:
+    def is_frozen(self) -> bool:
         """Whether the rules forbid any change here; for a mapping its own `updatable` decides."""
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 

@@ -75,7 +75,7 @@ def encode_raw(value: Any) -> JsonText:
     try:
         return _is_readable(_ENCODER.encode(value))
     except UnicodeEncodeError:
-        return _in_object(_encode_escaped(value))
+        return _wrap_in_object(_encode_escaped(value))
     except (NotImplementedError, TypeError, msgspec.MsgspecError):
         return JsonText(encode(value))
 
@@ -98,10 +98,10 @@ def decode_raw(text: JsonText, kind: type[T]) -> T:
 
 
 def _is_readable(data: bytes) -> JsonText:
-    return _in_object(data) if data.startswith(_IN_OBJECT) else JsonText(data)
+    return _wrap_in_object(data) if data.startswith(_IN_OBJECT) else JsonText(data)
 
 
-def _in_object(data: bytes) -> JsonText:
+def _wrap_in_object(data: bytes) -> JsonText:
     return JsonText(_ENCODER.encode({_ESCAPED: data.decode("utf-8")}))
 
 

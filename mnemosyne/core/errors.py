@@ -297,4 +297,4 @@ class EmbedderUnavailableError(MnemosyneError):
 
 
 class PluginError(MnemosyneError):
-    """A part that is found by name cannot be had: nobody provides the name, or the plugin that does is broken."""
+    """A part that is found by name is not available: no plugin has the name, or the plugin is broken."""

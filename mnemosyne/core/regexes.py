@@ -75,7 +75,7 @@ def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping
     try:
         found = compiled.fullmatch(text, timeout=seconds)
     except TimeoutError:
-        raise _too_slow(pattern, seconds) from None
+        raise _timeout_error(pattern, seconds) from None
     return None if found is None else {name: said or "" for name, said in found.groupdict().items()}
 
 
@@ -87,7 +87,7 @@ def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> boo
     try:
         return compiled.fullmatch(text, partial=True, timeout=seconds) is not None
     except TimeoutError:
-        raise _too_slow(pattern, seconds) from None
+        raise _timeout_error(pattern, seconds) from None
 
 
 def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECONDS) -> tuple[Span, ...]:
@@ -105,7 +105,7 @@ def find_spans(pattern: str, text: str, *, group: int = 0, seconds: float = SECO
                 if len(spans) > MAX_SPANS:
                     raise PatternError(pattern, f"it matches more than {MAX_SPANS:,} times; write a narrower one")
     except TimeoutError:
-        raise _too_slow(pattern, seconds) from None
+        raise _timeout_error(pattern, seconds) from None
     # A pattern may ask to be searched from the end.
     return tuple(sorted(spans))
 
@@ -119,8 +119,8 @@ def matches(pattern: str, text: str, *, whole: bool, seconds: float = SECONDS) -
         look = compiled.fullmatch if whole else compiled.search
         return look(text, timeout=seconds) is not None
     except TimeoutError:
-        raise _too_slow(pattern, seconds) from None
+        raise _timeout_error(pattern, seconds) from None
 
 
-def _too_slow(pattern: str, seconds: float) -> PatternError:
+def _timeout_error(pattern: str, seconds: float) -> PatternError:
     return PatternError(pattern, f"it ran for more than {seconds:g} s; avoid a repeat inside a repeat")

@@ -48,7 +48,7 @@ class CalibratedEstimator:
     name = "estimate"
 
     def estimate(self, text: str) -> int:
-        """Return the tokens of `text` (0 for the empty text)."""
+        """Return the estimated number of tokens of `text` (0 for the empty text)."""
         return estimate_tokens(text) if len(text) <= KEPT_CHARS else estimate_tokens.__wrapped__(text)
 
 

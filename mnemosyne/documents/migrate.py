@@ -71,7 +71,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
         raise MigrationError("unknown", SCHEMA_VERSION, f"it is {json_kind_name(data)}, not an object")
     found = from_version if from_version is not None else version_of(data)
     if not can_migrate(found):
-        raise MigrationError(found, SCHEMA_VERSION, _why_not(found))
+        raise MigrationError(found, SCHEMA_VERSION, _describe_refusal(found))
     _refuse_document(found, _faults_before(data))
     made = copy_tree(data)
     if from_version is not None and from_version == SCHEMA_VERSION:
@@ -89,7 +89,7 @@ def migrate(data: Mapping[str, Any], from_version: str | None = None) -> Migrate
     return MigrateResult(doc=doc, from_version=found, to_version=SCHEMA_VERSION, changes=tuple(changes))
 
 
-def _why_not(version: str) -> str:
+def _describe_refusal(version: str) -> str:
     known = ", ".join([*(step.from_version for step in STEPS), SCHEMA_VERSION])
     try:
         newer = _iterate_parts(version) > _iterate_parts(SCHEMA_VERSION)

@@ -97,8 +97,8 @@ def resolve_conflicts(evidences: Sequence[Evidence], policy: ConflictPolicy) -> 
             for loser, winner_claim in lost:
                 said = f"{loser.field_path} is {_show_value(winner_claim.value)} by {winner_claim.evidence.evidence_id}"
                 notices.setdefault(evidence_id, []).append(f"overruled: {said}")
-    told = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
-    return ConflictResolution(records=tuple(records), left_out=left_out, notices=told)
+    joined = {name: tuple(dict.fromkeys(lines)) for name, lines in notices.items() if name not in left_out}
+    return ConflictResolution(records=tuple(records), left_out=left_out, notices=joined)
 
 
 def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
@@ -161,7 +161,7 @@ def _resolve_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator
     """Yield the resolution of the claims on one field: a winner with the claims it overrules, or None with all that
     differ.
     """
-    if len({_comparable(claim.value) for claim in claims}) < 2:
+    if len({_normalise_value(claim.value) for claim in claims}) < 2:
         return
     left = list(claims)
     winner, losers = _decide_winner(claims, policy)
@@ -170,7 +170,7 @@ def _resolve_claims(claims: Sequence[Claim], policy: ConflictPolicy) -> Iterator
         yield _build_record(claims=[winner, *losers], policy=policy, detail=detail, winner=winner), winner, losers
         gone = {id(claim) for claim in losers}
         left = [claim for claim in claims if id(claim) not in gone]
-    if len({_comparable(claim.value) for claim in left}) > 1:
+    if len({_normalise_value(claim.value) for claim in left}) > 1:
         policy_used = ConflictPolicy.KEEP_BOTH_AND_WARN
         yield _build_record(claims=left, policy=policy_used, detail=_other_claims(left), winner=None), None, left
 
@@ -182,18 +182,19 @@ def _decide_winner(claims: Sequence[Claim], policy: ConflictPolicy) -> tuple[Cla
             return None, []
         winner = max(tools, key=_moment_of)
         retrieved = [claim for claim in claims if claim.evidence.source.kind is SourceKind.RAG]
-        said = {_comparable(claim.value) for claim in tools}
-        return winner, [claim for claim in retrieved if _comparable(claim.value) not in said]
+        said = {_normalise_value(claim.value) for claim in tools}
+        return winner, [claim for claim in retrieved if _normalise_value(claim.value) not in said]
     if policy is ConflictPolicy.PREFER_LATEST_BY_AT:
         latest = max(claims, key=_moment_of)
         dated = [claim for claim in claims if claim.at is not None]
-        same_time = {_comparable(claim.value) for claim in dated if _moment_of(claim) == _moment_of(latest)}
+        same_time = {_normalise_value(claim.value) for claim in dated if _moment_of(claim) == _moment_of(latest)}
         if latest.at is None or len(same_time) > 1:
             return None, []
         return latest, [
             claim
             for claim in dated
-            if _moment_of(claim) < _moment_of(latest) and _comparable(claim.value) != _comparable(latest.value)
+            if _moment_of(claim) < _moment_of(latest)
+            and _normalise_value(claim.value) != _normalise_value(latest.value)
         ]
     return None, []
 
@@ -214,7 +215,7 @@ def _build_record(
 
 def _warn_all(claims: Sequence[Claim], notices: dict[str, list[str]]) -> None:
     """Add to each claim notices of the first _MAX_NOTICES others that differ."""
-    values = [_comparable(claim.value) for claim in claims]
+    values = [_normalise_value(claim.value) for claim in claims]
     lines: dict[Any, list[str]] = {}
     for value in values:
         if value not in lines:
@@ -277,7 +278,7 @@ def _json_of(content: str) -> Any:
         return None
 
 
-def _comparable(value: Any) -> Any:
+def _normalise_value(value: Any) -> Any:
     """Return the normalised form in which a value is compared."""
     if isinstance(value, bool) or value is None:
         return value

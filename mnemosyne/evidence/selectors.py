@@ -10,11 +10,11 @@ A comma ends a selector only where the name of another and a colon follow it (`,
 blanks allowed after the comma); so `regex:a{1,3}` and `json:$[0,1]` are one selector each. A pattern that needs such a
 text itself writes its comma as `[,]` (regex) or `\u002c` (a name in JSONPath).
 
-Each selector gives spans of characters: ordered, apart from one another (they may touch). A combination gives the
-overlaps of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is
-its characters between the quotation marks; shown whole it is decoded, shown in part it is as it stands in the source.
-Several spans are shown as lines under one another. What points at nothing is an error; only a blank line and an empty
-JSON text are empty.
+Each selector gives spans of characters: ordered and disjoint (they may be adjacent). A combination gives the overlaps
+of its parts' spans, so order does not matter and each further selector can only narrow. A JSON text value is its
+characters between the quotation marks; shown completely it is decoded, shown in part it is as written in the source.
+Several spans are shown as separate lines. A selector that selects nothing is an error; only a blank line and an empty
+JSON text give an empty extract.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ EXPIRED = "expired"
 SWEPT = "swept"
 
 
-async def live_evidences(
+async def list_live_evidences(
     store: Store, session_id: str, clock: Clock, where: EvidenceFilter | None = None
 ) -> tuple[Evidence, ...]:
     """Return the evidence items that pass `where` and have not expired, in the order of first writing."""
@@ -30,7 +30,7 @@ async def live_evidences(
     return tuple(each for each in await store.list_evidences(session_id, where) if not is_expired(each, now))
 
 
-async def expired_evidences(
+async def find_expired_evidences(
     store: Store, clock: Clock, session_ids: Sequence[str] | None = None
 ) -> dict[str, tuple[str, ...]]:
     """Return the ids of expired evidence items, by session id; `session_ids` None means all sessions."""
@@ -53,7 +53,7 @@ async def sweep_expired(
     again.
     """
     counts: dict[str, int] = {}
-    for session_id, evidence_ids in (await expired_evidences(store, clock, session_ids)).items():
+    for session_id, evidence_ids in (await find_expired_evidences(store, clock, session_ids)).items():
         swept: list[str] = []
         for evidence_id in evidence_ids:
             evidence = await store.get_evidence(session_id, evidence_id)

@@ -151,15 +151,15 @@ def speakers_of(
 
     `user` and `assistant` are names that the caller knows: where a user is named all others are assistants; where only
     an assistant is named, all others are users; names that do not occur are ignored. Otherwise a speaker has the role
-    that one of its lines states. Otherwise the user is whoever has the name of one (`user`, `human`, `player`, 用户, 玩家),
-    or else the first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`, 助手,
-    旁白).
+    that one of its lines states. Otherwise the user is the speaker with the name of one (`user`, `human`, `player`, 用户,
+    玩家), or else the first speaker without an assistant's name (`assistant`, `agent`, `ai`, `bot`, `model`, `narrator`,
+    助手, 旁白).
     """
-    talk = [document for document in documents if document.chain is Chain.HISTORY]
-    names = list(dict.fromkeys(document.speaker for document in talk))
+    spoken = [document for document in documents if document.chain is Chain.HISTORY]
+    names = list(dict.fromkeys(document.speaker for document in spoken))
     asked = {name: Role.USER for name in names if name in user}
     asked |= {name: Role.ASSISTANT for name in names if name in assistant and name not in asked}
-    said = {document.speaker: document.role for document in reversed(talk) if document.role is not None}
+    said = {document.speaker: document.role for document in reversed(spoken) if document.role is not None}
     if known := asked or said:
         other = Role.ASSISTANT if Role.USER in known.values() else Role.USER
         reason = "asked" if asked else "role"
@@ -178,8 +178,8 @@ def speakers_of(
 
 def check_speakers(corpus: Corpus, sessions: Sequence[str | None], names: Collection[str]) -> None:
     """Raise CorpusError for a name that is no speaker in any of these sessions."""
-    talk = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
-    known = list(dict.fromkeys(each.speaker for each in talk if each.speaker is not None))
+    spoken = [each for name in sessions for each in corpus.entries_for(name) if each.chain is Chain.HISTORY]
+    known = list(dict.fromkeys(each.speaker for each in spoken if each.speaker is not None))
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)

@@ -1,4 +1,4 @@
-"""The importer of normalised corpora: which of its sessions are made, and what is told of their speakers."""
+"""The importer of normalised corpora: chooses the sessions to create, and reports their speakers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ _REASONS = {
 
 
 class CorpusImporter:
-    """Reads a `corpus.jsonl` (or the folder that holds one): a session for each that it names."""
+    """Reads a `corpus.jsonl` (or the folder with one): one session for each that it names."""
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the sessions of a corpus in the order of its file, with who speaks as the user in each; CorpusError."""
+        """Return the sessions of a corpus in the order of its file, with a note on who is the user in each; CorpusError
+        as in `read_corpus`.
+        """
         corpus = read_corpus(corpus_file(path))
         wanted = _choose_sessions(path, corpus, request)
         check_speakers(corpus, wanted, [*request.users, *request.assistants])
@@ -51,7 +53,7 @@ class CorpusImporter:
 
 
 def _choose_sessions(path: Path, corpus: Corpus, request: ImportRequest) -> list[str | None]:
-    """Return the names of the sessions that are wanted; CorpusError where it is not clear which."""
+    """Return the names of the requested sessions; CorpusError for an unknown one."""
     session, only = request.session_id, request.only
     if only is not None or session in corpus.sessions:
         return [only or session]

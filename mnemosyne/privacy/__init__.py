@@ -1,1 +1,1 @@
-"""Privacy."""
+"""Redaction before storage, and erasure with its proof."""

@@ -1,8 +1,8 @@
-"""Forgetting in every place, and the proof of it: store, index, originals, caches (seed 002 section 13; spec 3.6).
+"""Erases everywhere (store, index, originals, caches) and proves it by a search (seed 002 section 13; spec 3.6).
 
-A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps what
-redaction took out, and a retriever caches what it embedded. It knows all of them by protocol. What can be rebuilt is dropped
-first and once more at the end, so that calling it again finishes an erasure that was interrupted.
+A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps the
+originals of redacted texts, and a retriever caches what it embedded. The module knows all of them by protocol. What can
+be rebuilt is dropped first and once more at the end, so that a second call finishes an interrupted erasure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.session import AuthorKind, Message
 
 MOST_TEXTS = 256
-"""So many texts are searched for at most; of more, the longest and those spread evenly over the rest."""
+"""At most this many texts are searched for; of more, the longest and an even sample of the rest."""
 
 _END_CHARS = 40
 _WORD_RUN = 6
@@ -35,8 +35,8 @@ _LONGEST = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLocations:
-    """Where a memory lies. `rebuild` builds a scope of the index again from the store (else it is only dropped). `folders`
-    and files in them are searched for what must be gone; `caches` are called to forget what is held in memory.
+    """All places that hold a memory. `rebuild` rebuilds a scope of the index from the store (None: it is only dropped).
+    Files in `folders` are searched for texts that must be gone; `caches` are called to clear what is held in memory.
     """
 
     store: Store
@@ -49,11 +49,12 @@ class MemoryLocations:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasurePlan:
-    """What an erasure would come to, without doing it.
+    """What an erasure would remove, without doing it.
 
-    `kind`: user, session or evidence. `whole`: sessions that go whole; `touched`: others in which something goes. `messages`
-    and `evidences` count what goes itself, `places` are the rows of the store where a text of it stands, `originals` how
-    many lie in the vault. `texts` are for the caller's eyes only.
+    `kind`: user, session or evidence. `whole`: sessions to be deleted entirely; `touched`: others in which something is
+    erased. `messages` and `evidences` are numbers of erased items, `places` the rows of the store that contain one of
+    their texts, `originals` the number of originals in the vault. `texts` are for the caller only and must not be
+    stored.
     """
 
     kind: str
@@ -68,11 +69,11 @@ class ErasurePlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proof:
-    """What a search after the erasure found. `texts` and `files`: how many were searched for and through.
+    """What a search after the erasure found. `texts`: number of texts searched for; `files`: number of files searched.
 
-    `places` are rows of the store, `found_files` files in which something still stands: both empty when all is gone.
-    `elsewhere` counts texts that others said too, in sessions that stay; files cannot be searched for those. `mentions` are
-    rows in which a user's id still stands as a word, because others wrote it; that is told, and no fault.
+    `places` are rows of the store and `found_files` files that still contain something: both empty when all is gone.
+    `elsewhere` counts texts that others said too, in sessions that stay; files cannot be searched for those. `mentions`
+    are rows that still contain a user's id as a word, because others wrote it; that is reported, but not a fault.
     """
 
     texts: int = 0
@@ -90,7 +91,9 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureReport:
-    """What was forgotten, and the proof. `scopes` were dropped from the index, `faults` say what of it could not be."""
+    """What was erased, and the proof. `scopes` were dropped from the index; `faults` name those that could not be, one
+    sentence each.
+    """
 
     plan: ErasurePlan
     outcome: ErasureOutcome
@@ -101,12 +104,12 @@ class ErasureReport:
 
     @property
     def done(self) -> bool:
-        """Whether all of it is gone and proved to be."""
+        """Whether everything is gone, and proved to be."""
         return self.proof.holds and not self.faults
 
 
 async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
-    """Return what an erasure would come to; nothing is changed. ValueError unless it is about one thing."""
+    """Return what an erasure would remove; nothing is changed. ValueError unless it names exactly one subject."""
     kind, _ = subject_of(erasure)
     store = place.store
     sessions = await store.sessions() if erasure.session_id is None else (str(erasure.session_id),)
@@ -143,10 +146,11 @@ async def plan_erasure(place: MemoryLocations, erasure: Erasure) -> ErasurePlan:
 
 
 async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
-    """Forget everywhere, leave an audit record in the store, and search for what should be gone.
+    """Erase everywhere, leave an audit record in the store, and search for what should be gone.
 
-    Asked again after it was stopped half way, it finishes. StoreError from the store; an index that cannot be cleaned is
-    named in `faults`, and the proof shows what of it is left.
+    A second call finishes an erasure that was interrupted. ValueError unless the erasure names exactly one subject;
+    StoreError from the store. An index that cannot be cleaned is named in `faults`, and the proof shows what is left of
+    it.
     """
     plan = await plan_erasure(place, erasure)
     named = () if erasure.session_id is None else (erasure.session_id,)
@@ -172,7 +176,7 @@ async def prove(
 ) -> Proof:
     """Search store and files for texts that should be gone, and the store for sessions that should be.
 
-    `common`: texts that must stand nowhere at all; another one that stands in a session that stays was said there too,
+    `common`: texts that must not occur anywhere; any other text that occurs in a session that stays was said there too,
     and is only counted.
     """
     store = place.store
@@ -197,12 +201,12 @@ async def prove(
 
 
 async def _find_places(store: Store, texts: Sequence[str]) -> tuple[str, ...]:
-    """Return where texts stand, but for world packs: what an author wrote there stays."""
+    """Return the rows that contain one of the texts, except world packs: what an author wrote stays."""
     return tuple(place for place in await store.find_text(texts) if not place.startswith(PACK_PLACE))
 
 
 async def _find_absent(store: Store, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of the texts that stand nowhere in the store."""
+    """Return those of the texts that do not occur in the store."""
     if not await store.find_text(texts):
         return frozenset(texts)
     if len(texts) < 2:
@@ -212,7 +216,9 @@ async def _find_absent(store: Store, texts: Sequence[str]) -> frozenset[str]:
 
 
 async def _drop_scopes(place: MemoryLocations, scopes: Sequence[str]) -> tuple[str, ...]:
-    """Remove scopes from the index, old versions of their tables too; returns what could not be done."""
+    """Remove scopes from the index, with old versions of their tables; return a sentence for each that could not be
+    removed.
+    """
     faults: list[str] = []
     for scope in scopes if place.index is not None else ():
         try:
@@ -223,7 +229,9 @@ async def _drop_scopes(place: MemoryLocations, scopes: Sequence[str]) -> tuple[s
 
 
 def _vault_query(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]]:
-    """Return whose originals go: of sessions that go whole, of the evidence, and any that hold a text that goes."""
+    """Return which originals to delete: those of deleted sessions, of erased evidence, and any that contain an erased
+    text.
+    """
     telling = [text for text in plan.texts if is_distinctive(text)]
     if plan.kind == "evidence":
         return {"session_ids": (str(erasure.session_id),), "evidence_ids": erasure.evidence_ids}
@@ -232,7 +240,7 @@ def _vault_query(erasure: Erasure, plan: ErasurePlan) -> dict[str, Sequence[str]
 
 
 async def _load_branches(store: Store, session_id: str) -> list[SessionDocument]:
-    """Return a session as each of its branches tells it, the active one first; none where it is not there."""
+    """Return a session as one document per branch, the active branch first; empty if there is no session."""
     first = await store.get_session(session_id)
     if first is None:
         return []
@@ -256,7 +264,7 @@ async def _load_pending(store: Store, session_id: str) -> list[Message]:
 
 
 def _messages_to_erase(messages: Sequence[Message], erasure: Erasure, *, whole: bool) -> dict[str, str]:
-    """Return the messages that go, by id."""
+    """Return the messages to erase, by id."""
     if erasure.evidence_ids:
         return {}
     return {
@@ -272,7 +280,7 @@ def _is_author(message: Message, user_id: str | None) -> bool:
 
 
 def _evidences_to_erase(documents: Sequence[SessionDocument], erasure: Erasure, *, whole: bool) -> dict[str, str]:
-    """Return the evidences that go, by id; what was taken from memory is not the session's own text."""
+    """Return the evidence items to erase, by id; those that quote memory are not the session's own text."""
     found = documents[0].evidences
     if whole:
         return {
@@ -284,7 +292,9 @@ def _evidences_to_erase(documents: Sequence[SessionDocument], erasure: Erasure, 
 
 
 def _sample_texts(texts: Sequence[str]) -> list[str]:
-    """Return at most MOST_TEXTS of the texts: the longest, which tell most, and others spread over the rest."""
+    """Return at most MOST_TEXTS of the texts: the longest, which are the most distinctive, and an even sample of the
+    rest.
+    """
     if len(texts) <= MOST_TEXTS:
         return list(texts)
     longest = sorted(texts, key=len, reverse=True)[:_LONGEST]
@@ -294,7 +304,7 @@ def _sample_texts(texts: Sequence[str]) -> list[str]:
 
 
 def _search_files(folders: Sequence[Path], needles: Sequence[bytes]) -> tuple[int, tuple[str, ...]]:
-    """Return how many files were read, and those in which one of the needles stands."""
+    """Return the number of files read, and those that contain one of the needles."""
     read, hits = 0, list[str]()
     for file in _list_files(folders):
         read += 1
@@ -312,15 +322,15 @@ def _list_files(folders: Sequence[Path]) -> Iterator[Path]:
 
 
 def _ends_of(text: str) -> tuple[str, ...]:
-    """Return the two ends of a long text: a preview that was cut holds one of them."""
+    """Return the two ends of a long text: a shortened preview contains one of them."""
     plain = text.strip()
     return (plain[:_END_CHARS], plain[-_END_CHARS:]) if len(plain) > 2 * _END_CHARS else ()
 
 
 def forms_on_disk(text: str) -> Iterator[bytes]:
-    """Yield the bytes that a text may have left in a file.
+    """Yield the forms in which a text may be left in a file, as bytes.
 
-    As it is, XML-escaped, JSON-escaped; and as an index keeps it, a run of lower-case stemmed words.
+    As it is, XML-escaped, JSON-escaped, and as an index stores it: a run of lower-case stemmed words.
     """
     plain = text.strip()
     for form in spellings(plain):
@@ -338,5 +348,5 @@ def _file_contains(file: Path, needles: Sequence[bytes]) -> bool:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return any(data.find(needle) >= 0 for needle in needles)
     except FileNotFoundError:
-        # An index tidies its files by itself; what is gone holds nothing.
+        # An index deletes its old files by itself; a file that is gone contains nothing.
         return False

@@ -1,9 +1,9 @@
 """Presidio's recognisers as a `PiiDetector`: phone numbers of many countries, national numbers with their check digits.
 
-The only file that imports presidio_analyzer; it is imported when a configuration names it, and that takes seconds, since
-presidio imports spaCy (and torch where that is installed). Only recognisers that go by patterns and check digits are used:
-those that go by a language model need a download, and the ones for e-mail and web addresses would fetch a list of domains
-at their first call. Nothing here opens a connection.
+The only file that imports presidio_analyzer; it is imported when a configuration names it, which takes seconds, because
+presidio imports spaCy (and torch where that is installed). Only recognisers based on patterns and check digits are
+used: those based on a language model need a download, and the ones for e-mail and web addresses would fetch a list of
+domains at their first call. Nothing here opens a connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mnemosyne.core.errors import RedactionError
 from mnemosyne.schema.redaction import SensitiveSpan
 
 REGIONS = ("CN", "US", "GB")
-"""Numbers with a country code are found wherever they belong; more regions make more harmless numbers look like phones."""
+"""Numbers with a country code are found for every country; more regions would make more harmless numbers look like phones."""
 RECOGNISERS = (
     "CreditCardRecognizer",
     "CryptoRecognizer",
@@ -49,7 +49,7 @@ RECOGNISERS = (
     "ZaIdNumberRecognizer",
 )
 LEAST_SCORE = 0.4
-"""Presidio's score of a phone number without a word before it; a bare pattern without check digits scores less."""
+"""Presidio's score of a phone number without a keyword before it; a bare pattern without check digits scores less."""
 
 _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 
@@ -57,8 +57,8 @@ _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 class PresidioDetector:
     """A `PiiDetector`; its rules are named `pii_<what>`, as in `pii_phone_number` or `pii_in_aadhaar`.
 
-    `recognisers` are names of classes in `presidio_analyzer.predefined_recognizers`; each must go by patterns alone.
-    `regions` are those whose national way of writing phone numbers is known. `least_score` is 0..1.
+    `recognisers` are names of classes in `presidio_analyzer.predefined_recognizers`; each must use patterns only.
+    `regions` are country codes whose national phone formats are recognised. `least_score` is 0..1.
     """
 
     name = "presidio"
@@ -75,7 +75,7 @@ class PresidioDetector:
         self._recognisers.append(predefined_recognizers.PhoneRecognizer(supported_regions=tuple(regions)))
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return what was found, in order; placeholders are left alone."""
+        """Return the spans of what was found, in order; placeholders are skipped."""
         return await to_thread.run_sync(self._detect, text)
 
     def _detect(self, text: str) -> tuple[SensitiveSpan, ...]:
@@ -83,7 +83,7 @@ class PresidioDetector:
         spans = {
             SensitiveSpan(rule=_rule(found.entity_type), begin=found.start, end=found.end)
             for found in self._analyze(text)
-            if found.score >= self._least_score and _stands_alone(text, found.start, found.end)
+            if found.score >= self._least_score and _is_whole_word(text, found.start, found.end)
         }
         apart = [span for span in spans if not any(low < span.end and span.begin < high for low, high in seams)]
         return tuple(sorted(apart, key=lambda span: (span.begin, span.end, span.rule)))
@@ -96,12 +96,12 @@ class PresidioDetector:
 def _load_analyzer(name: str) -> Any:
     kind = getattr(predefined_recognizers, name, None)
     if kind is None or not hasattr(kind, "PATTERNS"):
-        raise RedactionError(f"Presidio has no recogniser {name!r} that goes by patterns alone; leave it out.")
+        raise RedactionError(f"Presidio has no recogniser {name!r} that uses patterns only; leave it out.")
     return kind()
 
 
-def _stands_alone(text: str, begin: int, end: int) -> bool:
-    """Say whether a find is no part of a longer word or number."""
+def _is_whole_word(text: str, begin: int, end: int) -> bool:
+    """Return whether a match is not part of a longer word or number."""
     before = begin > 0 and (text[begin - 1] in ".-_/" or (text[begin - 1].isascii() and text[begin - 1].isalnum()))
     after = end < len(text) and text[end].isascii() and text[end].isalnum()
     return begin < end and not (before or after)

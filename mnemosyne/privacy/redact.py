@@ -37,10 +37,10 @@ _UNSEEN = dict.fromkeys(
 
 
 class RegexRedactor:
-    """The built-in `Redactor`: shipped dictionaries, patterns of one's own, JSON fields, and a detector beside them.
+    """The built-in `Redactor`: shipped dictionaries, custom patterns, JSON fields, and an optional detector.
 
-    `rules` hold where a call gives none. Full-width forms are read as plain ones, invisible characters are read over, and
-    escaped JSON strings are read as what they say. `detector` finds more than patterns can (see `redact_presidio`).
+    `rules` apply where a call gives none. Full-width forms are read as plain ones, invisible characters are ignored,
+    and escaped JSON strings are decoded. `detector` finds more than patterns can (see `privacy.presidio`).
     """
 
     def __init__(self, rules: RedactionRules | None = None, *, detector: PiiDetector | None = None) -> None:
@@ -49,7 +49,9 @@ class RegexRedactor:
         check_rules(self.rules)
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without what the rules find; RedactionError when the search cannot be finished."""
+        """Return the text without what the rules (None: the redactor's own) find; RedactionError when the search cannot
+        be finished.
+        """
         wanted = self.rules if rules is None else rules
         redacted, applied = await to_thread.run_sync(redact_text, text, wanted)
         if self._detector is not None:
@@ -65,7 +67,7 @@ class RegexRedactor:
             except RedactionError:
                 raise
             except Exception as error:
-                # Whatever a foreign detector raises, the text has not been looked through.
+                # Whatever a third-party detector raises, the text has not been searched completely.
                 raise RedactionError(f"The detector {detector.name!r} failed ({type(error).__name__}).") from error
             text, rules = await to_thread.run_sync(_remove_spans, text, found)
             if not rules:
@@ -75,13 +77,13 @@ class RegexRedactor:
 
 
 def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
-    """Return a text without the spans that were found in it, and the rules of those that were not taken out before."""
+    """Return a text without the spans that were found in it, and the rules of those that were not placeholders already."""
     merged = _merge_spans(_subtract_spans(found, _placeholders(text)))
     return _replace_spans(text, merged), tuple(span.rule for span in merged)
 
 
 def check_rules(rules: RedactionRules) -> None:
-    """Raise RedactionError for a dictionary that is not shipped, or a pattern or path that cannot be used."""
+    """Raise RedactionError for an unknown dictionary, or a pattern or path that cannot be used."""
     for name in rules.dictionaries:
         if name not in DICTIONARIES:
             known = ", ".join(DICTIONARIES)
@@ -96,12 +98,13 @@ def check_rules(rules: RedactionRules) -> None:
 
 
 def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
-    """Return the text without what the rules find, and the names of rules that found something; RedactionError.
+    """Return the text without what the rules find, and the names of rules that found something; RedactionError for a
+    rule that cannot be used, a text that is too long, and a search that cannot be finished.
 
     The search is repeated until nothing more is found, so redacting the result again changes nothing.
     """
     if len(text) > MAX_TEXT_CHARS:
-        raise RedactionError(f"The text has more than {MAX_TEXT_CHARS:,} characters; split it before it is taken in.")
+        raise RedactionError(f"The text has more than {MAX_TEXT_CHARS:,} characters; split it before it is ingested.")
     check_rules(rules)
     applied: dict[str, None] = {}
     try:
@@ -114,15 +117,16 @@ def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]
             text = _replace_spans(text, spans, {span: new for span, new, _ in literals})
     except PatternError as error:
         raise RedactionError(f"The text could not be searched to its end. {error}") from None
-    raise RedactionError("The rules find more after each redaction; look at the patterns of your own.")
+    raise RedactionError("The rules find more after each redaction; check your own patterns.")
 
 
 async def redact_tree(
     redactor: Redactor, tree: Any, rules: RedactionRules | None = None
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return a JSON tree with every text redacted, and the rules that found something, one name a field; RedactionError.
+    """Return a JSON tree with every text redacted, and the rules that found something, one name per field.
 
-    A field whose name says secret (`password`, `api_key`, `密码`) loses its value whatever that looks like. Keys stay.
+    The value of a field with a secret's name (`password`, `api_key`, `密码`) is removed whatever it looks like. Keys
+    stay. RedactionError as for the redactor.
     """
     if isinstance(tree, str):
         result = await redactor.redact(tree, rules)
@@ -149,19 +153,21 @@ async def redact_tree(
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    """Say whether a field holds a secret by its name; a number is a secret as a PIN, not as a count of tokens."""
+    """Return whether a field's name says that it holds a secret; a number may be a secret PIN, but not a count of
+    tokens.
+    """
     if isinstance(value, bool) or value in ("", placeholder(SECRET)) or SECRET_KEY.fullmatch(key) is None:
         return False
     return isinstance(value, str) or (isinstance(value, int) and "token" not in key.lower())
 
 
 def placeholder(rule: str) -> str:
-    """Return what stands in the place of something that a rule found."""
+    """Return the placeholder for something that a rule found."""
     return f"[redacted:{rule}]"
 
 
 def result_of(text: str, applied: Sequence[str]) -> RedactResult:
-    """Return the result for a redacted text."""
+    """Return the result for a redacted text; its spans are those of the placeholders."""
     return RedactResult(
         redacted_text=text,
         applied_rules=tuple(applied),
@@ -177,7 +183,7 @@ Literal = tuple[tuple[int, int], str, tuple[str, ...]]
 
 
 def _find_spans(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], list[Literal]]:
-    """Return what must go, merged; and JSON strings whose escapes hide something, with what to write in their place."""
+    """Return the spans to remove, merged, and the JSON strings whose escapes hide something, with their replacements."""
     plain, origins = _plain(text)
     spans = [
         SensitiveSpan(rule=span.rule, begin=origins[span.begin], end=origins[span.end - 1] + 1) if origins else span
@@ -214,7 +220,7 @@ def _select_rules(dictionaries: tuple[str, ...]) -> tuple[Rule, ...]:
 
 
 def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
-    """Yield the values of the fields that must go, where the text is JSON."""
+    """Yield the values of the fields to remove, if the text is JSON."""
     if not rules.field_paths or not text.lstrip().startswith(("{", "[")):
         return
     try:
@@ -222,7 +228,7 @@ def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     except json.JSONDecodeError:
         return
     except (ValueError, RecursionError):
-        raise RedactionError("The text is JSON that is too deep or too big to look for fields in.") from None
+        raise RedactionError("The text is JSON that is too deep or too large to search for fields.") from None
     for path in rules.field_paths:
         for node in find_nodes(text, _root_path(path)):
             if node.value != placeholder(FIELD):
@@ -235,7 +241,7 @@ def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
     if "\\" not in text:
         return
     without_fields = RedactionRules(patterns=rules.patterns, dictionaries=rules.dictionaries)
-    # A text that is not closed is passed over as a whole: what begins inside it is closed no sooner.
+    # An unclosed string is skipped as a whole: no string that begins inside it closes sooner.
     for found in _LITERAL.finditer(text):
         raw = found.group()
         if "\\" not in raw or not found[1]:
@@ -256,7 +262,7 @@ def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
 
 
 def _plain(text: str) -> tuple[str, list[int]]:
-    """Return a text in plain letters, and where each of its characters comes from (empty: from the same place)."""
+    """Return a text in plain letters, and the index that each character comes from (empty: the same index)."""
     if text.isascii():
         return text, []
     folded = "".join(map(_fold, text))
@@ -290,7 +296,9 @@ def _is_detected(seam: str) -> bool:
 
 
 def _subtract_spans(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:
-    """Return spans without what placeholders (in order, apart) cover: a redacted text must not be redacted again."""
+    """Return spans without the parts that placeholders (in order, disjoint) cover: a placeholder must not be redacted
+    again.
+    """
     apart: list[SensitiveSpan] = []
     for span in spans:
         begin, place = span.begin, _find_first_after(protected, span.begin)
@@ -305,7 +313,9 @@ def _subtract_spans(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[in
 
 
 def _merge_spans(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
-    """Return spans in order, those that overlap as one under the name of the one that begins first (the longest of them)."""
+    """Return spans in order; overlapping ones are merged under the rule of the one that begins first (the longest of
+    those).
+    """
     merged: list[SensitiveSpan] = []
     for span in sorted(spans, key=lambda span: (span.begin, -span.end)):
         if merged and span.begin < merged[-1].end:
@@ -317,13 +327,13 @@ def _merge_spans(spans: Iterable[SensitiveSpan]) -> list[SensitiveSpan]:
 
 
 def _touches(span: tuple[int, int], covered: Sequence[tuple[int, int]]) -> bool:
-    """Say whether a span overlaps one of `covered`, which are in order and apart."""
+    """Return whether a span overlaps one of `covered`, which are in order and disjoint."""
     place = _find_first_after(covered, span[0])
     return place < len(covered) and covered[place][0] < span[1]
 
 
 def _find_first_after(spans: Sequence[tuple[int, int]], begin: int) -> int:
-    """Return the place of the first span that ends behind `begin`; the spans are in order and apart."""
+    """Return the index of the first span that ends after `begin`; the spans are in order and disjoint."""
     return bisect_right(spans, begin, key=lambda span: span[1])
 
 

@@ -1,7 +1,7 @@
 """The shipped rules of redaction: patterns of personal data, of secrets, and of addresses inside a network.
 
-The patterns stand alone, with the checks that keep them from harmless numbers, so that they can be read and tested alone.
-Pure. A keyword before a pattern needs no word boundary, because Chinese has none: `邮箱a@b.cn` is an address.
+The patterns are separate, with the checks that exclude harmless numbers, so that they can be read and tested by
+themselves. Pure. A keyword before a pattern needs no word boundary, because Chinese has none: `邮箱a@b.cn` is an address.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ INTERNAL_URLS = "internal_urls"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
-    """One thing to look for. `group` of `pattern` is what is taken out, where `holds` (if any) says yes to its text.
+    """One thing to look for. `group` of `pattern` is removed if `holds` (where given) accepts its text.
 
-    `hints`: one of these must stand in the text for the pattern to be worth trying (lower case; empty: always). What touches a
-    match of the rule named `unless`, which stands before, is left to that one.
+    `hints`: the pattern is tried only if the text contains one of these (lower case; empty: always). A match that
+    overlaps one of the rule named `unless`, which comes before, is left to that rule.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Rule:
 
 
 def is_id_card(text: str) -> bool:
-    """Say whether a text is a Chinese identity number: 18 signs with their check sign, or the old 15 digits."""
+    """Return whether a text is a Chinese identity number: 18 signs with their check sign, or the old 15 digits."""
     digits = text.upper()
     if digits[:2] not in _PROVINCES:
         return False
@@ -53,7 +53,7 @@ def is_id_card(text: str) -> bool:
 
 
 def is_luhn(text: str) -> bool:
-    """Say whether the digits of a text pass the check of bank cards (Luhn), and are not all alike."""
+    """Return whether the digits of a text pass the check of bank cards (Luhn), and are not all alike."""
     digits = [int(char) for char in text if char.isdigit()]
     if not 13 <= len(digits) <= 19 or len(set(digits)) < 3:
         return False
@@ -62,37 +62,39 @@ def is_luhn(text: str) -> bool:
 
 
 def is_iban(text: str) -> bool:
-    """Say whether a text is an international bank account number (check digits of ISO 7064)."""
+    """Return whether a text is an international bank account number (check digits of ISO 7064)."""
     plain = re.sub(r"[ -]", "", text).upper()
     moved = plain[4:] + plain[:4]
     return 15 <= len(plain) <= 34 and int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
 
 
 def is_far_address(text: str) -> bool:
-    """Say whether a text is an IP address of some machine, not of this one or of none."""
+    """Return whether a text is an IP address of another machine, not of this one (`127.0.0.1`) or of none (`0.0.0.0`)."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
     if address.version == 6 and text.count(":") == 2:
-        # `1::2` is a slice and `bad::cafe` a name in code far more often than an address.
+        # `1::2` is far more often a slice, and `bad::cafe` a name in code, than an address.
         return len(text.split(":")[0]) >= 3 and any(char.isdigit() for char in text)
     return not (address.is_loopback or address.is_unspecified or text.startswith(("255.", "::")))
 
 
 def is_number_with_prefix(text: str) -> bool:
-    """Say whether a text has as many digits as an international phone number."""
+    """Return whether a text has as many digits as an international phone number."""
     return 8 <= sum(char.isdigit() for char in text) <= 15
 
 
 def is_social_number(text: str) -> bool:
-    """Say whether a text is a US social security number that may have been given out."""
+    """Return whether a text is a US social security number that may have been given out."""
     area, group, serial = text[:3], text[4:6], text[7:]
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
 
 
 def is_hard_to_guess(text: str) -> bool:
-    """Say whether a value after `password:` and the like is one: digits in it, or letters of both cases with a sign."""
+    """Return whether a value after `password:` and the like looks like a secret: it has digits, or letters of both
+    cases and a sign.
+    """
     if re.search(r"\d", text):
         return True
     mixed = re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)
@@ -110,7 +112,7 @@ _SECRET_WORDS = (
 )
 _TOKEN_WORDS = r"(?:auth|access|refresh|session|id|bot|api)?[ _-]?token|session[ _-]?id|令牌"
 SECRET_KEY = re.compile(rf"(?:.*[_ .-])?(?:{_SECRET_WORDS}|{_TOKEN_WORDS})", re.IGNORECASE | re.DOTALL)
-"""A name of a field whose text is a secret whatever it looks like."""
+"""Names of fields whose text is a secret whatever it looks like."""
 _GIVEN = r"(?![a-z])[\"'”’]?[ \t]{0,3}(?:[:=：＝]|=>|是|为|is\b)[ \t]{0,3}[\"'“‘]?"
 _VALUE = r"([^\s\"'“”‘’,;，。；、（）()<>\[\]{}\u2e80-\u9fff]"
 

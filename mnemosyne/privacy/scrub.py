@@ -1,15 +1,15 @@
-"""Removes given texts and names from what stays, so that an erasure leaves nothing behind (seed 002 section 13).
+"""Removes given texts and names from the records that stay, so that an erasure leaves nothing (seed 002 section 13).
 
-All stores use it, so they forget by the same rules. Pure: it imports the schema, never a store.
+All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store.
 
-Three rules say what is taken out:
-- A long text goes wherever a run of RUN of its characters stands (SHORT_RUN for Chinese and the like), so that a preview
-  that was cut, a line that was wrapped and an XML-escaped copy go too.
-- A shorter one goes where it stands as whole words. One that says next to nothing ("ok") is left alone everywhere.
-- A name (an erased id) goes where it stands as a whole word, and one of fewer than four letters where it is the whole text.
-  (Chinese has no word boundaries: there two characters are enough, wherever they stand.)
-What others said themselves (their messages, other evidences) is searched by `Scrubber(..., thorough=False)`: there a short
-text is their own word, and only what tells something goes.
+Three rules say what is removed:
+- A long text is removed wherever RUN of its characters occur in a row (SHORT_RUN for Chinese and the like), so that a
+  shortened preview, a wrapped line and an XML-escaped copy are removed too.
+- A shorter text is removed where it occurs as whole words. One without content of its own ("ok") is left everywhere.
+- A name (an erased id) is removed where it occurs as a whole word; one of fewer than four letters, where it is the
+  whole text. (Chinese has no word boundaries: there two characters are enough, wherever they occur.) Texts of others
+  (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: there a short text is their
+  own, and only distinctive texts are removed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KEPT = frozenset(("scope", "schema_version", "depends_on", "hash", "content_has
 
 
 class Scrubber:
-    """Takes texts and names out of strings, JSON trees and schema values, and counts the places (`count`)."""
+    """Removes texts and names from strings, JSON trees and schema values, and counts the removals (`count`)."""
 
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, thorough: bool = True) -> None:
         self.count = 0
@@ -65,7 +65,7 @@ class Scrubber:
                 self._short_runs.update(run for run in _windows(form, SHORT_RUN) if _is_dense(run))
 
     def text(self, text: str) -> str:
-        """Return `text` with ERASED in the place of everything that must go."""
+        """Return `text` with ERASED in place of everything that must be removed."""
         if text in self._names:
             self.count += 1
             return ERASED
@@ -80,7 +80,7 @@ class Scrubber:
         return "".join((*kept, text[end:]))
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield begin and end of what must go, in order, runs that touch as one."""
+        """Yield the half-open spans to remove, in order, adjacent runs joined."""
         begin, stop = 0, 0
         for place in range(len(text) - _KEY + 1):
             reach = self._reach(text, place)
@@ -95,7 +95,7 @@ class Scrubber:
             yield begin, stop
 
     def _reach(self, text: str, place: int) -> int:
-        """Return how many characters from `place` on must go."""
+        """Return how many characters from index `place` on must be removed."""
         if text[place : place + RUN] in self._runs:
             return RUN
         for needle in self._needles.get(text[place : place + _KEY], ()):
@@ -104,7 +104,7 @@ class Scrubber:
         return SHORT_RUN if text[place : place + SHORT_RUN] in self._short_runs else 0
 
     def tree(self, tree: Any) -> Any:
-        """Return a JSON tree with all its texts and keys scrubbed; what does not change is shared."""
+        """Return a JSON tree with all its texts and keys scrubbed; unchanged parts are shared."""
         if isinstance(tree, str):
             return tree if isinstance(tree, Enum) else self.text(tree)
         if isinstance(tree, Mapping):
@@ -118,7 +118,9 @@ class Scrubber:
         return tree
 
     def value(self, value: T) -> T:
-        """Return a schema value with its free texts scrubbed; its ids, enums and times stay, erased evidence ids go."""
+        """Return a schema value with its free texts scrubbed; its ids, enums and times stay, refs to erased evidence
+        are removed.
+        """
         if not is_dataclass(value) or isinstance(value, type):
             return value
         changes: dict[str, Any] = {}
@@ -146,27 +148,27 @@ class Scrubber:
 
 
 def weight(text: str) -> int:
-    """Return how much a text tells: its letters and digits, a Chinese character counted as three."""
+    """Return the weight of a text: the number of its letters and digits, each Chinese character counted as three."""
     return sum(_CJK_WEIGHT if _is_cjk(char) else 1 for char in text if char.isalnum())
 
 
 def is_distinctive(text: str) -> bool:
-    """Say whether a text is so much of somebody's own that it is sought in what others said too."""
+    """Return whether a text is distinctive enough to be searched for in the texts of others too."""
     return weight(text) >= TELLING
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """Return the forms in which a text may stand in a prompt: as it is, and XML-escaped as content and as attribute."""
+    """Return the forms in which a text may occur in a prompt: as it is, and XML-escaped as content and as attribute."""
     return tuple(dict.fromkeys((text, escape(text), quoteattr(text)[1:-1])))
 
 
 def occurs_in(text: str, where: str) -> bool:
-    """Say whether a text stands in another, in one of its spellings; one that is not telling only as whole words."""
+    """Return whether a text occurs in another, in one of its spellings; one that is not distinctive only as whole words."""
     return _holds_any(_forms_of((text,)), where)
 
 
 def occurs_in_tree(texts: Sequence[str], tree: Any) -> bool:
-    """Say whether one of the texts stands in a value or a key of a JSON tree."""
+    """Return whether one of the texts occurs in a value or a key of a JSON tree."""
     return _tree_holds_any(_forms_of(texts), tree)
 
 
@@ -198,20 +200,21 @@ def _tree_holds_any(forms: _Forms, tree: Any) -> bool:
 
 
 def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:
-    """Return `refs` without those that point at these evidences; the same tuple where none does."""
+    """Return `refs` without those to these evidence ids; the same tuple if there are none."""
     left = tuple(ref for ref in refs if ref.remote or ref.evidence_id not in evidence_ids)
     return refs if len(left) == len(refs) else left
 
 
 def erase_message(message: Message) -> Message:
-    """Return what stays of a message that must be forgotten: its place, role, id and time."""
+    """Return a message with only its role, id and time."""
     return replace(message, content=ERASED, author=None, refs=(), extra=EMPTY)
 
 
 def subject_of(erasure: Erasure) -> tuple[str, str]:
-    """Return kind (`user`, `session`, `evidence`) and hash of what an erasure is about; ValueError unless it is one thing.
+    """Return the kind (`user`, `session`, `evidence`) and the hash of an erasure's subject; ValueError unless it names
+    exactly one.
 
-    The hash is the SHA-256 (hex) of kind and ids, so that who knows the id can ask whether it was erased.
+    The hash is the SHA-256 (hex) of kind and ids, so that whoever knows the id can check whether it was erased.
     """
     if erasure.evidence_ids:
         if erasure.session_id is None or erasure.user_id is not None:
@@ -240,14 +243,14 @@ def _is_cjk(char: str) -> bool:
 
 
 def _is_whole(text: str, place: int, size: int) -> bool:
-    """Say whether the words of `text[place : place + size]` go on at neither end."""
+    """Return whether `text[place : place + size]` begins and ends at word boundaries."""
     end = place + size
-    before = place > 0 and _joins(text[place - 1]) and _joins(text[place])
-    after = end < len(text) and _joins(text[end - 1]) and _joins(text[end])
+    before = place > 0 and _is_word_character(text[place - 1]) and _is_word_character(text[place])
+    after = end < len(text) and _is_word_character(text[end - 1]) and _is_word_character(text[end])
     return not (before or after)
 
 
-def _joins(char: str) -> bool:
+def _is_word_character(char: str) -> bool:
     return char.isalnum() and not _is_cjk(char)
 
 

@@ -1,5 +1,5 @@
-"""The protocols of mnemosyne. An implementation keeps the numbered rules; the shipped contract suites test each by its
-number.
+"""The protocols of mnemosyne. An implementation follows the numbered rules; the shipped contract suites test each by
+its number.
 
 Import them from here; the modules of this folder only group them.
 """

@@ -1,6 +1,6 @@
-"""What callers pass in from outside: a clock, a receiver of events, session locks, a token estimator.
+"""What a host provides: a clock, an event bus, session locks, a token estimator.
 
-Nothing in mnemosyne reads the machine's clock or state by itself. It must not import another module of protocols.
+Nothing in mnemosyne reads the machine's clock or other state by itself. It must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -17,58 +17,61 @@ class Clock(Protocol):
     """The only source of time."""
 
     def now(self) -> datetime:
-        """Return the present as an aware datetime."""
+        """Return the current time as an aware datetime."""
         ...
 
 
 class EventBus(Protocol):
-    """Tells of what happens (seed 002 section 9.2).
+    """Delivers events to handlers (seed 002 section 9.2).
 
-    1. Handlers of one kind are told of that kind alone, those of all of every event, each once, in the order of `on`.
-    2. A handler that fails harms neither the sender nor another handler.
-    3. When `emit` returns, every handler has been told; async ones have ended.
+    1. A handler of one kind receives only events of that kind, a handler of all receives every event, each once, in the
+       order of `on`.
+    2. A handler that fails affects neither the sender nor another handler.
+    3. When `emit` returns, every handler has run; async ones have ended.
     """
 
     async def emit(self, event: Event) -> None:
-        """Tell every handler of one event."""
+        """Deliver an event to its handlers; never raises for a handler."""
         ...
 
     def on(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
-        """Tell `handler` of events of this kind."""
+        """Deliver events of this kind to `handler`."""
         ...
 
     def off(self, event_type: str, handler: Callable[[Event], Awaitable[None] | None]) -> None:
-        """Tell `handler` no more of events of this kind."""
+        """Stop delivering events of this kind to `handler`."""
         ...
 
     def on_all(self, handler: Callable[[Event], Awaitable[None] | None]) -> None:
-        """Tell `handler` of every event."""
+        """Deliver every event to `handler`."""
         ...
 
 
 class SessionLocks(Protocol):
-    """Lets one caller at a time work on a session, among all processes that use one store.
+    """Lets one caller at a time work on a session, across all processes that use one store.
 
-    1. While one holds a session nobody else does; different sessions never wait for each other.
-    2. A holder that dies, in whatever way, holds nothing any more.
-    3. The event loop is not held up by waiting.
-    4. Who waited too long gets StoreBusyError and holds nothing.
+    1. While a caller holds a session, no other does; different sessions never wait for each other.
+    2. A holder that dies, in any way, releases its locks.
+    3. Waiting does not block the event loop.
+    4. A caller that has waited too long gets StoreBusyError and holds nothing.
     """
 
     def hold(self, session_id: str) -> AbstractAsyncContextManager[None]:
-        """Hold a session as long as the block lasts."""
+        """Hold a session until the block ends; StoreBusyError after waiting too long, StoreUnavailableError when locks
+        cannot be used.
+        """
         ...
 
     async def close(self) -> None:
-        """Release what is open."""
+        """Release connections and threads."""
         ...
 
 
 class TokenEstimator(Protocol):
-    """Counts tokens. Pure and synchronous; the same text always has the same count."""
+    """Counts tokens. Pure and synchronous; the same text always gives the same count."""
 
     name: str
 
     def estimate(self, text: str) -> int:
-        """Return the tokens of `text` (0 for the empty text)."""
+        """Return the number of tokens of `text` (0 for the empty text)."""
         ...

@@ -1,5 +1,5 @@
-"""How text comes in: as evidence, redacted, its original kept apart or not at all, each text once (seed 002 sections 6.3, 6.8 and
-8.4), and as whole conversations of other formats.
+"""Text from outside: redaction, the vault for originals, ingestion as evidence (seed 002 sections 6.3, 6.8 and 8.4),
+and importers of whole conversations.
 
 A redactor, a detector or an importer needs no store. It must not import another module of protocols.
 """
@@ -17,39 +17,46 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 
 
 class Redactor(Protocol):
-    """Takes out of a text what must not be kept (seed 002 section 6.8).
+    """Removes from a text what must not be stored (seed 002 section 6.8).
 
     1. What its rules find is not in the result.
     2. Redacting a result again changes nothing.
-    3. A text without anything to find comes back as it is.
-    4. A search that cannot be finished raises RedactionError; nothing half searched is ever returned.
-    5. The event loop is not held up.
+    3. A text in which nothing is found is returned unchanged.
+    4. A search that cannot be finished raises RedactionError; a partly searched text is never returned.
+    5. The event loop is not blocked.
     """
 
     async def redact(self, text: str, rules: RedactionRules | None = None) -> RedactResult:
-        """Return the text without what the rules (None: the redactor's own) find; RedactionError."""
+        """Return the text without what the rules (None: the redactor's own) find; RedactionError when the search cannot
+        be finished.
+        """
         ...
 
 
 class PiiDetector(Protocol):
-    """Finds personal data that patterns alone do not; runs its work off the event loop.
+    """Finds personal data that patterns alone cannot; runs its work off the event loop.
 
-    1. Spans lie inside the text and are not empty; their `rule` begins with `pii_` (lower-case letters and underscores).
+    1. Spans lie inside the text and are not empty; their `rule` begins with `pii_` (lower-case letters and
+       underscores).
     2. The same text has the same spans, and a placeholder `[redacted:…]` has none.
     """
 
     name: str
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
-        """Return what was found, in any order; spans may overlap."""
+        """Return the spans of what was found, in any order; they may overlap. Any exception means that the search
+        failed.
+        """
         ...
 
 
 class OriginalVault(Protocol):
-    """Keeps originals apart from what redaction made of them (seed 002 section 8.4). Nothing here reads them for a prompt."""
+    """Stores originals separately from their redacted form (seed 002 section 8.4). Nothing reads them for a prompt.
+    Every method raises OSError when the vault cannot be used.
+    """
 
     async def put(self, session_id: str, evidence_id: str, original: str) -> None:
-        """Keep an original; OSError where it cannot be kept."""
+        """Store an original, replacing an older one of this evidence item."""
         ...
 
     async def get(self, session_id: str, evidence_id: str) -> str | None:
@@ -59,23 +66,25 @@ class OriginalVault(Protocol):
     async def drop(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Forget the originals of sessions (of `evidence_ids` alone in them), and all that hold one of `texts`; how many."""
+        """Delete the originals of sessions (only of `evidence_ids`, where given), and all that contain one of `texts`;
+        return how many.
+        """
         ...
 
     async def count(
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
-        """Return how many `drop` would forget."""
+        """Return how many originals `drop` would delete."""
         ...
 
 
 class EvidenceIngestor(Protocol):
-    """Takes text in as evidence (seed 002 section 6.3).
+    """Ingests text as evidence (seed 002 section 6.3).
 
-    1. What the redactor finds is never stored; where it fails the text is withheld, unless the call lets it pass.
-    2. The same text of the same source is one evidence; the second call returns the first one's.
+    1. What the redactor finds is never stored; if it fails, the text is withheld, unless the call allows it to pass.
+    2. The same text of the same source is one evidence item; the second call returns the first one's.
     3. Text that the prompt had shown never becomes new evidence.
-    4. Evidence that has expired counts for nothing: not as a duplicate either.
+    4. Expired evidence is not used, not even as a duplicate.
     """
 
     async def ingest(
@@ -89,20 +98,25 @@ class EvidenceIngestor(Protocol):
         metadata: Mapping[str, Any] | None = None,
         options: IngestOptions | None = None,
     ) -> IngestResult:
-        """Keep a text; SessionNotFoundError, EvidenceNotFoundError (`derived_from`), ValueError (confidence, ttl)."""
+        """Store a text as evidence and return the evidence item, or the existing one with the same text and source.
+
+        SessionNotFoundError; EvidenceNotFoundError for an unknown id in `derived_from`; ValueError for a confidence
+        outside 0..1 or a time to live that is not positive.
+        """
         ...
 
 
 class Importer(Protocol):
-    """Reads conversations of another format. It only reads: whoever called writes what it returns to a store.
+    """Reads conversations of another format. It only reads; the caller writes the result to a store.
 
-    1. The same file gives the same sessions, with the same ids of turns and entries: to import again adds nothing.
-    2. What the file holds and a session cannot keep is told in `notes`.
-    3. A file that cannot be read raises CorpusError, which names the file and the place in it; nothing half read is returned.
+    1. The same file gives the same sessions, with the same ids of turns and entries: importing it again adds nothing.
+    2. Contents of the file that a session cannot store are listed in `notes`.
+    3. A file that cannot be read raises CorpusError, which names the file and the place in it; a partly read file is
+       never returned.
 
     It is called in a worker thread.
     """
 
     def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the sessions of a file or folder, in its order; CorpusError."""
+        """Return the sessions of a file or folder, in its order; CorpusError when it cannot be read."""
         ...

@@ -1,6 +1,6 @@
-"""How memory is searched: embedders, indexes and retrievers.
+"""Searching memory: embedders, entry sources, indexes and retrievers.
 
-Recall reads a store through `EntrySource` alone. It must not import another module of protocols.
+Recall reads a store only through `EntrySource`. It must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Vectors = npt.NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Turns text into unit vectors. Implementations run their work off the event loop.
+    """Converts text to unit vectors. Implementations run their work off the event loop.
 
-    1. `embed` returns one row a text, float32, of length 1, in order.
+    1. `embed` returns one row per text, float32, of length 1, in order.
     2. The same text gives the same vector.
-    3. A model that cannot be had raises EmbedderUnavailableError from `warm` or `embed`, never at construction.
+    3. A model that is not available raises EmbedderUnavailableError from `warm` or `embed`, never at construction.
     """
 
     name: str
 
     async def warm(self) -> None:
-        """Load what is slow to load."""
+        """Load what is slow to load; EmbedderUnavailableError when the model is not available."""
         ...
 
     async def fitness(self, text: str) -> float:
@@ -37,36 +37,38 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return an array of shape (len(texts), dimensions)."""
+        """Return a float32 array of shape (len(texts), dimensions); EmbedderUnavailableError when the model is not
+        available.
+        """
         ...
 
 
 class EntrySource(Protocol):
-    """The part of a Store that recall reads: entries in the order of writing, and by id."""
+    """The part of a Store that recall reads: entries in the order of writing, and entries by id."""
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return full entries in the order asked; unknown ids are left out."""
+        """Return complete entries in the order of `entry_ids`; unknown ids are left out."""
         ...
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return entries written after `sequence`, in the order of writing."""
+        """Return at most `limit` entries written after `sequence`, in the order of writing, deleted ones marked."""
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
+        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         ...
 
 
 class Index(Protocol):
-    """Finds entries of many scopes by words and by vectors, one scope a search.
+    """Finds entries by words and by vectors, one scope per search.
 
     1. What `add` was given is found by the next search.
-    2. A search returns only what its filter admits, best first, at most `limit`; ties by entry id.
+    2. A search returns only entries that its filter admits, best first, at most `limit`; ties are ordered by entry id.
     3. Adding an entry id again replaces it.
-    4. Chinese and English words are found alike.
+    4. Chinese and English words are both found.
     5. Vectors of two models are never compared.
-    6. A folder that cannot be read or written is named by `faults`; searching goes on with what is left.
-    7. What `drop` was given is gone, damaged files too, and can be added anew; its faults are forgotten.
+    6. A folder that cannot be read or written is named by `faults`; searching continues with what is left.
+    7. After `drop` a scope is gone, damaged files included, and can be added again; its faults are cleared.
     """
 
     async def add(
@@ -80,8 +82,9 @@ class Index(Protocol):
     ) -> None:
         """Add, replace or remove (deleted) entries.
 
-        `vectors` has one row an entry (a row of NaN: none for this one) or is None. `keys`, one an entry, are the texts
-        to find them by, in place of their own. `model` names the embedder that looked at them (empty: none did).
+        `vectors` has one row per entry (a row of NaN: no vector for this one) or is None. `keys`, one per entry, are
+        the texts by which the entries are found, in place of their own. `model` names the embedder that has processed
+        them (empty: none).
         """
         ...
 
@@ -94,37 +97,39 @@ class Index(Protocol):
         ...
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the entries of this chain written last, oldest first."""
+        """Return the ids of the `limit` entries of this chain that were written last, oldest first."""
         ...
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that this model has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         ...
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25; `text` may be given as terms with their weights."""
+        """Return the best entries by BM25 (>= 0); `text` may also be terms with their weights."""
         ...
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
-        """Return the best by cosine among the vectors of `model`; `vector` has shape (dimensions,)."""
+        """Return the best entries by cosine (-1..1) among the vectors of `model`; `vector` has shape (dimensions,)."""
         ...
 
     def faults(self) -> tuple[str, ...]:
-        """Return what has gone wrong so far, one sentence each: what, where and what to do."""
+        """Return the faults so far, one sentence each: what, where and what to do."""
         ...
 
     async def drop(self, scope: str) -> None:
-        """Remove all that is held of a scope; one that is not there is no error. IndexUnavailableError when files stay."""
+        """Remove everything of a scope; an unknown scope is no error. IndexUnavailableError when files cannot be
+        removed.
+        """
         ...
 
     async def maintain(self) -> None:
-        """Write out what is held back and tidy files when it is due. Takes long; never called inside a turn."""
+        """Write pending rows and compact files when it is due. Takes long; never called inside a turn."""
         ...
 
     async def close(self) -> None:
-        """Write out what is held back and release files."""
+        """Write pending rows and release files."""
         ...
 
 
@@ -132,10 +137,10 @@ class Retriever(Protocol):
     """Recalls candidates for a turn.
 
     1. Candidates are best first, at most `query.limit`, each id once.
-    2. Nothing in `query.exclude` and nothing off the path to the head is ever returned.
-    3. Work that cannot be done (no model, no index) is left out and named in `degradations`; it never raises for it.
+    2. Nothing in `query.exclude` and nothing outside the path to the head is ever returned.
+    3. Work that cannot be done (no model, no index) is left out and named in `degradations`; it is never raised.
     """
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of one query."""
+        """Return the candidates of one query, best first; never raises for a missing model or index."""
         ...

@@ -1,6 +1,6 @@
 """Where sessions are stored: the protocol that every store implements (seed 002 section 6.1).
 
-The protocol is long because a store is one contract. It must not import another module of protocols.
+It is long because a store is one contract. It must not import another module of protocols.
 """
 
 from __future__ import annotations
@@ -29,26 +29,30 @@ from mnemosyne.schema.session import Message, SessionHead
 
 
 class Store(Protocol):
-    """Keeps sessions of one tenant. Every method is one transaction, run off the event loop.
+    """Stores the sessions of one tenant. Every method is one transaction, run off the event loop.
 
-    1. What a method has returned survives a kill of the process.
+    1. What a method has written when it returns survives a kill of the process.
     2. A method that raises has changed nothing.
     3. A write with a stale `expected_version` raises VersionConflictError.
     4. The same turn id written twice is written once; the second call returns what the first did.
     5. The cost of a window does not grow with the length of the session.
     6. Only committed turns on the path to the head are ever in a window or a listing of a branch.
-    7. Several processes may use one store at once: writes to a session happen one after the other, none is lost.
+    7. Several processes may use one store at once: writes to a session happen one after the other, and none is lost.
     8. Tenants never see each other.
-    9. A session document and the turn tree are two views of one thing: what one writes, the other shows.
-    10. Lore and pack of a world are of one version: `replace_world` writes both or neither.
+    9. A session document and the turn tree are two views of the same data: what one writes, the other shows.
+    10. Lore and pack of a world belong to one version: `replace_world` writes both or neither.
+
+    Every method that names a session raises SessionNotFoundError for an unknown one, unless it says otherwise; every
+    method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError (another process
+    holds a lock too long) and DamagedRecordError (a stored record cannot be read).
     """
 
     async def close(self) -> None:
-        """Release files and threads."""
+        """Release files and threads; later calls may raise StoreUnavailableError. A second call does nothing."""
         ...
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its first turns; an existing one raises SessionExistsError."""
+        """Create a session with its first turns; SessionExistsError if there is one with this id."""
         ...
 
     async def adopt_world(
@@ -60,17 +64,17 @@ class Store(Protocol):
         *,
         instead_of: Collection[str] = ("",),
     ) -> SessionHead:
-        """Give a session that lives in one of the worlds `instead_of` (`""`: in none) another, as if it had begun there.
+        """Move a session from one of the worlds `instead_of` (`""`: from none) to another, as if it had begun there.
 
-        Its state is `state` on every branch, before the first turn and since. A session of `world_id` is left as it is.
-        WorldNotAdoptedError when it lives in any other world, or when a turn has changed its state.
+        Its state becomes `state` on every branch, before the first turn and since. A session of `world_id` is not
+        changed. WorldNotAdoptedError when it is in any other world, or when a turn has changed its state.
         """
         ...
 
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
     ) -> SessionHead:
-        """Commit finished turns after the head (imports); known turn ids are skipped."""
+        """Commit finished turns after the head (for imports); turns whose ids exist already are skipped."""
         ...
 
     async def sessions(self) -> tuple[str, ...]:
@@ -82,7 +86,9 @@ class Store(Protocol):
         ...
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
-        """Return what a turn needs: head, newest messages, state, the previous and the pending turn."""
+        """Return what a turn needs: head, newest messages (at most `message_limit`, oldest first), state, the previous
+        and the pending turn. SessionNotFoundError, BranchNotFoundError.
+        """
         ...
 
     async def save_prepared(
@@ -96,17 +102,17 @@ class Store(Protocol):
     ) -> SessionHead:
         """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
 
-        `evidences` and `blocks` are what its prompt holds, `usages` the model calls that made it; they are written or replaced
-        by id in the same transaction.
-
-        An older pending turn of the same head is marked abandoned unless it is the same turn, which is replaced.
+        `evidences` and `blocks` are the parts of its prompt, `usages` the model calls that made it; they are written or
+        replaced by id in the same transaction. An older pending turn of the same head is marked abandoned, unless it is
+        the same turn, which is replaced. VersionConflictError; ValueError when the turn does not follow the head.
         """
         ...
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         """Commit a prepared turn: reply, ops, state and entries at once. The head moves to it.
 
-        TurnNotFoundError; TurnNotPendingError when it was abandoned. A turn already committed returns the present head.
+        A turn that is committed already returns its head. TurnNotFoundError; TurnNotPendingError when it was abandoned;
+        VersionConflictError.
         """
         ...
 
@@ -120,27 +126,31 @@ class Store(Protocol):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step."""
+        """Write and commit a numerical turn in one step; VersionConflictError; ValueError when the turn does not follow
+        the head.
+        """
         ...
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with its record; TurnNotFoundError."""
+        """Return one turn with everything stored of it; TurnNotFoundError."""
         ...
 
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return the newest committed turns on the path to the head, oldest first, without prompt, receipt and report."""
+        """Return at most `limit` of the newest committed turns on the path to the head (before `before_depth`, where
+        given), oldest first, without prompt, receipt and report. BranchNotFoundError.
+        """
         ...
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head of every branch, the active one first."""
+        """Return the head of every branch, the active one first, the others in the order in which they were opened."""
         ...
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
         """Open a branch whose head is `turn_id` (None = before the first turn) and make it the active one.
 
-        BranchExistsError, TurnNotFoundError (also for a turn that is not committed).
+        BranchExistsError; TurnNotFoundError, also for a turn that is not committed; ValueError for an empty name.
         """
         ...
 
@@ -149,92 +159,102 @@ class Store(Protocol):
         ...
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Rebuild the state as it was after a committed turn (None = before the first)."""
+        """Return the state as it was after a committed turn (None = before the first); TurnNotFoundError."""
         ...
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Keep a late result for the next turn of its branch (one a branch); None forgets those of the session."""
+        """Store a late result for the next turn of its branch (one per branch); None deletes those of the session."""
         ...
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Make a version of a world the present one, lore and pack at once; returns how many entries of lore were added, changed
-        or removed.
+        """Make a version of a world the current one, lore and pack at once; return how many lore entries were added,
+        changed or removed.
 
-        `pack` is a JSON value that is kept whole under its digest; of the version before nothing is kept. The same digest with
-        the same pack, or without one, is no work (0). Another digest without a pack leaves the world without one. ValueError
-        for an entry that stands there twice or is of another scope.
+        `pack` is a JSON value that is stored under its digest; nothing of the previous version is kept. The same digest
+        with the same pack, or without one, changes nothing (0). Another digest without a pack leaves the world without
+        one. ValueError for an entry that occurs twice or has another scope.
         """
         ...
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of the present version of every world, by world id, sorted."""
+        """Return the digest of the current version of every world, by world id, sorted."""
         ...
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world: '' where one is missing by all that is known, None where there is
+        """Return the digest of the current version of a world: '' if its pack is known to be missing, None if there is
         no such world.
         """
         ...
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the pack that is kept of this version of a world, or None."""
+        """Return the stored pack of this version of a world, or None."""
         ...
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return full entries in the order asked; unknown ids are left out. History entries are messages."""
+        """Return complete entries in the order of `entry_ids`; unknown ids are left out. History entries are messages."""
         ...
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
         ...
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return entries of committed turns (or lore) written after `sequence`, in the order of writing."""
+        """Return at most `limit` entries of committed turns (or lore) written after `sequence`, in the order of
+        writing.
+        """
         ...
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of these (scope, chain) that `entries_after` has something of after the sequence given with each."""
+        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         ...
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-        """Add entries that were made after their turn was committed (summaries, events of consolidation).
+        """Add entries that were made after their turn was committed (summaries, events of consolidation); return how
+        many were new.
 
-        Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that are there already are
-        skipped; returns how many were new. No version moves. TurnNotFoundError.
+        Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that exist already are
+        skipped. The version does not change. TurnNotFoundError; ValueError for an entry without a turn or of another
+        scope.
         """
         ...
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Keep a rolling summary of a committed turn's path (one a turn, the last wins). No version moves. TurnNotFoundError."""
+        """Store a rolling summary of a committed turn's path (one per turn, the last counts). The version does not
+        change. TurnNotFoundError.
+        """
         ...
 
     async def hidden_records(self, session_id: str) -> HiddenRecords:
-        """Return what no window shows: abandoned turns with all that was stored of them, and every rolling summary."""
+        """Return what no window shows: abandoned turns with everything stored of them, and every rolling summary."""
         ...
 
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
-        """Write the hidden records of a session that was copied from elsewhere. No version moves.
+        """Write the hidden records of a session that was copied from another store. The version does not change.
 
-        Turns whose id is there already are passed over; a summary takes the place of its turn. BranchNotFoundError,
+        Turns whose id exists already are skipped; a summary replaces that of its turn. BranchNotFoundError,
         TurnNotFoundError.
         """
         ...
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
-        """Return the whole session as a document, or None; its messages are those on the path to the head."""
+        """Return the whole session as a document, or None if there is no session; its messages are those on the path to
+        the head. BranchNotFoundError.
+        """
         ...
 
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        """Write a whole document; a session that is not there is made (bare, without a world; `expected_version` 0 or None).
+        """Write a whole document; a session that does not exist is created (without a world; `expected_version` 0 or
+        None).
 
-        Messages that go on from those of the head are appended as one turn. A document that tells an older message
-        otherwise, or leaves newer ones out, becomes a new branch from the last whole turn that both share: nothing said is
-        lost. Everything else is replaced by what the document says. A pending turn of the head is abandoned.
-        VersionConflictError; SchemaValidationError when the document's `session_id` is another.
+        Messages that continue those of the head are appended as one turn. A document in which an older message differs,
+        or which leaves newer ones out, becomes a new branch after the last complete turn that both share: no message is
+        lost. Everything else is replaced by the document's. A pending turn of the head is abandoned.
+        VersionConflictError; SchemaValidationError for another `session_id` or a duplicate id; CodecError for a time
+        without a zone.
         """
         ...
 
@@ -246,41 +266,44 @@ class Store(Protocol):
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used already writes nothing.
+        """Commit messages as one turn after the active head; a key that was used before writes nothing.
 
-        Without a key each call is a new turn. SessionNotFoundError, VersionConflictError.
+        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError.
         """
         ...
 
     async def patch_session(
         self, session_id: str, patch: Mapping[str, Any], *, expected_version: int | None = None
     ) -> PutResult:
-        """Apply a JSON merge patch (RFC 7386) to the document, by its JSON names; checked whole before anything is written.
+        """Apply a JSON merge patch (RFC 7386) to the document, by its JSON names; the result is checked before anything
+        is written.
 
-        SchemaValidationError, VersionConflictError.
+        SchemaValidationError when the result is not a document of this session; VersionConflictError.
         """
         ...
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Write or replace an evidence; the same again changes nothing. Returns its id."""
+        """Write or replace an evidence item and return its id; the same item again changes nothing. CodecError for a
+        time without a zone.
+        """
         ...
 
     async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
-        """Return an evidence, or None."""
+        """Return an evidence item, or None."""
         ...
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence with this source uri and content hash, or None (deduplication)."""
+        """Return the oldest evidence item with this source uri and content hash, or None (for deduplication)."""
         ...
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidences in the order of first writing."""
+        """Return evidence items in the order of first writing."""
         ...
 
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id."""
+        """Write or replace blocks by id; VersionConflictError."""
         ...
 
     async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
@@ -290,23 +313,27 @@ class Store(Protocol):
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one whose id is there already replaces it in its place (a call that has ended)."""
+        """Append tool calls; one with an existing id replaces that in its place (a call that has ended).
+        VersionConflictError.
+        """
         ...
 
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one whose id is there already replaces it in its place."""
+        """Append model calls; one with an existing id replaces that in its place. VersionConflictError."""
         ...
 
     async def upsert_tasks(
         self, session_id: str, tasks: Sequence[Task], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace tasks by id, new ones at the end."""
+        """Write or replace tasks by id, new ones at the end; VersionConflictError."""
         ...
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget in one transaction, everywhere in the store, and leave an audit record (seed 002 section 13)."""
+        """Erase in one transaction, everywhere in the store, and leave an audit record (seed 002 section 13);
+        ValueError unless the erasure names exactly one subject; an unknown one is no error.
+        """
         ...
 
     async def audits(self) -> tuple[AuditRecord, ...]:
@@ -314,7 +341,7 @@ class Store(Protocol):
         ...
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`, `packs/…` in a world pack) where any of these texts stands, by a search through
-        everything that is kept.
+        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by a
+        search through everything that is stored.
         """
         ...

@@ -1,8 +1,8 @@
 """The session document 1.0 as values (seed 001; seed 002 section 5.1).
 
-Values only. `extra` holds what a document carries beyond the schema, by JSON name, so that a round trip loses nothing; a
-field that was written in a form without meaning here (a time that is no ISO time) is kept there under its own name. Times
-are aware datetimes; None where the document leaves them out.
+Values only. `extra` holds what a document carries beyond the schema, by JSON name, so that a round trip loses nothing;
+a field in a form without meaning here (a time that is not an ISO time) is kept there under its own name. Times are
+aware datetimes; None if the document leaves them out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ToolCallStatus(StrEnum):
 
 
 class ProviderKind(StrEnum):
-    """Who offers a tool."""
+    """The kind of party that offers a tool."""
 
     BUILTIN = "builtin"
     MCP = "mcp"
@@ -116,7 +116,7 @@ class TodoList:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskState:
-    """What is to be done."""
+    """The tasks of a session."""
 
     todo_list: TodoList = TodoList()
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
@@ -124,7 +124,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolProvider:
-    """Who offers a tool; `uri` as in `mcp://server`."""
+    """The party that offers a tool; `uri` as in `mcp://server`."""
 
     kind: ProviderKind = ProviderKind.BUILTIN
     name: str = ""
@@ -202,7 +202,7 @@ class AgentInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Actor:
-    """For whom and by whom the session is held."""
+    """The user and the operator of a session."""
 
     user_id: str = ""
     user_role: str = ""
@@ -212,7 +212,7 @@ class Actor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meta:
-    """Audit facts of a session."""
+    """Metadata of a session for audits."""
 
     locale: str = ""
     created_at: datetime | None = None

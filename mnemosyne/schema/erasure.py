@@ -1,4 +1,4 @@
-"""What is to be forgotten, and what a store did about it (seed 002 section 13; spec 3.6). Values only."""
+"""Requests for erasure, and their outcome in a store (seed 002 section 13; spec 3.6). Values only."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from datetime import datetime
 from mnemosyne.schema.memory import EMPTY
 
 ERASED = "[erased]"
-"""Stands in the place of a text that was erased from something that stays (a receipt, a prompt, a later summary)."""
+"""Replaces a text that was erased from a record that stays (a receipt, a prompt, a later summary)."""
 
 PACK_PLACE = "packs/"
-"""How `Store.find_text` begins a place in a world pack: that is the author's, and no erasure changes it."""
+"""The prefix of a place in a world pack in `Store.find_text`: packs are the author's, and no erasure changes them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Erasure:
-    """One request to forget, by exactly one of user, session, or evidence in a session.
+    """One request for erasure of exactly one of: a user, a session, evidence items of a session.
 
-    `user_id`: every session whose `meta.actor.user_id` is the user goes whole; in others, what the user wrote. `reason`
-    and `at` stand in the audit record.
+    `user_id`: every session whose `meta.actor.user_id` is the user is deleted entirely; in others, what the user wrote.
+    `reason` and `at` are written into the audit record.
     """
 
     at: datetime
@@ -32,11 +32,11 @@ class Erasure:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasureOutcome:
-    """What a store removed. `counts` by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …).
+    """What a store removed. `counts` are by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …).
 
-    `sessions` went whole. `texts` are what was removed from sessions that stay, so that a search can prove it gone; what a
-    world pack says too is not among them, for that is the author's and stays. They are for the caller's eyes only and never
-    stored. `scopes` are those whose index must drop entries, `entry_ids` by scope.
+    `sessions` were deleted entirely. `texts` were removed from sessions that stay, so that a search can prove that they
+    are gone; texts that a world pack contains too are not among them, because packs stay. They are for the caller only
+    and must not be stored. `scopes` are those whose index must drop entries; `entry_ids` are by scope.
     """
 
     audit_id: str
@@ -48,7 +48,7 @@ class ErasureOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditRecord:
-    """That something was erased: when, for whom (as a hash of the id), why and how much; never what it said."""
+    """The record of an erasure: when, for whom (as a hash of the id), why and how much; never the erased text."""
 
     audit_id: str
     at: datetime

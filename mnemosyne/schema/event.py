@@ -1,6 +1,6 @@
 """Events of a session, sent while it runs (seed 002 section 9). Values only.
 
-A payload holds names, counts, codes and times; it never holds anybody's words unless its sender was set to capture content.
+A payload holds names, counts, codes and times; it holds texts only if its sender was configured to capture content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One event; the ids that it concerns, `tags` of the configuration (A/B, framework), and facts in `payload`."""
+    """One event: the ids that it concerns, `tags` of the configuration (A/B, framework), and facts in `payload`."""
 
     event_type: EventType
     session_id: str

@@ -57,9 +57,9 @@ class EvidenceLinks:
 class Evidence:
     """A citable piece of information; `confidence` is 0..1 or unknown.
 
-    `created_at` is when it was taken in, `expires_at` when it stops being used (None: never). `content` is empty where
-    only the pointer is kept; `content_hash` is the SHA-256 (hex) of the content after redaction, since the hash of a short
-    text (a phone number) would give it away.
+    `created_at` is the time of ingestion, `expires_at` the time after which it is not used (None: never). `content` is
+    empty if only the pointer is stored; `content_hash` is the SHA-256 (hex) of the content after redaction, since the
+    hash of a short text (a phone number) would give it away.
     """
 
     evidence_id: str
@@ -98,7 +98,7 @@ class Priority(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextBlock:
-    """A unit that can be pruned and assembled; what it says is in `content`, or derived from `refs`."""
+    """A unit that can be pruned and assembled; its text is `content`, or derived from `refs`."""
 
     block_id: str
     block_type: BlockType

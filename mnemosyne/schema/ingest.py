@@ -1,4 +1,4 @@
-"""What is asked of ingestion and what came of it (seed 002 sections 5.1.3, 6.3 and 8.3; spec 3.6). Values only."""
+"""Options and results of ingestion (seed 002 sections 5.1.3, 6.3 and 8.3; spec 3.6). Values only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownText:
-    """A text that a prompt held, and the evidence (or the message) that it was taken from."""
+    """A text that a prompt contained, and the evidence item (or the message) that it came from."""
 
     source_id: str
     text: str
@@ -22,16 +22,16 @@ class ShownText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestOptions:
-    """How one text is taken in.
+    """How one text is ingested.
 
-    `redact` off keeps it as it is. `redaction_rules` take the place of the redactor's own. When the redactor fails the text
-    is withheld, unless `pass_through` lets it in as it is, marked as sensitive. `keep_original` puts what redaction took
-    out apart (only where the ingestor has a vault). `store_content` off keeps the pointer and the hash alone. `confidence`
-    (0..1) and `trust` come before the rules; trust never rises above that of the evidences in `derived_from`.
-    `ttl_seconds` (None: the rule of its type) ends its use. `args` are the arguments of the call that gave the text: they
-    stand in for a uri. `selectors` say which parts are shown in a prompt (empty: the whole). `shown` is what the prompt
-    held when the text came: what it says again is no news. `idempotency_key` names the evidence: the same key again
-    gives the same evidence.
+    `redact` false stores it unchanged. `redaction_rules` replace the redactor's own. If the redactor fails, the text is
+    withheld, unless `pass_through` stores it unchanged, marked as sensitive. `keep_original` stores the original text
+    in the vault (if the ingestor has one). `store_content` false stores only the pointer and the hash. `confidence`
+    (0..1) and `trust` take precedence over the rules; trust is never higher than that of the evidence items in
+    `derived_from`. `ttl_seconds` (None: the rule of its type) is the time until it expires. `args` are the arguments of
+    the call that returned the text: they identify the source like a uri. `selectors` name the parts to be shown in a
+    prompt (empty: the whole). `shown` is what the prompt contained when the text was written: parts that repeat it are
+    left out. `idempotency_key` names the evidence item: the same key gives the same item again.
     """
 
     redact: bool = True
@@ -52,11 +52,11 @@ class IngestOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestResult:
-    """What came of one text.
+    """The outcome for one text.
 
-    `evidence` is what is kept of it, or was before (`is_new` tells which); None when it said nothing but what the prompt had
-    shown. `recalled` names the sources of what it said again. `supersedes` is the evidence of the same source that said
-    otherwise before. `degradations` are codes: `redaction_failed`, `redaction_off`, `dedup_skipped`, `selector_failed`,
+    `evidence` is the stored item, new or existing (`is_new`); None if the text only repeated the prompt. `recalled`
+    names the sources of repeated parts. `supersedes` is the older item of the same source with another text.
+    `degradations` are codes: `redaction_failed`, `redaction_off`, `dedup_skipped`, `selector_failed`,
     `original_failed`.
     """
 
@@ -69,12 +69,12 @@ class IngestResult:
 
     @property
     def evidence_id(self) -> str | None:
-        """The id of the evidence, None when there is none."""
+        """The id of the evidence item, None if there is none."""
         return None if self.evidence is None else self.evidence.evidence_id
 
 
 class ConflictPolicy(StrEnum):
-    """What to do when two evidences say different things about one field (seed 002 section 8.3)."""
+    """What to do when two evidence items contradict each other about one field (seed 002 section 8.3)."""
 
     PREFER_TOOL_OVER_RAG = "prefer_tool_over_rag"
     PREFER_LATEST_BY_AT = "prefer_latest_by_at"
@@ -83,10 +83,11 @@ class ConflictPolicy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConflictRecord:
-    """Evidences that contradict each other about one field, and what was done.
+    """Evidence items that contradict each other about one field, and the resolution.
 
-    `resolution` is the policy that decided: the configured one, or `keep_both_and_warn` where that one cannot tell.
-    `preferred` is the evidence that counts (None: both stay, with a warning); `values` is what each says, by evidence id.
+    `resolution` is the policy that decided: the configured one, or `keep_both_and_warn` if that cannot decide.
+    `preferred` is the evidence id that counts (None: both stay, with a warning); `values` has the value of each by
+    evidence id.
     """
 
     evidence_ids: tuple[str, ...]

@@ -13,7 +13,7 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 MACRO = "macro"
-"""The kind of a narrative over more than one turn; `depth` is that of its last."""
+"""The kind of a narrative over more than one turn; its `depth` is that of the last turn."""
 
 
 class Chain(StrEnum):
@@ -37,7 +37,7 @@ class LoreCategory(StrEnum):
 
 
 class Trust(StrEnum):
-    """Where a text came from; it says how far a reader may believe it, never whether it is escaped (all of it is)."""
+    """The origin of a text. It says how far a reader may trust the text; every text is escaped, whatever its label."""
 
     AUTHORED = "authored"
     USER = "user"
@@ -71,12 +71,12 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEntry:
-    """One thing that can be remembered.
+    """One entry of memory.
 
-    `scope` is `world:<id>` for lore and `session:<id>` for what was lived. `kind` refines the chain: a lore category,
-    `turn_summary` or `macro`, an event type, `quest`, or `message`. `branch_id` and `depth` place session entries in the
-    turn tree (None for lore). An empty `viewers` means that everyone may know it. `when` must hold on the state before
-    the entry may be recalled.
+    `scope` is `world:<id>` for lore and `session:<id>` for entries of a session. `kind` refines the chain: a lore
+    category, `turn_summary` or `macro`, an event type, `quest`, or `message`. `branch_id` and `depth` place session
+    entries in the turn tree (None for lore). Empty `viewers` mean that everyone may know it. The conditions `when` must
+    hold on the state, otherwise the entry is not recalled.
     """
 
     entry_id: str
@@ -107,5 +107,5 @@ def world_scope(world_id: str) -> str:
 
 
 def session_scope(session_id: str) -> str:
-    """Return the scope of what one session lived through."""
+    """Return the scope of a session's entries."""
     return f"session:{session_id}"

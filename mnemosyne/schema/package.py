@@ -1,7 +1,7 @@
 """ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves.
 
-Texts are as they were said: whoever makes a prompt of them escapes them (`jacquard.pipeline.record.package.to_messages`
-does). Only the texts of system and developer blocks are ready to stand in a prompt.
+Texts are unescaped: whoever builds a prompt from them must escape them (`jacquard.pipeline.record.package.to_messages`
+does). Only the texts of system and developer blocks are prompt text already.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ class PackageMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceItem:
-    """One chosen memory (seed 000 section 7): `score` compares within one recall; `source_uri` leads back to what it names.
+    """One selected memory (seed 000 section 7): `score` is comparable within one recall; `source_uri` leads back to its
+    source.
 
     `source` is `memory` or `resource`; `mode` one of MODES. `ref` may hold `document_id`, `section_id`, `turn_id` and
-    `memory_item_id`. `group` gathers items that belong together (empty: none).
+    `memory_item_id`. `group` joins items that belong together (empty: none).
     """
 
     id: str
@@ -59,7 +60,7 @@ class EvidenceItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPackage:
-    """The context of one turn as an object (seed 000 section 2). `created_at` is aware; evidence stands best first."""
+    """The context of one turn as an object (seed 000 section 2). `created_at` is aware; evidence is ordered best first."""
 
     version: str = PACKAGE_VERSION
     context_id: str = ""

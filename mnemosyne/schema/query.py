@@ -1,4 +1,4 @@
-"""What is asked of recall and what comes back: queries, filters, candidates with all their signals."""
+"""The values of recall: queries, filters, candidates with all their signals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mnemosyne.schema.session import BranchSpan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexFilter:
-    """What a search may return: one scope, ancestors of the head only, nothing that is excluded.
+    """What a search may return: entries of one scope, only ancestors of the head, nothing that is excluded.
 
-    `lineage` is None for scopes without branches (lore). `exclude` holds entry ids that must not be seen by this viewer
-    or in this state; they are left out before ranking, never after.
+    `lineage` is None for scopes without branches (lore). `exclude` holds ids of entries that are hidden from this
+    viewer or in this state; they are left out before ranking, never after.
     """
 
     scope: str
@@ -31,11 +31,11 @@ PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceFilter:
-    """Which evidence to list (seed 002 section 6.1); every part that is given must hold.
+    """Which evidence items to list (seed 002 section 6.1); every given condition must hold.
 
-    `since` (inclusive) and `until` (exclusive) bound `created_at`; evidence without one passes neither. `tags` are
-    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, with `newest`
-    those written last (listed in the order of writing all the same).
+    `since` (inclusive) and `until` (exclusive) bound `created_at`; an item without one passes neither. `tags` are
+    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, or with
+    `newest` those written last (still listed in the order of writing).
     """
 
     types: frozenset[EvidenceType] | None = None
@@ -47,7 +47,7 @@ class EvidenceFilter:
     newest: bool = False
 
     def admits(self, evidence: Evidence) -> bool:
-        """Say whether an evidence passes (but for `limit`)."""
+        """Return whether an evidence item passes, apart from `limit`."""
         if self.types is not None and evidence.type not in self.types:
             return False
         if self.source_kinds is not None and evidence.source.kind not in self.source_kinds:
@@ -64,7 +64,7 @@ class EvidenceFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFilter:
-    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this one and all above it."""
+    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this priority and all above it."""
 
     block_types: frozenset[BlockType] | None = None
     priorities: frozenset[Priority] | None = None
@@ -72,7 +72,7 @@ class BlockFilter:
     limit: int | None = None
 
     def admits(self, block: ContextBlock) -> bool:
-        """Say whether a block passes (but for `limit`)."""
+        """Return whether a block passes, apart from `limit`."""
         if self.block_types is not None and block.block_type not in self.block_types:
             return False
         if self.priorities is not None and block.priority not in self.priorities:
@@ -82,7 +82,7 @@ class BlockFilter:
 
 
 class EntryPlace(NamedTuple):
-    """What tells an entry from all others: an id alone does not, for a world and a session may both use it."""
+    """The unique name of an entry: its scope and id, because a world and a session may use the same id."""
 
     scope: str
     chain: Chain
@@ -90,14 +90,14 @@ class EntryPlace(NamedTuple):
 
 
 def place_of(entry: MemoryEntry) -> EntryPlace:
-    """Return what tells an entry from all others."""
+    """Return the unique name of an entry."""
     return EntryPlace(entry.scope, entry.chain, entry.entry_id)
 
 
 class Hit(NamedTuple):
-    """One result of one arm. `score` is the arm's own: BM25 >= 0, or cosine in -1..1.
+    """One result of one arm. `score` is on the arm's own scale: BM25 >= 0, or cosine in -1..1.
 
-    `depth`: where it was said; `sequence`: its place in the order of writing.
+    `depth`: of its turn; `sequence`: its place in the order of writing.
     """
 
     entry_id: str
@@ -111,14 +111,14 @@ class RetrievalQuery:
     """One recall (seed 004 section 6.2).
 
     `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
-    oldest first, for queries that lean on them. `exclude` holds entry ids already in the prompt (the history window) or
-    hidden from `viewer`; `exclude_by_scope`, where it is given, says the same by scope, so that an id that means something
-    else in another scope is not left out there. `entities` are ids of world entities found in the input. `quest_distances`
-    counts the steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that no index
-    holds, such as finished quests made from the state; they are recalled beside the rest and gated by what is excluded
-    only. What was said, done or summed up in turns from depth `shown_from` on stands in the prompt already and is not
-    recalled; narratives of more than one turn are. `may_know` says of a fetched entry whether its reader may know it (None: all
-    of them): a gate that was written while recall was under way holds, too.
+    oldest first, for queries that refer to them. `exclude` holds ids of entries that are in the prompt already (the
+    history window) or hidden from `viewer`; `exclude_by_scope`, if given, has them by scope, so that the same id in
+    another scope is not left out. `entities` are ids of world entities found in the input. `quest_distances` counts the
+    steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that are in no index,
+    such as finished quests derived from the state; they are recalled with the others and are only checked against the
+    exclusions. Messages, events and summaries of turns from depth `shown_from` on are in the prompt already and are not
+    recalled; narratives of more than one turn are. `may_know` returns whether the viewer may know a fetched entry
+    (None: all of them), so that a restriction written during recall applies too.
     """
 
     text: str
@@ -141,7 +141,7 @@ class RetrievalQuery:
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
 
     def admits(self, entry: MemoryEntry) -> bool:
-        """Say whether a fetched entry may be recalled: its reader may know it, and the prompt does not hold its turn."""
+        """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""
         return (self.may_know is None or self.may_know(entry)) and not self.is_in_prompt(entry)
 
     def excluded_ids(self, scope: str) -> frozenset[str]:
@@ -149,14 +149,14 @@ class RetrievalQuery:
         return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
     def is_in_prompt(self, entry: MemoryEntry) -> bool:
-        """Say whether the prompt holds the turn that an entry is about."""
+        """Return whether the turn of an entry is in the prompt already."""
         recent = self.shown_from is not None and entry.depth is not None and entry.depth >= self.shown_from
         return recent and entry.kind != MACRO
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signals:
-    """Every score part a candidate got; None where that arm did not see it."""
+    """All score parts of a candidate; None where that arm did not return it."""
 
     vector: float | None = None
     fts: float | None = None
@@ -174,8 +174,8 @@ SIGNAL_NAMES = tuple(each.name for each in fields(Signals))
 class Candidate:
     """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only.
 
-    Ids of entries are unique in one scope only: `alias` is what a candidate is called in a recall that holds another one of
-    its id.
+    Entry ids are unique only within a scope: `alias` is the name of a candidate in a recall with another one of the
+    same id.
     """
 
     entry_id: str
@@ -195,12 +195,12 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What it is called in its recall, as no other candidate is: its entry's id, or its alias."""
+        """Its unique name within the recall: its entry's id, or its alias."""
         return self.alias or self.entry_id
 
     @property
     def place(self) -> EntryPlace:
-        """What tells its entry from all others."""
+        """The unique name of its entry."""
         return EntryPlace(self.scope, self.chain, self.entry_id)
 
     @property
@@ -211,7 +211,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recall:
-    """Candidates, best first, with what was asked, what each step took and what had to be done without."""
+    """Candidates, best first, with the query, the duration of each step, and the degradations."""
 
     candidates: tuple[Candidate, ...]
     queries: tuple[str, ...] = ()

@@ -1,7 +1,6 @@
-"""What the store keeps of a turn, and the windows it hands out.
+"""The records of turns that a store keeps, and the windows that it returns.
 
-`plan`, `receipt` and `prompt` are JSON values made by the layers above: the store keeps them whole and reads nothing
-in them.
+`plan`, `receipt` and `prompt` are JSON values made by the layers above: the store does not interpret them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ WINDOW_USAGES = 24
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionStart:
-    """A session to create, with everything that its world brings along.
+    """A session to create, with everything that comes from its world.
 
     `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth.
     """
@@ -36,7 +35,7 @@ class SessionStart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedTurn:
-    """A finished turn that comes from a pack or a corpus."""
+    """A finished turn from a pack or a corpus."""
 
     turn_id: str
     messages: tuple[Message, ...]
@@ -77,10 +76,10 @@ class ImportedConversations:
 class TurnRecord:
     """One turn as stored.
 
-    `fingerprint` identifies the request (input and configuration) that made the record: the same turn id with the same
-    fingerprint is answered from the record. `plan`, `receipt`, `prompt`: JSON values (None before they exist).
-    `anchors` maps each anchor of this prompt to its state path at render time. `report` is what the commit told of the
-    reply (None before it).
+    `fingerprint` identifies the request (input and configuration) that made the record: a request with the same turn id
+    and fingerprint is answered from the record. `plan`, `receipt`, `prompt`: JSON values (None before they exist).
+    `anchors` maps each anchor of this prompt to its state path at render time. `report` is what the commit recorded
+    about the reply (None before it).
     """
 
     turn_id: str
@@ -103,10 +102,10 @@ class TurnRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prefetch:
-    """A Stream B result that came too late for its own turn (spec B5), kept for the next turn of the branch.
+    """A Stream B result that was too late for its own turn (spec B5), stored for the next turn of the branch.
 
-    `value` is the JSON of the selection; `turn_id` the turn that asked; `depth` its depth on `branch_id`; `focus_quest_id`
-    and `keywords` are the scene it was made for.
+    `value` is the JSON of the selection; `turn_id` is the turn that it was made for, `depth` its depth on `branch_id`;
+    `focus_quest_id` and `keywords` describe its scene.
     """
 
     turn_id: str
@@ -119,7 +118,7 @@ class Prefetch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PathSummary:
-    """A rolling summary of the path up to and including a committed turn; it holds on every branch that has this turn."""
+    """A rolling summary of the path up to and including a committed turn; it applies on every branch with this turn."""
 
     turn_id: str
     branch_id: str
@@ -129,11 +128,11 @@ class PathSummary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HiddenRecords:
-    """What a store holds of a session and no window of its branches shows, for whoever copies it whole.
+    """The records of a session that no window of its branches shows, for copies of the whole session.
 
-    `abandoned`: turns that never got their reply. `summaries`: all rolling summaries, replaced ones with them; a branch that is
-    opened further back shows the one from there. `unsummed`: turns after which a path has no summary any more, whatever
-    older turns say. Each ordered by turn id.
+    `abandoned`: turns that never got a reply. `summaries`: all rolling summaries, including replaced ones; a branch
+    that is opened further back shows the one from there. `unsummed`: ids of turns after which a path has no summary any
+    more, whatever older turns have. Each is ordered by turn id.
     """
 
     abandoned: tuple[TurnRecord, ...] = ()
@@ -143,7 +142,7 @@ class HiddenRecords:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PutResult:
-    """What a write to a session came to; `version` is the session's after it (seed 002 section 5.1.3)."""
+    """The outcome of a write to a session; `version` is the session's version after it (seed 002 section 5.1.3)."""
 
     version: int
     success: bool = True
@@ -152,12 +151,12 @@ class PutResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionWindow:
-    """What one turn needs of a session, whatever its length.
+    """The part of a session that one turn needs, whatever its length.
 
     `messages`: the newest on the path to the head, oldest first. `previous`: the last committed turn. `pending`: the
-    prepared turn that waits on this head, if any. `prefetch`: newest late result of this branch. `summary`: the newest
-    rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model calls (at most WINDOW_USAGES),
-    oldest first.
+    prepared turn after this head that waits for its reply, if any. `prefetch`: the newest late result of this branch.
+    `summary`: the newest rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model
+    calls (at most WINDOW_USAGES), oldest first.
     """
 
     head: SessionHead
@@ -173,10 +172,10 @@ class SessionWindow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnCommit:
-    """The second half of a turn: the reply, the ops it made (JSON Patch form) and the state after them.
+    """The second half of a turn: the reply, its ops (JSON Patch form) and the state after them.
 
-    `state` is None when no op was applied. `entries` are what the turn adds to memory (events, summaries). `report` is a
-    JSON value that is kept with the turn, beside the receipt.
+    `state` is None if no op was applied. `entries` are what the turn adds to memory (events, summaries). `report` is a
+    JSON value that is stored with the turn, beside the receipt.
     """
 
     turn_id: str
@@ -189,7 +188,9 @@ class TurnCommit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequencedEntry:
-    """An entry with its place in the order of writing, for incremental indexing; `deleted` entries leave the index."""
+    """An entry with its place in the order of writing, for incremental indexing; `deleted` entries are to be removed
+    from the index.
+    """
 
     sequence: int
     entry: MemoryEntry

@@ -1,4 +1,4 @@
-"""What is taken out of a text before it is kept, and what was (seed 002 sections 5.1.3, 6.8 and 8.4). Values only."""
+"""Rules and results of redaction (seed 002 sections 5.1.3, 6.8 and 8.4). Values only."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRules:
-    """What to take out.
+    """What to remove from a text.
 
-    `dictionaries` names shipped rule sets (`pii`, `secrets`, `internal_urls`); `patterns` are regular expressions, bounded
-    in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values go from JSON content.
+    `dictionaries` names shipped rule sets (`pii`, `secrets`, `internal_urls`); `patterns` are regular expressions,
+    bounded in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from JSON
+    content.
     """
 
     patterns: tuple[str, ...] = ()
@@ -29,10 +30,10 @@ class SensitiveSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactResult:
-    """A text without what must not be kept.
+    """A text after redaction.
 
-    `applied_rules`: names of the rules that found something now, each once. `spans`: where placeholders stand in
-    `redacted_text`, in order, also those of an earlier redaction. `has_sensitive`: whether anything was found now.
+    `applied_rules`: names of the rules that found something now, each once. `spans`: the placeholders in
+    `redacted_text`, in order, including those of an earlier redaction. `has_sensitive`: whether anything was found now.
     """
 
     redacted_text: str
@@ -43,7 +44,9 @@ class RedactResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRecord:
-    """What redaction did to one evidence: rules in order of first finding, and in how many fields (content, metadata…)."""
+    """What redaction did to one evidence item: rules in order of first finding, and the number of changed fields
+    (content, metadata, …).
+    """
 
     evidence_id: str
     rules_applied: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Conversation values of session document 1.0 (seed 001; seed 002 section 5.1).
 
-Values only: they know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere inside;
-ISO text exists at the border only.
+Values only: they know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere; only readers and
+writers use ISO text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """The party that wrote a message; `id` is the name shown beside the words."""
+    """The party that wrote a message; `id` is the name shown beside the message."""
 
     kind: AuthorKind
     id: str
@@ -46,8 +46,8 @@ class Author:
 class Ref:
     """A pointer to evidence, optionally narrowed by a selector (seed 002 section 6.8).
 
-    `hash` is the SHA-256 (hex) of what the selector gave when the ref was made, so that a changed source is noticed. A
-    `remote` ref points to evidence that is kept elsewhere.
+    `hash` is the SHA-256 (hex) of what the selector selected when the ref was made, so that a changed source is
+    noticed. A `remote` ref points to evidence that is stored elsewhere.
     """
 
     evidence_id: str
@@ -59,7 +59,7 @@ class Ref:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message as it was said; `content` is never rewritten. `extra` is what its document says beyond the schema."""
+    """One message; `content` is never rewritten. `extra` holds the fields of its document beyond the schema."""
 
     role: Role
     content: str
@@ -71,14 +71,14 @@ class Message:
 
 
 class TurnKind(StrEnum):
-    """Which way a turn was processed (seed 004 section 3.1, triage)."""
+    """How a turn was processed (seed 004 section 3.1, triage)."""
 
     NARRATIVE = "narrative"
     NUMERICAL = "numerical"
 
 
 class TurnStatus(StrEnum):
-    """How far a turn has come. Only committed turns are ancestors of anything."""
+    """The state of a turn. Only committed turns are ancestors of others."""
 
     PREPARED = "prepared"
     COMMITTED = "committed"
@@ -95,11 +95,11 @@ class BranchSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHead:
-    """Where a session stands on one branch.
+    """The head of a session on one branch.
 
-    `lineage` names every ancestor of the head, newest branch first: a committed turn is an ancestor exactly when,
-    for one span, its branch is `branch_id` and its depth is at most `upto_depth`. `depth` counts committed turns on
-    the path (0 = none yet). `version` grows by one with every write to the session.
+    `lineage` describes all ancestors of the head, newest branch first: a committed turn is an ancestor exactly if, for
+    one span, its branch is `branch_id` and its depth is at most `upto_depth`. `depth` counts committed turns on the
+    path (0 = none yet). `version` grows by one with every write to the session.
     """
 
     session_id: str

@@ -9,12 +9,12 @@ from typing import Any
 from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
 
 BARE_DIGEST = "bare"
-"""The digest of a world that has no pack: a session that was begun without one goes on without one."""
+"""The digest of a world without a pack: a session that was started without a pack continues without one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entity:
-    """A thing the planner can recognise in the input by its name or an alias."""
+    """A thing that the planner recognises in the input by its name or an alias."""
 
     entity_id: str
     name: str
@@ -26,8 +26,8 @@ class Entity:
 class NumericalAction:
     """An action that changes numbers only (spec 2.1, T1).
 
-    `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation);
-    named groups may be used by `reply`. `guards` must hold on the state; the first that fails answers with its message.
+    `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation); named
+    groups may be used by `reply`. `guards` must hold on the state; the message of the first that fails is the answer.
     `ops` are in the flat-path spelling. `reply` is a sandboxed template over the state after the ops.
     """
 
@@ -40,7 +40,9 @@ class NumericalAction:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateRule:
-    """Choose `template_id` when any keyword is in the input and every condition holds (an empty list holds)."""
+    """Choose `template_id` if any keyword is in the input and every condition holds (an empty list of either always
+    does).
+    """
 
     template_id: str
     keywords: tuple[str, ...] = ()
@@ -49,7 +51,7 @@ class TemplateRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerRules:
-    """The author's part of planning. Rules are tried in order; the first that fits wins, else `default_template`."""
+    """The author's planning rules. They are tried in order; the first that fits is used, else `default_template`."""
 
     default_template: str = "chat"
     templates: tuple[TemplateRule, ...] = ()
@@ -62,11 +64,11 @@ class PlannerRules:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Injection:
-    """A text that a schedule brings into the prompt, right before the input.
+    """A text that is added to the prompt by a schedule, right before the input.
 
-    It is due in every `every`th turn of the path (counted from 1), or when the turn before made one of the events `on`
-    happen (`quest_completed`, `quest_completed:q_temple`); with neither, in every turn. All of `when` must hold as well. Once
-    it came it stays away for `cooldown` turns, or for good (`once`).
+    It is due in every `every`th turn of the path (counted from 1), or when the turn before caused one of the events
+    `on` (`quest_completed`, `quest_completed:q_temple`); with neither, in every turn. All conditions `when` must hold
+    as well. After it was shown it is not shown for `cooldown` turns, or never again (`once`).
     """
 
     injection_id: str
@@ -82,7 +84,7 @@ class Injection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrologueEvent:
-    """A typed fact of a prologue turn."""
+    """An event of a prologue turn."""
 
     event_id: str
     type: str
@@ -118,9 +120,10 @@ class WorldPack:
     """A whole world, checked.
 
     `state` is the tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under
-    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of the pack's own
-    templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), line ends as line feeds; None: they
-    were not read, and are those below the folder `template_root`. A pack that came from a store has no folder.
+    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of
+    the pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with line
+    feeds as line ends; None: they were not read and are in the folder `template_root`. A pack from a store has no
+    folder.
     """
 
     world_id: str

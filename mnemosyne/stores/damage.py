@@ -1,7 +1,7 @@
-"""What a store says of a row that it cannot read: which one it is, and why.
+"""Builds the error for a row that a store cannot read: which row, and why.
 
-Rows are read where they are used, by functions that know no address and see bytes. What those cannot read comes here; only
-then are the tables searched for these bytes, so that an error can name session, row and column.
+Rows are decoded where they are used, by functions that know bytes but no address. When one cannot be decoded, the
+tables are searched here for these bytes, so that the error can name session, row and column.
 """
 
 from __future__ import annotations
@@ -14,28 +14,32 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, TextTable
 
 DAMAGED = (UnreadableError, LookupError)
-"""What reading of rows raises when they are damaged: bytes that say nothing, and rows of which others tell that are not there."""
+"""The errors of reading damaged rows: bytes that cannot be decoded, and missing rows that others refer to."""
 
 _ANYTHING = "A record"
 
 
 def build_damage_error(error: UnreadableError | LookupError, path: str, what: str = "") -> DamagedRecordError:
-    """Return the error of a store for what could not be read in it; `what` is the record, where that is known."""
+    """Return the error for a record that could not be read; `what` names the record, if it is known."""
     if isinstance(error, UnreadableError):
         return DamagedRecordError(path, what or _ANYTHING, str(error))
-    return DamagedRecordError(path, what or _ANYTHING, f"it names something that is not there ({error})")
+    return DamagedRecordError(path, what or _ANYTHING, f"it refers to something that does not exist ({error})")
 
 
 def locate_damage(connection: Connection, error: UnreadableError | LookupError, shown: str) -> DamagedRecordError:
-    """Return the error of a SQL store for what could not be read; the connection is still inside the transaction."""
+    """Return the error of a SQL store for a record that could not be read; the connection is still inside the
+    transaction.
+    """
     what = ""
-    with contextlib.suppress(Exception):  # whatever else is wrong with the tables, the first error is the one to tell
+    with contextlib.suppress(Exception):  # whatever else is wrong with the tables, the first error is the one to report
         what = row_of(connection, error.data) if isinstance(error, UnreadableError) else ""
     return build_damage_error(error, shown, what)
 
 
 def row_of(connection: Connection, data: bytes) -> str:
-    """Return which column of which row of the tenant holds these bytes, in words; empty when none does. Reads whole tables."""
+    """Return, in words, which column of which row of the tenant holds these bytes; empty if none does. Reads whole
+    tables.
+    """
     if not data:
         return ""
     sources = [(kept, "t.", f"{kept.table} AS t JOIN sessions AS s ON s.key = t.session") for kept in OF_A_SESSION]

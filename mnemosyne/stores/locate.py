@@ -1,8 +1,8 @@
 """Parses the address of a store.
 
-The command line, the configuration and the library read addresses through here, so they read them alike and never show a
-password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and for a scheme of its
-own no store has, which plugins are installed.
+The command line, the configuration and the library use this module, so they read addresses alike and never show a
+password. It opens and creates nothing and imports no store; at most it checks whether a path is a folder, and, for an
+unknown scheme, which plugins are installed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SECRETS = ("password", "sslpassword")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """A PostgreSQL address: what libpq reads, our schema, and what may be shown of it."""
+    """A PostgreSQL address: what libpq reads, our schema, and the form that may be shown."""
 
     conninfo: str = field(repr=False)
     schema: str
@@ -46,7 +46,7 @@ class PostgresAddress:
     secrets: tuple[str, ...] = field(repr=False)
 
     def without_secrets(self, text: str) -> str:
-        """Return a text of the driver without the password, should it quote one."""
+        """Return a message of the driver without the password."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
@@ -54,11 +54,11 @@ class PostgresAddress:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoreLocation:
-    """What an address names; nothing of it need exist.
+    """The location that an address names; it need not exist.
 
-    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and that of
-    a plugin its whole `address`. `index` is the folder of the index on this host (None: nothing is kept). `shown` is the address
-    without its password.
+    `database` is the SQLite file or the file store's folder, `postgres` the server; a store in memory has neither, and
+    that of a plugin its whole `address`. `index` is the folder of the index on this host (None: the index is not
+    stored). `shown` is the address without its password.
     """
 
     kind: StoreKind
@@ -72,16 +72,18 @@ class StoreLocation:
 def locate_store(
     address: str | Path | None = None, tenant: str = DEFAULT_TENANT, *, look: bool = True
 ) -> StoreLocation:
-    """Return where the store of `address` lies; None means the folder `.jacquard` in the current directory.
+    """Return the location of the store at `address`; None means the folder `.jacquard` in the current directory.
 
-    A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index lies beside it, in `index/`
-    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR` and
-    `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`. The
-    index of `postgresql://…` lies on this host, in `.jacquard/<database>-<number>/index/`. `memory:` keeps nothing. `NAME:…` is
-    a store of the plugin NAME; its index lies on this host, in `.jacquard/<NAME>-<number>/index/`.
-    Tenants have an index each. With `look` false no file of a store is looked at, so that it may be called on an event loop; a
-    folder in the place of a file is then told by the store itself, at its first call.
-    StoreUnavailableError says what is wrong with an address and which forms there are.
+    A folder holds `store.db` and `index/`. `sqlite:///PATH` names the file itself; its index is beside it, in `index/`
+    for a file named `store.db`, else in `<name>.index/`, so that two files in one folder never share one. `file:DIR`
+    and `file:///DIR` (an absolute path, escaped as in any URL) are a folder of JSON files, with its index in `.index/`.
+    The index of `postgresql://…` is on this host, in `.jacquard/<database>-<number>/index/`. `memory:` stores nothing.
+    `NAME:…` is a store of the plugin NAME; its index is on this host, in `.jacquard/<NAME>-<number>/index/`. Each
+    tenant has its own index.
+
+    With `look` false no file of a store is accessed, so that the function may be called on an event loop; then the
+    store itself reports, at its first call, a folder in place of a file. StoreUnavailableError says what is wrong with
+    an address and which forms there are.
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
@@ -92,7 +94,7 @@ def locate_store(
 
 def _locate(text: str, look: bool) -> StoreLocation:
     if "\0" in text:
-        raise StoreUnavailableError(repr(hidden(text)), f"a path holds no NUL character; {FORMS}")
+        raise StoreUnavailableError(repr(mask_passwords(text)), f"a path cannot contain a NUL character; {FORMS}")
     if text == "memory:":
         return StoreLocation(kind="memory", shown=text)
     if text.startswith(_SQLITE):
@@ -114,17 +116,17 @@ def _locate(text: str, look: bool) -> StoreLocation:
 
 def _sqlite_location(address: str, path: str, look: bool) -> StoreLocation:
     if path in ("", ":memory:"):
-        raise StoreUnavailableError(address, f"a SQLite store lies in a file; {FORMS}")
+        raise StoreUnavailableError(address, f"a SQLite store is a file; {FORMS}")
     file = Path(path).expanduser()
     if path.endswith(("/", "\\")) or (look and file.is_dir()):
-        raise StoreUnavailableError(address, f"it names a folder; write the folder alone, or a file in it; {FORMS}")
+        raise StoreUnavailableError(address, f"it names a folder; write only the folder, or a file in it; {FORMS}")
     index = file.with_name(INDEX_NAME if file.name == DATABASE_NAME else f"{file.name}.index")
     return StoreLocation(kind="sqlite", shown=address, database=file, index=index)
 
 
 def _file_location(address: str, path: str, look: bool) -> StoreLocation:
     if not path.strip("/\\"):
-        raise StoreUnavailableError(address, f"a file store lies in a folder; {FORMS}")
+        raise StoreUnavailableError(address, f"a file store is a folder; {FORMS}")
     drive = re.match(r"/[A-Za-z]:", path)
     folder = Path(path[1:] if drive and os.name == "nt" else path).expanduser()
     if look and folder.exists() and not folder.is_dir():
@@ -133,17 +135,19 @@ def _file_location(address: str, path: str, look: bool) -> StoreLocation:
 
 
 def _postgres_location(address: PostgresAddress) -> StoreLocation:
-    """Place the index on this host under a name that only this database and schema have."""
+    """Return the location, with an index folder on this host whose name is unique to this database and schema."""
     bare = re.sub(r"//[^/?]*@", "//", address.conninfo.partition("?")[0])
     database = re.sub(r"\W+", "_", unquote(bare.rpartition("/")[2])) or "postgres"
-    number = _digest(f"{hidden(address.conninfo)} {address.schema}")
+    number = _digest(f"{mask_passwords(address.conninfo)} {address.schema}")
     folder = DEFAULT_FOLDER / f"{database}-{number}"
     return StoreLocation(kind="postgresql", shown=address.shown, postgres=address, index=folder / INDEX_NAME)
 
 
 def _plugin_location(address: str, scheme: str) -> StoreLocation:
-    """Place the index on this host under a name that only this address has; StoreUnavailableError for a scheme of no plugin."""
-    shown, names = hidden(address), plugin_names(STORES)
+    """Return the location, with an index folder on this host whose name is unique to this address;
+    StoreUnavailableError for a scheme without a plugin.
+    """
+    shown, names = mask_passwords(address), plugin_names(STORES)
     if scheme not in names or scheme in STORES.built_in:
         installed = ", ".join(f"{name}:…" for name in names) or "none is installed"
         raise StoreUnavailableError(
@@ -154,8 +158,10 @@ def _plugin_location(address: str, scheme: str) -> StoreLocation:
 
 
 def postgres_address(url: str) -> PostgresAddress:
-    """Take a `postgresql://` URL apart; what of it libpq cannot read is told when it is opened. StoreUnavailableError."""
-    shown = hidden(url)
+    """Parse a `postgresql://` URL; StoreUnavailableError for another scheme or an illegal schema name. What libpq
+    cannot read is reported when it is opened.
+    """
+    shown = mask_passwords(url)
     if not url.startswith(_POSTGRES):
         raise StoreUnavailableError(shown, f"it does not begin with {_POSTGRES[0]}; {FORMS}")
     base, mark, query = url.partition("?")
@@ -172,7 +178,7 @@ def postgres_address(url: str) -> PostgresAddress:
         kept.append(part)
     if not schema or len(schema.encode()) > _LONGEST_SCHEMA or "\0" in schema or schema.startswith("pg_"):
         raise StoreUnavailableError(
-            shown, f"schema={schema} is no name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
+            shown, f"schema={schema} is not a name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
         )
     conninfo = f"{base}?{'&'.join(kept)}" if kept else base
     secrets = sorted({each for each in secrets if each}, key=len, reverse=True)
@@ -180,12 +186,12 @@ def postgres_address(url: str) -> PostgresAddress:
 
 
 def _passwords(base: str) -> list[str]:
-    """Return the passwords between `:` and `@`, as they are written and as they are meant."""
+    """Return the passwords between `:` and `@`, escaped and unescaped."""
     found = re.search(r"://[^:@]*:(.*)@", base, re.DOTALL)
     return [found[1], unquote(found[1])] if found else []
 
 
-def hidden(address: str) -> str:
+def mask_passwords(address: str) -> str:
     """Return an address with stars for its passwords."""
     base, mark, query = address.partition("?")
     base = re.sub(r"(://[^:@]*:)(.*)@", r"\1***@", base, flags=re.DOTALL)

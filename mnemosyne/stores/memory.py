@@ -1,7 +1,7 @@
-"""The store in memory: for tests, for hosts that keep nothing, and for trying things out.
+"""The store in memory: for tests, for hosts that store nothing, and for trying things out.
 
-It implements the Store protocol over the ledgers of one process. Nothing is written to a file; work runs on the event loop,
-one operation after the other.
+It implements the Store protocol over the ledgers of one process. Nothing is written to a file; work runs on the event
+loop, one operation after the other.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 class MemoryStore(LedgerStore):
-    """A Store whose sessions live and die with this instance, and with the views of other tenants on it.
+    """A Store whose sessions exist as long as this instance and the views of other tenants on it.
 
-    For what a method does and raises, see `mnemosyne.protocols.Store`. Rule 1 cannot hold; all others do. An instance is
-    for one event loop.
+    For what a method does and raises, see `mnemosyne.protocols.Store`. Rule 1 cannot hold; all others do. Use an
+    instance on one event loop only.
     """
 
     def __init__(self, tenant: str = "default") -> None:
@@ -35,7 +35,7 @@ class MemoryStore(LedgerStore):
         super().__init__(self._tenants.setdefault(tenant, MemoryBackend(tenant)))
 
     def for_tenant(self, tenant: str) -> MemoryStore:
-        """Return a view of the same memory for another tenant; neither sees what the other keeps."""
+        """Return a view of the same memory for another tenant; neither sees the other's data."""
         view = MemoryStore.__new__(MemoryStore)
         view._tenants = self._tenants
         view._open(tenant)
@@ -43,7 +43,7 @@ class MemoryStore(LedgerStore):
 
 
 class MemoryBackend:
-    """Keeps the ledgers of one tenant in a dict."""
+    """Stores the ledgers of one tenant in a dict."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
@@ -52,12 +52,12 @@ class MemoryBackend:
         self._floor = 0
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
-        """Run work on present ledgers."""
+        """Run `work` on the current ledgers."""
         await anyio.lowlevel.checkpoint()
         return work([self._ledgers.get(scope) or Ledger() for scope in scopes])
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
-        """Run work that changes one ledger."""
+        """Run `work` that changes one ledger."""
         await anyio.lowlevel.checkpoint()
         ledger = self._ledgers.get(scope) or Ledger(floor=self._floor)
         result, changes = ledger.run(work)
@@ -66,12 +66,12 @@ class MemoryBackend:
         return result
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
-        """Run work on all that is kept."""
+        """Run `work` on all ledgers."""
         await anyio.lowlevel.checkpoint()
         return work(self._dataset())
 
     async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
-        """Let work replace ledgers."""
+        """Let `work` replace ledgers."""
         await anyio.lowlevel.checkpoint()
         result, rewriting = work(self._dataset())
         for scope, ledger in rewriting.ledgers.items():
@@ -84,7 +84,7 @@ class MemoryBackend:
         return result
 
     async def close(self) -> None:
-        """Nothing is held; what was kept stays for the other views."""
+        """Do nothing: no resource is held, and other views keep the data."""
         await anyio.lowlevel.checkpoint()
 
     def _dataset(self) -> Dataset:

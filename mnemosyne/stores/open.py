@@ -1,7 +1,7 @@
 """Opens any store by its address.
 
-A host, a configuration file and the command line open stores through here. The stores never import one another; PostgreSQL's
-driver, and the store of a plugin, are imported only when an address names them.
+Hosts, configuration files and the command line open stores through this module. The stores never import one another;
+PostgreSQL's driver, and the store of a plugin, are imported only when an address names them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from mnemosyne.stores.sqlite.store import SqliteStore
 
 
 def open_store(address: str | Path | None = None, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
-    """Return the store that an address names, opened for one tenant; nothing is read or made before its first call.
+    """Return the store at an address, for one tenant; nothing is read or created before its first call.
 
-    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON
-    files), `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`), and
-    `NAME:…` for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that is not there is refused at
-    the first call. StoreUnavailableError for an address of no known form, for PostgreSQL without its driver, and for a plugin that
-    cannot be used; a password is never shown.
+    The forms: a folder (SQLite in `store.db`), `sqlite:///PATH`, `file:DIR` or `file:///ABSOLUTE/DIR` (JSON files),
+    `memory:`, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` (with `?schema=NAME`, if not `mnemosyne`), and `NAME:…`
+    for the store of a plugin. None: the folder `.jacquard`. With `create` false a store that does not exist is refused
+    at the first call. StoreUnavailableError for an address of an unknown form, for PostgreSQL without its driver, and
+    for a plugin that cannot be used; a password is never shown.
     """
     return store_at(locate_store(address, tenant, look=False), tenant=tenant, create=create)
 
 
 def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: bool = True) -> Store:
-    """Return the store of a location, as `open_store` does."""
+    """Return the store of a location; StoreUnavailableError as for `open_store`."""
     if location.kind == "plugin":
         name = split_name(location.address)[0]
         try:

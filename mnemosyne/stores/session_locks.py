@@ -1,7 +1,8 @@
-"""Session locks that hold across processes (spec 4, E1): one file a session, locked by the operating system while it is open.
+"""Session locks that hold across processes (spec 4, E1): one file per session, locked by the operating system while it
+is open.
 
-A turn is longer than a transaction: a process that prepares a turn must not overwrite what another has just committed. The
-operating system releases a lock when its holder ends, so nothing has to expire. It must not import a store.
+A turn is longer than a transaction: a process that prepares a turn must not overwrite what another has just committed.
+The operating system releases a lock when its holder ends, so locks need no expiry. It must not import a store.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _THREADS = 4
 class FileSessionLocks:
     """Locks of the sessions of one tenant of a store on this machine, in a folder beside it.
 
-    Whoever waits looks again after 5 ms, then ever more seldom, at least every 100 ms. `wait_seconds` bounds the wait.
+    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms. `wait_seconds` bounds the
+    wait.
     """
 
     def __init__(self, folder: str | Path, *, tenant: str = "default", wait_seconds: float = 60.0) -> None:
@@ -38,7 +40,9 @@ class FileSessionLocks:
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session as long as the block lasts; StoreBusyError, StoreUnavailableError."""
+        """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the lock
+        file cannot be used.
+        """
         claim = _Claim(FileLock(self._file(session_id), thread_local=False, blocking=False))
         try:
             await self._acquire(claim, session_id)
@@ -47,7 +51,7 @@ class FileSessionLocks:
             await run_shielded(self._threads, claim.give_back)
 
     async def close(self) -> None:
-        """Let the threads go that ask for locks."""
+        """Release the threads that request locks."""
         self._threads.shutdown(wait=False)
 
     def _file(self, session_id: str) -> Path:
@@ -65,18 +69,18 @@ class FileSessionLocks:
 
 
 class _Claim:
-    """One caller's way to a lock. A caller may be gone before the thread that asks for it has begun: then it does not ask."""
+    """One caller's request for a lock. If the caller is gone before the thread begins, the thread does not request it."""
 
     def __init__(self, lock: FileLock) -> None:
         self._lock, self._one, self._is_over = lock, Lock(), False
 
     def take(self) -> bool:
-        """Return whether the lock is ours now."""
+        """Return whether the lock was acquired."""
         with self._one:
             return not self._is_over and _take(self._lock)
 
     def give_back(self) -> None:
-        """Let go of the lock, and never take it again."""
+        """Release the lock, and never acquire it again."""
         with self._one:
             self._is_over = True
             self._lock.release()

@@ -1,8 +1,8 @@
-"""How a store that blocks is awaited: one call in a thread.
+"""Awaits blocking store calls: one call in one thread.
 
-All SQL stores treat a cancelled caller alike. They await threads of their own (asyncio's bridge to concurrent.futures) instead
-of a shared pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still running. It knows
-no database.
+All SQL stores treat a cancelled caller alike. They await threads of their own (asyncio's bridge to concurrent.futures)
+instead of a shared pool's, because a pool frees its slot when a caller is cancelled, while the transaction is still
+running. It knows no database.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T")
 async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, finish: bool) -> T:
     """Return what `work` returns on one of these threads.
 
-    A caller that is cancelled before it begins has done nothing. After that, with `finish`, it is
-    released when the work is over, so that the outcome is known; without `finish` it is released at once, and the work ends
-    by itself.
+    A caller that is cancelled before the work begins has done nothing. After that, with `finish`, it is released when
+    the work is over, so that the outcome is known; without `finish` it is released at once, and the work continues to
+    its end.
     """
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=finish):
@@ -32,7 +32,7 @@ async def run_in_thread(threads: ThreadPoolExecutor, work: Callable[[], T], *, f
 
 
 async def run_shielded(threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    """Return what `work` returns on one of these threads; it is done whatever becomes of the caller."""
+    """Return what `work` returns on one of these threads; the work is done even if the caller is cancelled."""
     with anyio.CancelScope(shield=True):
         result = await asyncio.shield(asyncio.wrap_future(threads.submit(work)))
     return result  # noqa: RET504 (a scope may swallow, says its type)

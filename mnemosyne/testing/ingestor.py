@@ -37,12 +37,12 @@ _PAGE = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri="https://wiki.examp
 
 @dataclass(kw_only=True, slots=True)
 class ManualClock:
-    """A clock that is turned by hand."""
+    """A clock that the test sets."""
 
     at: datetime = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
     def now(self) -> datetime:
-        """Return the time that it shows."""
+        """Return the time that was set."""
         return self.at
 
 
@@ -96,7 +96,7 @@ class IngestorContract:
             assert await setup.store.find_text(SECRETS) == ()
 
     async def test_rule_1_a_redactor_that_fails_withholds(self) -> None:
-        """The text is stored nowhere, and the failure is told; it passes only where the call says so."""
+        """The text is stored nowhere, and the failure is reported; it passes only where the call allows it."""
         async with self._open_setup(BrokenRedactor()) as setup:
             done = await setup.take(f"call {SECRETS[0]}", _PAGE)
             assert "redaction_failed" in done.degradations
@@ -120,7 +120,7 @@ class IngestorContract:
             assert len(await setup.store.list_evidences(SESSION)) == 3
 
     async def test_rule_3_an_echo_is_no_evidence(self) -> None:
-        """English and Chinese; of a mixed text the news stay."""
+        """English and Chinese; the new parts of a mixed text stay."""
         async with self._open_setup() as setup:
             for told in (TOLD, TOLD_ZH):
                 shown = IngestOptions(shown=(ShownText(source_id="lore", text=told),))
@@ -136,7 +136,7 @@ class IngestorContract:
             assert TOLD not in mixed.evidence.content
 
     async def test_rule_4_what_has_expired_is_no_duplicate(self) -> None:
-        """It is taken in again, with a new time."""
+        """It is ingested again, with a new time."""
         async with self._open_setup() as setup:
             minute = IngestOptions(ttl_seconds=60)
             first = await setup.take("sunny", options=minute)
@@ -150,7 +150,7 @@ class IngestorContract:
             assert again.evidence.expires_at == setup.clock.at + timedelta(seconds=60)
 
     async def test_a_session_must_be_there(self) -> None:
-        """Text of nobody's session is refused."""
+        """Text of an unknown session is refused."""
         async with self._open_setup() as setup:
             with pytest.raises(SessionNotFoundError):
                 await setup.ingestor.ingest("nobody", "a", _TOOL, EvidenceType.TOOL_RESULT)

@@ -21,7 +21,7 @@ from mnemosyne.schema.redaction import RedactionRules
 from mnemosyne.testing.redactor_samples import HARMLESS, SENSITIVE
 
 _LEAST_TICKS = 3
-"""So many times another task has its turn, at least, while a text is searched that takes a tenth of a second."""
+"""The number of times that another task must run, at least, while a text is searched for a tenth of a second."""
 
 
 class RedactorContract:

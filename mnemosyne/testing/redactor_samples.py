@@ -1,7 +1,7 @@
 """Made-up samples for the contract suite of redactors: what must go (English and Chinese), and what must stay.
 
-Nothing here belongs to anybody. In `SENSITIVE` the part that must not survive stands between `⟦` and `⟧`; `~` is left out
-when a sample is read, so that no scanner takes a made-up key for a lost one.
+All data is made up. In `SENSITIVE` the part that must not survive is between `⟦` and `⟧`; `~` is removed when a sample
+is read, so that no secret scanner mistakes a made-up key for a real one.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _sensitive(line: str) -> tuple[str, str]:
 
 
 SENSITIVE: tuple[tuple[str, str], ...] = tuple(map(_sensitive, _SENSITIVE.strip().splitlines()))
-"""Texts, each with the part of it that no redactor may let through."""
+"""Texts, each with the part that a redactor must remove."""
 
 HARMLESS: tuple[str, ...] = tuple(map(_read, _HARMLESS.strip().splitlines()))
-"""Texts that a redactor leaves as they are."""
+"""Texts that a redactor must not change."""

@@ -7,10 +7,10 @@
             return MyStore(folder / "my.db", tenant=tenant)
 
 `make_store` is called with a fresh folder for each test, and again with the same folder where a test asks what is left
-after `close`, what another tenant sees, or what another process writes (there the class is imported from its file and made
-anew; set `persistent = False` for a store that keeps nothing). Tests run under the anyio pytest plugin, so the
-`anyio_backend` fixture decides on the event loop. `test_rule_<n>_...` belongs to rule n of the protocol; the others test
-what the docstring of a method promises.
+after `close`, what another tenant sees, or what another process writes (there the class is imported from its file and
+instantiated again; set `persistent = False` for a store that stores nothing). Tests run under the anyio pytest plugin,
+so the `anyio_backend` fixture decides on the event loop. `test_rule_<n>_...` belongs to rule n of the protocol; the
+others test what the docstring of a method promises.
 """
 
 from __future__ import annotations

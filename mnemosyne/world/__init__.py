@@ -1,7 +1,7 @@
-"""World packs: the folder that an author writes, read, checked as a whole, and turned into values (spec 3.5).
+"""World packs: reads the folder that an author writes, checks it as a whole, and converts it to values (spec 3.5).
 
-The rest of the program can rely on a pack that was read here. It must not import a store, an index, a template engine or
-anything above mnemosyne; of filament it imports `payload` for YAML.
+The rest of the program can rely on a pack that was read here. It must not import a store, an index, a template engine
+or anything above mnemosyne; of filament it imports `payload` for YAML.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ __all__ = ["describe", "load_world", "pack_from_json", "pack_to_json"]
 
 
 def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
-    """Read and check a world pack; with `try_patterns` the patterns of actions are also tried on inputs that may keep them busy.
+    """Return the world in a pack, checked; with `try_patterns` the patterns of actions are also tried on inputs that
+    may slow them down.
 
-    Raises WorldPackError with all faults at once, each `file:line: key: what is wrong; what to do` (file relative to the
-    pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written anywhere.
+    WorldPackError with all faults at once, each as `file:line: key: what is wrong; what to do` (file relative to the
+    pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written.
     """
     faults = FaultList()
     pack = read_folder(folder, faults)

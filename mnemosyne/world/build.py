@@ -1,4 +1,4 @@
-"""Values of a world from a draft without faults."""
+"""Builds the values of a world from a draft without faults."""
 
 from __future__ import annotations
 

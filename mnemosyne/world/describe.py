@@ -1,4 +1,4 @@
-"""What a world holds, counted for a person."""
+"""Counts the contents of a world for a person."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 def describe(world: WorldPack) -> dict[str, Any]:
     """Return counts of a world as a JSON value, in the order in which `jacquard validate` shows them.
 
-    `lore` is by category, `quests` by status; `described_values` are the state's `[value, description]` pairs, listed so
-    that an author notices a list of two that was meant as a list.
+    `lore` is by category, `quests` by status; `described_values` are the paths of the state's `[value, description]`
+    pairs, so that an author notices one that was meant as a list of two.
     """
     categories = Counter(entry.kind for entry in world.lore)
     quests: Mapping[str, Any] = world.state.get(QUESTS, {})

@@ -1,7 +1,7 @@
 """A world pack as the JSON value that a store keeps, and back.
 
-All of a pack but the folder that it was read from: so the same pack has the same value on every host. It knows the schema and
-the codec, never a store.
+It contains everything of a pack except the folder that it was read from, so that the same pack has the same value on
+every host. It knows the schema and the codec, never a store.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ PACK_FORMAT = 1
 
 
 def pack_to_json(world: WorldPack) -> dict[str, Any]:
-    """Return a pack as a JSON value. Its templates must have been read (`templates` is not None where there is a folder)."""
+    """Return a pack as a JSON value; ValueError when its templates have not been read (`templates` is None and there is
+    a folder).
+    """
     if world.templates is None and world.template_root is not None:
         raise ValueError(
-            f"The templates of pack {world.world_id!r} lie in a folder; read them before the pack is kept."
+            f"The templates of pack {world.world_id!r} are in a folder; read them before the pack is stored."
         )
     return {"format": PACK_FORMAT, "pack": to_plain(replace(world, template_root=None))}
 
 
 def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
-    """Return the pack that `pack_to_json` made a value of; CodecError when it holds none, or was written by a newer release."""
+    """Return the pack of a value from `pack_to_json`; CodecError when it holds none, or was written by a newer release."""
     written = value.get("format")
     if isinstance(written, int) and written > PACK_FORMAT:
         raise CodecError(

@@ -1,4 +1,5 @@
-"""The pack format for readers: JSON Schema and Markdown tables, both generated from the tables by which packs are checked.
+"""Publishes the pack format: JSON Schema and Markdown tables, both generated from the tables by which packs are
+checked.
 
 `python -m mnemosyne.world.publish DOCS` writes `world-pack.schema.json` and the tables of `world-packs.md`.
 """
@@ -110,7 +111,7 @@ def tables() -> dict[str, str]:
 
 
 def page_with_tables(page: str) -> str:
-    """Return the authors' page with the tables between its `<!-- table: name -->` and `<!-- end -->` lines made anew."""
+    """Return the authors' page with the tables between its `<!-- table: name -->` and `<!-- end -->` lines regenerated."""
     made = tables()
 
     def renew(found: re.Match[str]) -> str:
@@ -120,7 +121,9 @@ def page_with_tables(page: str) -> str:
 
 
 def publish(docs: Path) -> None:
-    """Write the schema into the folder `docs` and renew the tables of the authors' page there."""
+    """Write the schema into the folder `docs` and regenerate the tables of the authors' page there; OSError when they
+    cannot be written.
+    """
     (docs / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
     page = docs / PAGE_FILE
     page.write_text(page_with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
@@ -154,7 +157,7 @@ def _field_schema(field: Field) -> dict[str, Any]:
 
 
 def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """An optional key that is left empty counts as absent."""
+    """Return a schema that also allows null, because an optional key that is left empty counts as absent."""
     if "anyOf" in schema:
         return {"anyOf": [*schema["anyOf"], {"type": "null"}]}
     kinds = {"enum": [*schema["enum"], None]} if "enum" in schema else {}

@@ -1,6 +1,6 @@
 """The starter pack of `jacquard init`: a small commented world, in English or Chinese, that validates and plays.
 
-Its files are package data in `starter/`, so that they can be read and tried as what they are.
+Its files are package data in `starter/`, so that they can be read and used directly.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _MOST_NAMES = 5
 def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
     """Write the starter pack into `folder` and return the files written, sorted.
 
-    The folder is made if it is not there; one that is there must be empty: among other files nobody could tell any more
-    which belong to the pack. All files are written or none. WorldPackError for a folder that holds something, a locale
-    without a starter, a place that cannot be written.
+    The folder is created if it does not exist; an existing one must be empty, because otherwise the files of the pack
+    could not be distinguished from others. All files are written or none. WorldPackError for a folder that is not
+    empty, a locale without a starter pack, a place that cannot be written.
     """
     starter = starter_files(locale)
     if folder.exists() and not folder.is_dir():
@@ -35,12 +35,14 @@ def write_scaffold(folder: Path, locale: str = "en") -> tuple[Path, ...]:
         else:
             _make_folder(folder, starter)
     except OSError as error:
-        raise WorldPackError((f"{folder}: cannot be written ({error.strerror or error}); nothing was kept",)) from error
+        raise WorldPackError(
+            (f"{folder}: cannot be written ({error.strerror or error}); nothing was written",)
+        ) from error
     return tuple(folder / name for name in starter)
 
 
 def _list_contents(folder: Path) -> str | None:
-    """Return the names of what lies in a folder, for a person; None where nothing does."""
+    """Return the names of the entries of a folder as text for a person; None if it is empty."""
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or None
@@ -67,7 +69,7 @@ def _walk(folder: Traversable, name: PurePosixPath) -> list[tuple[str, bytes]]:
 
 
 def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write everything beside the folder first: it appears whole or not at all."""
+    """Write everything beside the folder first, so that it appears complete or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     staged = folder.parent / f".{folder.name}.{uuid4().hex}"
     try:
@@ -81,7 +83,7 @@ def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
 
 
 def _add_files(folder: Path, starter: dict[str, bytes]) -> None:
-    """Write into a folder that is there; on a failure take away again what was written."""
+    """Write into an existing folder; on a failure remove again what was written."""
     made: list[Path] = []
     try:
         for name, data in starter.items():

@@ -38,7 +38,7 @@ from mnemosyne import (
     ToolCall,
     VersionConflictError,
 )
-from mnemosyne.testing.stores.runs import agree
+from mnemosyne.testing.stores.runs import assert_agreement
 from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
@@ -387,7 +387,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def check(self) -> None:
         """Compare everything that the store says with the model."""
-        self.run(agree(self.store, self.tree))
+        self.run(assert_agreement(self.store, self.tree))
         document = self._document()
         session = document.session
         assert [each.content for each in session.messages] == self.tree.contents(self.tree.active)

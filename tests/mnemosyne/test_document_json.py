@@ -189,7 +189,7 @@ def test_all_faults_come_at_once_with_their_paths() -> None:
         "session.messages[2]: is a number, not an object",
         "session.task_state.todo_list.tasks: is missing; add it",
         "session.model_usage[0].total_tokens: is -1, less than 0",
-        "session.model_usage[0].latency_ms: is 1.5, no whole number; round it",
+        "session.model_usage[0].latency_ms: is 1.5, not a whole number; round it",
         'evidences["a.b"].source.kind: is missing; add it',
         'evidences["a.b"].confidence: is 2, more than 1',
         "context_blocks: is an object, not a list",

@@ -92,14 +92,14 @@ def test_auto_takes_the_kept_export_while_it_is_that_of_the_model(kept, monkeypa
         assert isinstance(found, LocalEmbedder)
         # Vectors are kept under this name: those of the model stay good.
         assert found.name == PACKAGE
-        assert found.exported
+        assert found.uses_export
     stale = tmp_path / "jacquard" / "embedders" / PACKAGE
     shutil.copytree(kept, stale)
     ExportNote(model=PACKAGE, source="another").write(stale)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     given = open_embedder("auto")
     assert isinstance(given, LocalEmbedder)
-    assert not given.exported
+    assert not given.uses_export
 
 
 def test_the_fingerprint_follows_what_the_folder_holds(tmp_path):

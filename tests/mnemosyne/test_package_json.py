@@ -79,7 +79,7 @@ def test_the_specification_s_package_comes_back_whole() -> None:
 def test_the_least_package() -> None:
     least = {name: EXAMPLE[name] for name in ("version", "session_id", "created_at", "user_message")}
     package, ignored = package_from_json(least)
-    assert ignored == ("context_id: is missing; this package cannot be told from others",)
+    assert ignored == ("context_id: is missing; this package cannot be distinguished from others",)
     out = package_to_json(package)
     assert out["evidence"] == []
     assert out["debug"] == {"ignored": list(ignored)}

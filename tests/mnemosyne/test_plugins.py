@@ -74,7 +74,7 @@ def test_an_unknown_name_lists_what_there_is_and_how_a_plugin_is_installed(insta
         ("Counter = 3", "is int, but must be a TokenEstimatorFactory"),
         ("def Counter(argument, *, model): raise OSError('no file')", r"cannot be opened \(OSError: no file\)"),
         ("def Counter(): pass", r"cannot be opened \(TypeError: "),
-        ("def Counter(argument, *, model): return object()", "is no TokenEstimator: it lacks estimate, name"),
+        ("def Counter(argument, *, model): return object()", "is not a TokenEstimator: it lacks estimate, name"),
     ],
 )
 def test_a_broken_plugin_is_one_sentence_with_its_distribution(install, code, told):

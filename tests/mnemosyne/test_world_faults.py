@@ -277,7 +277,7 @@ CASES = {
         A, "[ADD, hero.health, 10]", "[SET, hero.health, 101]", "actions[0].ops[1]", "outside the limits"
     ),
     "op on an id": case(
-        A, "[ADD, hero.health, 10]", "[SET, item_bread.id, x]", "actions[0].ops[1]", "of a thing does not change"
+        A, "[ADD, hero.health, 10]", "[SET, item_bread.id, x]", "actions[0].ops[1]", "of a thing cannot be changed"
     ),
     "no ops": case(
         A, "  ops:\n    - [SET, item_lamp.lit, true]", "  ops: []", "actions[1].ops", "at least 1", at="  ops: []"

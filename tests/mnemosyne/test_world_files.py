@@ -53,12 +53,12 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "# nothing but a comment\n", "---\n"])
 def test_an_empty_file(name: str, text: str, tmp_path: Path) -> None:
     (fault,) = [each for each in faults_of(write_pack(tmp_path, {name: text})) if each.startswith(name)]
-    assert "is empty; fill it in, or take the file out" in fault
+    assert "is empty; fill it in, or remove the file" in fault
 
 
 def test_an_unknown_yaml_file_is_not_ignored(tmp_path: Path) -> None:
     (fault,) = faults_of(write_pack(tmp_path, {"quest.yaml": "- 1"}))
-    assert fault.startswith("quest.yaml:1: is no file of a pack; did you mean 'quests.yaml'?")
+    assert fault.startswith("quest.yaml:1: is not a file of a pack; did you mean 'quests.yaml'?")
     (tmp_path / "quest.yaml").unlink()
     (tmp_path / "Lore").mkdir()
     assert "did you mean 'lore'?" in faults_of(tmp_path)[0]
@@ -132,7 +132,7 @@ def test_a_pipe_and_an_odd_name_do_not_stop_the_reader(tmp_path: Path) -> None:
     os.mkfifo(pack / "lore" / "pipe.yaml")
     (pack / "lore" / "odd\nname\udcff.yaml").write_text("- 1")
     odd, pipe = faults_of(pack)
-    assert pipe == "lore/pipe.yaml:1: is no regular file; put a file here"
+    assert pipe == "lore/pipe.yaml:1: is not a regular file; put a file here"
     assert odd.startswith("lore/odd?name\ufffd.yaml:1: lore[0]: is a number, but must be a mapping")
 
 

@@ -79,7 +79,7 @@ def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note
 
 def check_changeable(spot: Spot) -> None:
     """Raise RefusedError for a change at a frozen spot, and for a change of an `id` or `_anchor`."""
-    if spot.frozen:
+    if spot.is_frozen:
         raise RefusedError(Refusal.NOT_UPDATABLE, f"{spot.key!r} may not be updated ($meta.updatable)")
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
         raise RefusedError(Refusal.PROTECTED, f"the {spot.key!r} of a thing cannot be changed")

@@ -80,10 +80,12 @@ def _propose_set(op: Op, spot: Spot, planner: OpPlanner, *, may_create: bool) ->
         return [_propose_one("add", spot.tokens, _new_field(spot, value, planner, may_create=may_create))]
     if spot.part == "0" and not is_scalar(value):
         raise RefusedError(Refusal.WRONG_TYPE, f"{spot.key!r} takes a value here")
-    result = replace_value(spot.rules, spot.field, spot.old, value, planner.notes, entry=spot.in_list)
+    result = replace_value(spot.rules, spot.field, spot.old, value, planner.notes, entry=spot.is_in_list)
     if spot.described:
         return [_propose_description(spot, result)]
-    result = assign_new_ids(result, planner.fresh_ids(result), in_container=spot.rules.container and not spot.in_list)
+    result = assign_new_ids(
+        result, planner.fresh_ids(result), in_container=spot.rules.container and not spot.is_in_list
+    )
     _check_anchors(result, planner.index, planner.index.list_under(spot.tokens, spot.old))
     declared = _declare_list(spot, result) if isinstance(spot.old, list | tuple) else []
     return [_propose_one("replace", spot.tokens, result), *declared]
@@ -128,7 +130,7 @@ def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if not is_number(op.value):
         raise RefusedError(Refusal.NOT_A_NUMBER, f"{op.verb} needs a number, not {type(op.value).__name__}")
     number = calculate_number(op.verb, old, op.value)
-    if spot.in_list:
+    if spot.is_in_list:
         return [_propose_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
     number = clamp_number(spot.rules, spot.field, number, planner.notes)
     if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
@@ -259,9 +261,9 @@ def _propose_delete(spot: Spot) -> Patch:
         raise RefusedError(Refusal.PROTECTED, reason)
     if not spot.found:
         raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to delete")
-    check_removal(spot.rules, spot.field, spot.old, entry=spot.in_list)
+    check_removal(spot.rules, spot.field, spot.old, entry=spot.is_in_list)
     removal = _propose_one("remove", spot.tokens)
-    if not spot.in_list:
+    if not spot.is_in_list:
         return [removal]
     return [removal, *_declare_list(spot, _remove_entry(spot.owner, int(spot.key)))]
 

@@ -36,7 +36,7 @@ class ChangingTree:
 
     Neither the original tree nor a value that came with an op is ever changed: what they share with `tree` is copied
     before its first change, and only copies made here are changed in place. So the cost of an op depends on the depth
-    of its path, not on how much lies beside it.
+    of its path, not on the size of the tree.
     """
 
     def __init__(self, tree: Any) -> None:

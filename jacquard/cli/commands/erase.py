@@ -11,7 +11,7 @@ import typer
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.core.errors import ConfigError
 from jacquard.wiring.runtime import Runtime, SystemClock, open_runtime
-from mnemosyne.evidence.sweep import EXPIRED, expired_evidences
+from mnemosyne.evidence.sweep import EXPIRED, find_expired_evidences
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope
@@ -107,7 +107,7 @@ async def _build_erasures(runtime: Runtime, request: _Request) -> list[Erasure]:
         if request.user is not None or request.evidence:
             raise ConfigError("--expired goes with --session alone.")
         sessions = None if request.session is None else (request.session,)
-        over = await expired_evidences(runtime.store, clock, sessions)
+        over = await find_expired_evidences(runtime.store, clock, sessions)
         return [
             Erasure(at=at, session_id=name, evidence_ids=ids, reason=request.reason or EXPIRED)
             for name, ids in over.items()

@@ -1,8 +1,8 @@
 """Exact token counts for OpenAI's encodings. The only file that imports tiktoken.
 
-tiktoken downloads an encoding at first use. litellm's wheel carries some of them as cache files; they are found through
-the wheel's own list of files, so litellm is not imported. The network is used only where TIKTOKEN_CACHE_DIR is set and its folder
-lacks the encoding: tiktoken then downloads it into that folder.
+tiktoken downloads an encoding at first use. litellm's wheel contains some of them as cache files; they are found
+through the wheel's own list of files, so litellm is not imported. The network is used only if TIKTOKEN_CACHE_DIR is set
+and its folder lacks the encoding: tiktoken then downloads it into that folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TiktokenEstimator:
         self._encoding = load_encoding(encoding)
 
     def estimate(self, text: str) -> int:
-        """Return the tokens of `text` (0 for the empty text)."""
+        """Return the number of tokens of `text` (0 for the empty text)."""
         return len(self._encoding.encode_ordinary(text))
 
 
@@ -43,7 +43,8 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         folder = before or _find_carried_folder()
         if folder is None or (before is None and name not in CARRIED_ENCODINGS):
             raise LookupError(
-                f"The encoding {name!r} cannot be had offline. litellm's wheel carries {', '.join(CARRIED_ENCODINGS)}; for others "
+                f"The encoding {name!r} is not available offline. litellm's wheel contains "
+                f"{', '.join(CARRIED_ENCODINGS)}; for others "
                 f"set {_CACHE_VARIABLE} to a folder that holds them, or into which tiktoken may download them."
             )
         os.environ[_CACHE_VARIABLE] = folder
@@ -69,7 +70,9 @@ def _find_carried_folder() -> str | None:
 
 
 def encoding_of(name: str) -> str:
-    """Return the encoding of a name: of an encoding itself, or of a model of OpenAI (`gpt-4o`, `openai/gpt-4o`). LookupError."""
+    """Return the encoding for the name of an encoding or of a model of OpenAI (`gpt-4o`, `openai/gpt-4o`); LookupError
+    for any other name.
+    """
     if name in tiktoken.list_encoding_names():
         return name
     try:

@@ -1,5 +1,5 @@
-"""Exact token counts by a `tokenizer.json`, as models on Hugging Face carry it. The only file beside embedders that imports
-tokenizers. It never uses the network.
+"""Exact token counts by a `tokenizer.json`, as models on Hugging Face have it. The only file besides the embedders that
+imports tokenizers. It never uses the network.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ _SHOWN_DIGITS = 8
 
 
 class TokenizerFileEstimator:
-    """A `TokenEstimator` that counts with the tokenizer in a file; texts that look like control tokens count as plain text.
+    """A `TokenEstimator` that counts with the tokenizer in a file; texts that look like control tokens count as plain
+    text.
 
-    What a chat template adds around a message is not counted. `name` has the file's name and the start of its SHA-256: another
-    file of that name is another counter.
+    What a chat template adds around a message is not counted. `name` is the file's name and the start of its SHA-256,
+    so that another file of the same name is another estimator.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read the tokenizer; LookupError where there is no such file or no tokenizer in it."""
+        """Read the tokenizer; LookupError when the file cannot be read or holds no tokenizer."""
         try:
             data = file.expanduser().read_bytes()
         except OSError as error:
@@ -37,7 +38,7 @@ class TokenizerFileEstimator:
         self.name = f"tokenizer:{file.name}@{hashlib.sha256(data).hexdigest()[:_SHOWN_DIGITS]}"
 
     def estimate(self, text: str) -> int:
-        """Return the tokens of `text` (0 for the empty text)."""
-        # The library refuses halves of a surrogate pair, which JSON may hold.
+        """Return the number of tokens of `text` (0 for the empty text)."""
+        # The library refuses halves of a surrogate pair, which JSON may contain.
         whole = text.encode("utf-8", "replace").decode("utf-8")
         return len(self._tokenizer.encode(whole, add_special_tokens=False).ids)

@@ -1,4 +1,4 @@
-"""What an exported embedding model is: the note beside `model.onnx`, and where exports are kept.
+"""Describes an exported embedding model: the note beside `model.onnx`, and where exports are stored.
 
 Files and JSON only. Must not import a heavy package: it is read before anything is loaded.
 """
@@ -22,11 +22,11 @@ _SMALL_BYTES = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportNote:
-    """What the export knew of the model.
+    """What the export recorded about the model.
 
-    `model`: its name, under which its vectors are kept, so that they are those of the model it was made from; empty for an
-    export made elsewhere. `source`: fingerprint of the folder it was made from. `max_tokens`: longer texts are cut; None
-    leaves it to the tokenizer. `prompts`: what stands before a text, by purpose (`query`, `document`).
+    `model`: the name of the exported model, under which vectors are stored, so that export and model share them; empty
+    for an export made elsewhere. `source`: fingerprint of the folder it was made from. `max_tokens`: longer texts are
+    cut; None leaves this to the tokenizer. `prompts`: the prefix of a text by purpose (`query`, `document`).
     """
 
     model: str = ""
@@ -36,7 +36,7 @@ class ExportNote:
 
     @classmethod
     def read(cls, folder: Path) -> ExportNote:
-        """Read the note of a folder, an empty one where there is none; EmbedderUnavailableError when it is broken."""
+        """Return the note in a folder, an empty one if there is none; EmbedderUnavailableError when it is broken."""
         file = folder / NOTE_FILE
         if not file.is_file():
             return cls()
@@ -55,20 +55,20 @@ class ExportNote:
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write the note."""
+        """Write the note into a folder."""
         text = json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
         (folder / NOTE_FILE).write_text(text, encoding="utf-8")
 
 
 def is_export(folder: Path) -> bool:
-    """Say whether a folder holds an exported model."""
+    """Return whether a folder holds an exported model."""
     return (folder / MODEL_FILE).is_file() and (folder / TOKENIZER_FILE).is_file()
 
 
 def cached_export_folder(name: str) -> Path:
-    """Return the folder in which the export of a model is kept if no other is named; it need not be there.
+    """Return the default folder of a model's export; it need not exist.
 
-    It lies below `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`.
+    It is below `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`.
     """
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     plain = "".join(each if each.isalnum() or each in "-_." else "_" for each in Path(name).name)
@@ -76,7 +76,7 @@ def cached_export_folder(name: str) -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a digest of a model's folder: names and sizes of all its files, and what the small ones hold."""
+    """Return a digest of a model's folder: names and sizes of all files, and the contents of the small ones."""
     digest = hashlib.sha256()
     for file in sorted(each for each in folder.rglob("*") if each.is_file()):
         size = file.stat().st_size

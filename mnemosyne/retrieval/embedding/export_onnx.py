@@ -1,6 +1,6 @@
 """Exports a sentence-transformers model to ONNX: all of its parts up to the unit vector, in one file. Offline.
 
-Run once, by `jacquard embedder export`; importing it costs what torch costs. Must not be imported by name elsewhere.
+`jacquard embedder export` runs it once; importing it imports torch. No other module may import it at import time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ _PROBES = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportResult:
-    """An export that was made and held against its model: the least cosine of the probe texts, the size in bytes."""
+    """A finished export: its folder, the least cosine between its vectors and the model's for the probe texts, and its
+    size in bytes.
+    """
 
     folder: Path
     least_cosine: float
@@ -62,14 +64,15 @@ class _FullModel(torch.nn.Module):  # type: ignore[misc]  # torch is not looked 
 
 
 def export_model(name: str, folder: Path | None = None) -> ExportResult:
-    """Export the model that a Python package or a folder holds, hold it against its source, and put it in place.
+    """Export the model in a Python package or a folder, compare it with its source, and put it in place.
 
-    `folder`: where to; by default the cache in which `auto` looks. What is there is replaced at the end, and only by an
-    export whose vectors are those of the model (cosine 0.9999). EmbedderUnavailableError otherwise.
+    `folder`: the target; by default the cache that `auto` uses. An older export there is replaced at the end, and only
+    by one whose vectors equal the model's (cosine 0.9999). EmbedderUnavailableError when the model cannot be loaded or
+    exported, when the vectors differ, and when the folder holds something else.
     """
     source, target = model_folder(name), folder or cached_export_folder(name)
     if target.exists() and not (target / MODEL_FILE).is_file() and any(target.iterdir()):
-        raise EmbedderUnavailableError(f"{target} holds something else than an export. Name another folder.")
+        raise EmbedderUnavailableError(f"{target} holds something other than an export. Name another folder.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as fresh:
         place = Path(fresh) / "model"
@@ -85,7 +88,7 @@ def export_model(name: str, folder: Path | None = None) -> ExportResult:
             raise EmbedderUnavailableError(f"The embedding model {name!r} cannot be exported: {reason}.") from error
         if not cosine >= LEAST_COSINE:
             raise EmbedderUnavailableError(
-                f"The export of {name!r} gives other vectors than the model (cosine {cosine:.4f}); it was not kept."
+                f"The export of {name!r} gives other vectors than the model (cosine {cosine:.4f}); it was discarded."
             )
         if target.exists():
             shutil.rmtree(target)
@@ -100,7 +103,7 @@ def _write(name: str, model: Any, source: Path, place: Path) -> None:
     names = [each for each in ("input_ids", "attention_mask", "token_type_ids") if each in given]
     free = {each: {0: "texts", 1: "tokens"} for each in names}
     with torch.no_grad(), warnings.catch_warnings():
-        # The exporter remarks upon itself and upon shapes that are traced; the cosines tell whether it went well.
+        # The exporter warns about itself and about traced shapes; the cosines show whether the export is correct.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             _FullModel(model, names),

@@ -1,7 +1,7 @@
-"""Embeddings from a model that is on this machine already: in a Python package, or in a folder.
+"""Embeddings from a model that is on this machine: in a Python package, or in a folder.
 
-`tokenizers` is imported here, because it answers cheaply whether a model knows a text; torch is imported by
-`embed_torch`, or onnxruntime by `embed_onnx`, on the worker thread, when the first text is embedded. No network.
+`tokenizers` is imported here, because it answers cheaply whether a model knows a text; torch (`sentence_transformer`)
+or onnxruntime (`onnx`) is imported on the worker thread when the first text is embedded. No network access.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "s
 _ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
 _PASS_CHARS = 200
-"""A pass costs about as much before its first text as so many characters in it (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
+"""The fixed cost of a forward pass, in characters of text that cost as much (all-MiniLM-L6-v2, one thread: 20 of 26 ms)."""
 _COMMON_HAN = (
     "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然"
     "作方成者多日都三小军二无同么经法当起与好看学进种将还分此心前面又定见只主没公从"
@@ -40,9 +40,10 @@ _COMMON_HAN = (
 class LocalEmbedder:
     """An `Embedder` over sentence-transformers, or over onnxruntime.
 
-    `name`: a Python package that carries a model (its folder, or a folder in it, holds `modules.json`), or a folder.
-    `export`: a folder with an ONNX export of it, which is run instead; its vectors are kept under the same `name`, because
-    they are the same. `batch_size`: texts a forward pass. Documents give way to a query between batches.
+    `name`: a Python package that contains a model (its folder, or a folder in it, holds `modules.json`), or a folder.
+    `export`: a folder with an ONNX export of it, which is run instead; its vectors are stored under the same `name`,
+    because they are equal. `batch_size`: texts per forward pass. Between batches of documents a waiting query goes
+    first.
     """
 
     def __init__(
@@ -52,31 +53,33 @@ class LocalEmbedder:
         self._export, self._batch_size, self._device = export, batch_size, device
         self._model: Any = None
         self._words: _Vocabulary | None = None
-        # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other. It
-        # is a lock of the worker threads, because a caller that stops waiting leaves its pass running.
+        # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other
+        # down. The lock is taken in the worker thread, because a pass keeps running after its caller stops waiting.
         self._lane = threading.Lock()
         self._workers = anyio.CapacityLimiter(4)
 
     @property
-    def exported(self) -> bool:
-        """Whether an ONNX export is run instead of the model."""
+    def uses_export(self) -> bool:
+        """Whether an ONNX export is used instead of the model."""
         return self._export is not None
 
     async def warm(self) -> None:
-        """Load model and tokenizer; EmbedderUnavailableError says what is missing."""
+        """Load model and tokenizer; EmbedderUnavailableError when a package, a file or the model is missing."""
         await self._run(self._vocabulary)
         await self._run(partial(self._encode, ["warm"], "query"))
 
     async def fitness(self, text: str) -> float:
         """Return the share of `text`, by tokens, that the model knows, 0..1 (1 for a text without tokens).
 
-        Chinese, Japanese and Korean characters count as known only if the vocabulary covers the script: of an English
-        model's few such characters none was learnt, though a sentence may happen to be made of them.
+        Chinese, Japanese and Korean characters count as known only if the vocabulary covers the script: an English
+        model's vocabulary has a few such characters, but the model has not learnt them.
         """
         return await to_thread.run_sync(self._fitness, text)
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return an array of shape (len(texts), dimensions); an empty sequence gives shape (0, 0)."""
+        """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts.
+        EmbedderUnavailableError as for `warm`.
+        """
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
@@ -131,10 +134,11 @@ class LocalEmbedder:
 
 
 def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
-    """Yield the stretches of texts that share a forward pass, `most` at most; `lengths` in characters, the longest first.
+    """Yield the groups of texts that share a forward pass, as half-open index ranges of at most `most` texts; `lengths`
+    are in characters, the longest first.
 
-    All texts of a pass are padded to its longest, so texts of like length share one; those that are less than half as long
-    get one of their own where that costs less than their padding.
+    All texts of a pass are padded to its longest, so texts of similar length share one; texts less than half as long
+    get a pass of their own where that costs less than their padding.
     """
     start = 0
     for place in range(1, len(lengths) + 1):
@@ -149,7 +153,7 @@ def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:
 def model_folder(name: str) -> Path:
     """Return the folder of a model named by a folder or by a Python package, without importing the package.
 
-    EmbedderUnavailableError when there is neither, or no `modules.json` in it.
+    EmbedderUnavailableError when there is neither, or when it holds no `modules.json`.
     """
     folder = _find_named_folder(name)
     found = next((place for place in _places(folder) if (place / _MODEL_FILE).is_file()), None)
@@ -196,7 +200,7 @@ def _places(folder: Path) -> tuple[Path, ...]:
 
 
 class _Vocabulary:
-    """What a model's tokenizer knows."""
+    """The vocabulary of a model's tokenizer."""
 
     def __init__(self, name: str, folder: Path) -> None:
         file = folder / "tokenizer.json"

@@ -1,7 +1,7 @@
-"""Where onnxruntime is imported, and nowhere else: an exported model that answers a query without torch.
+"""Runs an exported model with onnxruntime, without torch. The only file that imports onnxruntime.
 
-A folder holds `model.onnx` and `tokenizer.json`; `jacquard embedder export` writes one, and those that others have exported are
-taken too. `embed_local` imports this module on its worker thread. Must not be imported by name elsewhere.
+A folder holds `model.onnx` and `tokenizer.json`; `jacquard embedder export` writes one, and exports made elsewhere work
+too. `local` imports this module on its worker thread; no other module may import it at import time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _LEAST = 1e-12
 
 
 class OnnxModel:
-    """A model in a folder, on one thread of the processor; it never asks a network for anything.
+    """A model in a folder, on one processor thread, without network access.
 
-    An output of shape (texts, dimensions) is taken as it is, one of shape (texts, tokens, dimensions) as its mean over the
-    tokens of each text.
+    An output of shape (texts, dimensions) is used as it is; one of shape (texts, tokens, dimensions) is averaged over
+    the tokens of each text.
     """
 
     def __init__(self, folder: str, *, device: str | None) -> None:
@@ -33,12 +33,12 @@ class OnnxModel:
         self._tokenizer: Any = Tokenizer.from_file(str(place / TOKENIZER_FILE))
         if self._note.max_tokens is not None:
             self._tokenizer.enable_truncation(self._note.max_tokens)
-        # To the longest of a batch, whatever fixed length the file asks for.
+        # Pad to the longest of a batch, whatever fixed length the file asks for.
         padding = self._tokenizer.padding or {}
         known = {name: padding[name] for name in ("direction", "pad_id", "pad_type_id", "pad_token") if name in padding}
         self._tokenizer.enable_padding(**known)
         options = onnxruntime.SessionOptions()
-        # One thread: beside other work two are many times slower than one, and one that waits must not spin.
+        # One thread: beside other work two are many times slower than one, and a waiting one must not spin.
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.enable_cpu_mem_arena = False
@@ -50,7 +50,9 @@ class OnnxModel:
         self._output = self._session.get_outputs()[0].name
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
+        """Return unit vectors, one row per text; `purpose` selects the prefix of models that distinguish queries from
+        documents.
+        """
         prompt = self._note.prompts.get(purpose, "")
         rows = self._rows([prompt + text.strip() for text in texts])
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _LEAST)

@@ -1,8 +1,8 @@
-"""An embedder that can be given a query before its result is needed: the vector of the conversation so far is computed after
-a turn, that of the user's message while the turn is planned.
+"""An embedder that can compute a query's vectors before they are needed: the recent conversation's after a turn, the
+user's message's while the turn is planned.
 
-A retriever need not know of it: it calls `embed` as always and finds the work under way or done. The cache is keyed by a hash,
-not by words. It must not import a concrete embedder.
+A retriever need not know about it: it calls `embed` as usual and finds the work under way or done. The cache is keyed
+by a hash, so it holds no text. It must not import a concrete embedder.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from mnemosyne.schema.query import RetrievalQuery
 
 _log = logging.getLogger(__name__)
 KEPT = 512
-"""So many texts at most are kept; those that nobody asked for the longest are forgotten."""
+"""At most this many texts are kept; the least recently used are dropped."""
 
 
 @dataclass(slots=True)
 class _PrefetchedVector:
-    """A text's vector, under way or (`done`) made, or None where it could not be. `stays`: it is not gone once fetched."""
+    """A text's vector: under way, or once `done` the vector, or None if it could not be computed. `stays`: it is kept
+    after it was fetched.
+    """
 
     stays: bool
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -40,7 +42,7 @@ class _PrefetchedVector:
 
 
 class PrefetchingEmbedder:
-    """Passes everything on to an embedder; an input that `prefetch` was told of is embedded once, talk as long as it is kept."""
+    """Wraps an embedder. A text given to `prefetch` is embedded once; the recent conversation is kept for later turns."""
 
     def __init__(self, inner: Embedder) -> None:
         self.name = inner.name
@@ -48,7 +50,7 @@ class PrefetchingEmbedder:
         self._kept: OrderedDict[str, _PrefetchedVector] = OrderedDict()
 
     async def warm(self) -> None:
-        """Load what is slow to load."""
+        """Load what is slow to load; EmbedderUnavailableError when the model is not available."""
         await self._inner.warm()
 
     async def fitness(self, text: str) -> float:
@@ -56,13 +58,14 @@ class PrefetchingEmbedder:
         return await self._inner.fitness(text)
 
     def forget(self) -> None:
-        """Keep nothing of what was made so far."""
+        """Drop all vectors computed so far."""
         self._kept.clear()
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Embed what a recall of `text` with these keywords after this talk (oldest first) will ask for; it never raises.
+        """Embed what a recall of `text` with these keywords after these messages (oldest first) will need; never
+        raises.
 
-        A recall that asks for other texts has them made.
+        A recall that needs other texts embeds them itself.
         """
         query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
         size = size_of(text)
@@ -71,12 +74,12 @@ class PrefetchingEmbedder:
             await self._make([*texts], judged=part.text, recent=recent_text(part.recent))
 
     async def prefetch_recent(self, recent: Sequence[str]) -> None:
-        """Embed the talk (oldest first), for an input that may lean on it; it never raises."""
+        """Embed the recent messages (oldest first), for an input that may refer to them; never raises."""
         text = recent_text(recent)
         await self._make((text,) if text else (), judged=text, recent=text)
 
     async def _make(self, texts: Sequence[str], *, judged: str, recent: str) -> None:
-        """Embed those of `texts` that are not kept, if the model knows enough of `judged`."""
+        """Embed those of `texts` that are not cached, if the model knows enough of `judged`."""
         made = {each: _PrefetchedVector(stays=each == recent) for each in texts if _key(each) not in self._kept}
         if not made:
             return
@@ -99,7 +102,9 @@ class PrefetchingEmbedder:
                 ahead.done.set()
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return an array of shape (len(texts), dimensions), made ahead where it was expected."""
+        """Return vectors of shape (len(texts), dimensions), prefetched ones where there are any;
+        EmbedderUnavailableError as for the wrapped embedder.
+        """
         if purpose == "document":
             return await self._inner.embed(texts, purpose)
         known = {text: vector for text in texts if (vector := await self._take_prefetched(text)) is not None}

@@ -19,19 +19,19 @@ os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 import litellm
 
-# Otherwise it prints advice on standard output, amid a caller's JSON.
+# Otherwise it prints advice on standard output, in the middle of a caller's JSON.
 litellm.suppress_debug_info = True
 
 _NO_KEY = "none"
-"""Sent to a server of one's own that asks for no key; the client behind litellm refuses to send nothing."""
+"""Sent to a self-hosted server that needs no key, because litellm's client refuses to send none."""
 
 
 class RemoteEmbedder:
     """An `Embedder` over `litellm.embedding`.
 
     `name` is the model as litellm spells it (`openai/text-embedding-3-small`). `timeout_seconds` bounds every call;
-    nothing is tried twice. Calls run on worker threads: litellm spends a second on its first call and some milliseconds on
-    every other, which the event loop must not wait for. A call that nobody waits for any more runs out by itself.
+    nothing is retried. Calls run on worker threads: litellm spends a second on its first call and some milliseconds on
+    each later one, which would block the event loop. A call whose caller has stopped waiting ends by its timeout.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class RemoteEmbedder:
         self._workers = anyio.CapacityLimiter(4)
 
     async def warm(self) -> None:
-        """Do nothing: the model is elsewhere, and a call would cost."""
+        """Do nothing: the model is remote, and a call would cost money."""
 
     async def fitness(self, text: str) -> float:
-        """Return 1: hosted models are taken to know every language."""
+        """Return 1: hosted models are assumed to know every language."""
         return 1.0
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions); any failure is EmbedderUnavailableError."""
+        """Return unit vectors of shape (len(texts), dimensions), float32; EmbedderUnavailableError for any failure."""
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch_size):
             part = list(texts[start : start + self._batch_size])

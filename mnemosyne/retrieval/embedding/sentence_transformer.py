@@ -1,7 +1,7 @@
-"""Where torch and sentence-transformers are imported, and nowhere else.
+"""Runs a model with torch and sentence-transformers. The only file that imports them to embed.
 
-Importing them takes seconds and half a gigabyte, so `embed_local` imports this module on its worker thread at the first
-text that the model is fit for. A text that it is not fit for never gets here. Must not be imported by name elsewhere.
+Importing them takes seconds and half a gigabyte, so `local` imports this module on its worker thread, for the first
+text that the model is fit for. No other module may import it at import time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mnemosyne.retrieval.embedding.torch_trace import run_traced
 
 
 class TorchModel:
-    """A sentence-transformers model from a local folder; it never asks a network for anything. `model` is the model itself,
-    traced (`trace_torch`) once it was asked for a vector.
+    """A sentence-transformers model from a local folder, without network access. `model` is the model itself, traced
+    (`torch_trace`) after its first vector.
     """
 
     def __init__(self, folder: str, *, device: str | None) -> None:
-        # A bar of its own for loading would stand amid the caller's output.
+        # A progress bar would appear in the middle of the caller's output.
         quiet: Any = transformers_logging.disable_progress_bar
         quiet()
         self.model: Any = SentenceTransformer(folder, device=device, local_files_only=True)
@@ -33,7 +33,9 @@ class TorchModel:
         self._is_seen_to = False
 
     def encode(self, texts: Sequence[str], purpose: str) -> Vectors:
-        """Return unit vectors, one row a text; models that tell queries from documents are told which these are."""
+        """Return unit vectors, one row per text; `purpose` selects the prefix of models that distinguish queries from
+        documents.
+        """
         # One thread: beside other work two threads are many times slower than one.
         torch.set_num_threads(1)
         prompt = purpose if purpose in self._prompts else None

@@ -1,8 +1,8 @@
-"""A sentence-transformers model whose transformer runs as one traced graph: a pass then leaves the interpreter to others.
+"""Runs a model's transformer as one traced graph, so that a forward pass does not hold Python's interpreter lock.
 
-Run module by module, torch asks for the interpreter at every step, so that a pass and the Python beside it take as long as one
-after the other. The graph runs without it, and a short text takes a sixth less by itself. The vectors are the same; a model
-of which that does not hold keeps running as it did.
+Run module by module, torch needs the interpreter at every step, so a pass and concurrent Python code take as long as
+one after the other. The graph runs without it, and a short text alone takes a sixth less time. The vectors are equal; a
+model whose vectors would differ runs untraced.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Encode = Callable[[Sequence[str]], Vectors]
 
 
 def run_traced(model: Any, encode: Encode) -> bool:
-    """Put a traced graph in the place of the model's transformer; return whether it is there. It never raises.
+    """Replace the model's transformer by a traced graph; return whether that was possible. Never raises.
 
-    `encode` is the model's own way from texts to unit vectors. Texts of other lengths than the traced ones must give the vectors
-    that they gave before, else everything stays as it was.
+    `encode` is the model's own function from texts to unit vectors. Texts of other lengths than the traced ones must
+    give the same vectors as before, otherwise the model is left unchanged.
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or torch.device(model.device).type != "cpu":
@@ -55,7 +55,7 @@ def run_traced(model: Any, encode: Encode) -> bool:
 
 
 def _capture_arguments(transformer: Any, call: Callable[[], object]) -> Mapping[str, Any]:
-    """Return what the transformer is called with."""
+    """Return the arguments with which the transformer is called."""
     plain, seen = transformer.forward, {}
 
     def record_call(**given: Any) -> Any:
@@ -71,7 +71,9 @@ def _capture_arguments(transformer: Any, call: Callable[[], object]) -> Mapping[
 
 
 def _graph_of(transformer: Any, given: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return what does the work of `transformer.forward`: the graph for calls like the given one, the transformer for others."""
+    """Return a replacement for `transformer.forward`: the graph for calls like the given one, the transformer for
+    others.
+    """
     names = [name for name, value in given.items() if isinstance(value, torch.Tensor)]
     rest = {name: value for name, value in given.items() if name not in names}
     plain = transformer.forward
@@ -89,7 +91,7 @@ def _graph_of(transformer: Any, given: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 class _Positional(torch.nn.Module):  # type: ignore[misc]
-    """A transformer that takes its tensors by place and gives one tensor, as tracing wants it."""
+    """A transformer with positional tensors and one output tensor, as tracing requires."""
 
     def __init__(self, transformer: torch.nn.Module, names: Sequence[str], rest: Mapping[str, Any]) -> None:
         super().__init__()
@@ -105,7 +107,9 @@ class _Positional(torch.nn.Module):  # type: ignore[misc]
 
 @contextmanager
 def _silence_tracer() -> Iterator[None]:
-    """Keep to ourselves what tracing says of branches in the model's code: that they are harmless is seen by the vectors."""
+    """Suppress the tracer's warnings about branches in the model's code: comparing the vectors shows that they are
+    harmless.
+    """
     level = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:

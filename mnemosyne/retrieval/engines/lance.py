@@ -1,7 +1,8 @@
-"""The durable index: a LanceDB table a scope, words already cut into tokens, vectors where there are any.
+"""The durable index: one LanceDB table per scope, with words as tokens, and vectors where there are any.
 
-Only this file and `lance_table` import lancedb (`lance_rows` pyarrow); it is imported when a configuration names it. A table a
-scope, because document counts and mean lengths are then those of the scope, so scores equal those of the index in memory.
+Only this file and `lance_table` import lancedb (`lance_rows` pyarrow); it is imported when a configuration names it.
+There is one table per scope, because document counts and mean lengths are then the scope's, so scores equal those of
+the index in memory.
 """
 
 from __future__ import annotations
@@ -60,15 +61,15 @@ _COPIED_ROWS = 20_000
 
 
 class LanceIndex:
-    """The `Index` of scopes too big for memory, and the place where smaller ones survive the process.
+    """The `Index` of scopes too large for memory, and the durable copy of smaller ones.
 
-    Every failure of LanceDB leaves as IndexUnavailableError. `tidy_writes`: `maintain` compacts a table after that many
-    writes. `exact_rows`: up to so many every term's own weight counts. Scores are LanceDB's BM25 (k1 1.2, b 0.75), whose
-    document counts follow deletions at the next tidying.
+    Every failure of LanceDB is raised as IndexUnavailableError. `tidy_writes`: `maintain` compacts a table after that
+    many writes. `exact_rows`: up to this many rows each term is searched with its own weight. Scores are LanceDB's BM25
+    (k1 1.2, b 0.75), whose document counts are corrected for deletions at the next compaction.
 
-    Several processes may use one folder: each writes while it holds the folder's lock; what another has written is not written
-    over by what was read before. Once another has dropped a scope, ScopeDroppedError leaves each method that meets it, until
-    `release`.
+    Several processes may use one folder: each writes while it holds the folder's lock, and never overwrites newer rows
+    of another with older ones. Once another process has dropped a scope, every method that uses it raises
+    ScopeDroppedError, until `release`.
     """
 
     def __init__(self, folder: str, *, tidy_writes: int = 32, exact_rows: int = 100_000) -> None:
@@ -96,7 +97,9 @@ class LanceIndex:
         await self.write(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
+        """Write a batch: its rows replace those with the same id, and its removed ids are deleted.
+        IndexUnavailableError, ScopeDroppedError.
+        """
         try:
             await self._open(scope)
             async with self._shared.hold_lock(scope):
@@ -114,7 +117,9 @@ class LanceIndex:
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Read a scope back in the order of writing, all of it or some chains; None when nothing is stored."""
+        """Return a stored scope in the order of writing, all of it or some chains; None when nothing is stored.
+        IndexUnavailableError.
+        """
         try:
             table = await self._open(scope)
             if table is None:
@@ -146,21 +151,22 @@ class LanceIndex:
             raise await self._failure(scope, error) from error
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the chain's entries written last, oldest first."""
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
         rows = await self._select(scope, f"chain = {literal(chain.value)}", ["entry_id", "sequence"])
         return () if rows is None else ids_in_order(rows)[-limit:]
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that this model has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         rows = await self._select(scope, f"embedder <> {literal(model)}", ["entry_id", "sequence"])
         return () if rows is None else ids_in_order(rows)[:limit]
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; ties at the cut are broken by LanceDB, above it by entry id.
 
-        Among more than `exact_rows` terms of like weight are searched together, with their mean weight.
+        In a table of more than `exact_rows` rows, terms of similar weight are searched together, with their mean
+        weight.
         """
-        if not await self._ever_held(where):
+        if not await self._has_rows(where):
             return ()
         terms = term_weights(text) if isinstance(text, str) else text
         admitted = await self._condition(where)
@@ -180,7 +186,7 @@ class LanceIndex:
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
         """Return the best by cosine; approximate (HNSW) once `maintain` has indexed 100,000 rows or more."""
-        if not await self._ever_held(where):
+        if not await self._has_rows(where):
             return ()
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
         try:
@@ -193,9 +199,9 @@ class LanceIndex:
         return build_hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
-        """Return ids and cosines of the nearest rows, best first, whatever chain, branch or model they are of.
+        """Return ids and cosines of the nearest rows of every chain, branch and model, best first.
 
-        In a table whose rows are all in the graph this is ten times as fast as a search with a filter.
+        In a table whose rows are all in the graph this is ten times faster than a search with a filter.
         """
         try:
             table = await self._open(scope)
@@ -208,11 +214,13 @@ class LanceIndex:
         return tuple(zip(found["entry_id"].to_pylist(), cosines.tolist(), strict=True))
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: what goes wrong here is raised."""
+        """Return nothing: faults are raised."""
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove the table of a scope, whatever state its files are in; other processes write to it only after reading anew."""
+        """Remove the table of a scope, whatever state its files are in; other processes write to the scope only after
+        they have read it again. IndexUnavailableError when files cannot be removed.
+        """
         try:
             async with self._shared.hold_lock():
                 await self._shared.leave_mark(scope)
@@ -235,7 +243,7 @@ class LanceIndex:
         await to_thread.run_sync(remove_files, self.folder, scope)
 
     def release(self, scope: str) -> None:
-        """Forget what is known of a scope, so that it is read anew."""
+        """Forget what is cached of a scope, so that it is read again."""
         self._tables.pop(scope, None)
         self._searched.discard(scope)
         self._keyed.discard(scope)
@@ -246,9 +254,10 @@ class LanceIndex:
             self._watermarks.pop((scope, chain), None)
 
     async def prepare(self, scope: str, *, words: bool = True) -> None:
-        """Make the indexes that searching a scope of this size needs, so that no search has to; takes long.
+        """Build the indexes that searching a scope of this size needs, so that no search has to; takes long.
+        IndexUnavailableError.
 
-        `words`: those for searching by words too.
+        `words`: include the index for searching by words.
         """
         try:
             table = await self._open(scope)
@@ -262,9 +271,9 @@ class LanceIndex:
             raise await self._failure(scope, error) from error
 
     async def absorb(self, scope: str, other: str) -> None:
-        """Write all rows of another table into one and make its graph anew; takes long.
+        """Write all rows of another table into one and rebuild its graph; takes long. IndexUnavailableError.
 
-        Where another write meets the making of the graph, that is left for another time: the rows are scanned until then.
+        If another write interrupts the building of the graph, it is postponed: until then the rows are scanned.
         """
         try:
             table, late = await self._open(scope), await self._open(other)
@@ -278,19 +287,19 @@ class LanceIndex:
             raise await self._failure(scope, error) from error
         try:
             async with self._tidying:
-                await index_vectors(table, anew=True)
+                await index_vectors(table, force=True)
                 await table.optimize(cleanup_older_than=timedelta(hours=1))
         except Exception as error:
             if not is_conflict(error):
                 raise await self._failure(scope, error) from error
 
     async def maintain(self) -> None:
-        """Compact tables that have had many writes, and bring the indexes of searched ones up to date.
+        """Compact tables with many writes since the last time, and update the indexes of tables that are searched.
 
-        Writes and searches go on meanwhile. Where a write and the tidying meet, the tidying is left for another time.
+        Writes and searches continue meanwhile. If a write interrupts the compaction, it is postponed.
         """
         for scope, table in [each for each in self._tables.items() if each[0] not in self._keyed]:
-            # What cannot be done now is done with the next write, which says why it cannot be.
+            # A failure here is not lost: the next write tries again and raises its reason.
             with suppress(Exception):
                 if not await is_keyed(table):
                     async with self._shared.hold_lock(scope):
@@ -308,7 +317,7 @@ class LanceIndex:
                 self._writes[scope] -= writes
 
     async def close(self) -> None:
-        """Release all handles."""
+        """Close all tables and the connection."""
         for table in self._tables.values():
             table.close()
         self._tables.clear()
@@ -370,12 +379,12 @@ class LanceIndex:
         except Exception as error:
             raise await self._failure(scope, error) from error
 
-    async def _ever_held(self, where: IndexFilter) -> bool:
-        """Say whether any of the chains has rows: a search whose filter admits none walks all there are."""
+    async def _has_rows(self, where: IndexFilter) -> bool:
+        """Return whether any of the chains has rows: a search whose filter admits none would scan all rows."""
         return any([await self.watermark(where.scope, chain) for chain in where.chains])
 
     async def _condition(self, where: IndexFilter) -> str:
-        """Return the filter of a search; how deep each branch goes is asked once and kept."""
+        """Return the filter of a search; the depth of each branch is queried once and cached."""
         known = self._deepest.setdefault(where.scope, {})
         for span in where.lineage or ():
             if span.branch_id not in known:
@@ -387,7 +396,7 @@ class LanceIndex:
         if scope in self._searched:
             return
         async with self._indexing:
-            # Several chains of a scope are searched at once; the first of them makes the index for all.
+            # Several chains of a scope are searched at once; the first search builds the index for all.
             if scope not in self._searched:
                 await index_columns(table, words=True)
                 self._searched.add(scope)
@@ -400,11 +409,11 @@ class LanceIndex:
         await table.optimize(cleanup_older_than=timedelta(hours=1))
 
     async def _failure(self, scope: str, error: Exception) -> MnemosyneError:
-        """Return the error that leaves for one that LanceDB or the disk raised."""
+        """Return the error to raise for one of LanceDB or the disk."""
         if isinstance(error, ScopeDroppedError) or await self._shared.is_dropped(scope):
             return ScopeDroppedError(self.folder, scope)
         self._tables.pop(scope, None)
         said = " ".join(str(error).split())
         if isinstance(error, FileExistsError | NotADirectoryError) or "NotADirectory" in said:
-            said = "it is a file, or lies below one; move that file away"
+            said = "it is a file, or is below one; move that file"
         return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)

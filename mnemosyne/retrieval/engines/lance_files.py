@@ -1,7 +1,8 @@
-"""The files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was dropped.
+"""The files of the durable index: the folder of a table, the lock of the folder, and a mark for each scope that was
+dropped.
 
-They are known by name, so that a table can be looked for and removed without its engine, whatever state its files are in.
-Several processes may use one folder: each writes while it holds the lock, and none brings back what another dropped.
+Their names are fixed, so that a table can be found and removed without its engine, whatever state its files are in.
+Several processes may use one folder: each writes while it holds the lock, and none restores what another dropped.
 """
 
 from __future__ import annotations
@@ -24,35 +25,36 @@ _POLL_SECONDS = 0.02
 
 
 class SharedFolder:
-    """A folder that several processes write to. A folder that is an address of a remote store has neither lock nor marks."""
+    """A folder that several processes write to. The address of a remote store has neither lock nor marks."""
 
     def __init__(self, folder: str, *, wait_seconds: float = 60.0) -> None:
         self._folder, self._wait_seconds = folder, wait_seconds
         self._is_local = "://" not in folder
-        # A thread of its own: others that wait must not keep the one who holds the lock from letting go.
+        # A thread of its own: waiting callers must not keep the holder of the lock from releasing it.
         self._thread = anyio.CapacityLimiter(1)
         self._writing = anyio.Lock()
         self._marks: dict[str, str] = {}
         self._lock: FileLock | None = None
 
     async def remember_scope(self, scope: str) -> None:
-        """Note which life of a scope is read from here on; the first call counts until `forget`."""
+        """Remember which generation of a scope is read from here on; the first call counts until `forget`."""
         if scope not in self._marks:
             self._marks[scope] = await to_thread.run_sync(self._mark, scope)
 
     def forget(self, scope: str) -> None:
-        """Forget which life of a scope was read."""
+        """Forget which generation of a scope was read."""
         self._marks.pop(scope, None)
 
     async def is_dropped(self, scope: str) -> bool:
-        """Say whether another process has dropped a scope since this one read it."""
+        """Return whether another process has dropped a scope since this one read it."""
         return scope in self._marks and self._marks[scope] != await to_thread.run_sync(self._mark, scope)
 
     @asynccontextmanager
     async def hold_lock(self, *scopes: str) -> AsyncIterator[None]:
-        """Let nobody else write as long as the block lasts; the operating system frees the lock of a process that is killed.
+        """Hold the folder's lock until the block ends; the operating system releases the lock of a killed process.
 
-        ScopeDroppedError where one of the scopes was dropped; OSError (filelock.Timeout) when another does not let go.
+        ScopeDroppedError when one of the scopes was dropped; OSError (filelock.Timeout) when another process holds the
+        lock too long.
         """
         async with self._writing:
             await self._run(self._acquire)
@@ -66,7 +68,9 @@ class SharedFolder:
                     await self._run(self._release)
 
     async def leave_mark(self, scope: str) -> None:
-        """Note that a scope is being dropped, while nobody else writes: whoever read it before writes to it no more."""
+        """Record, with the lock held, that a scope is being dropped: a process that read it before will not write to
+        it.
+        """
         if self._is_local:
             await to_thread.run_sync(self._leave, scope)
 
@@ -98,23 +102,23 @@ class SharedFolder:
         fresh.replace(file)
 
     def _mark_file(self, scope: str) -> Path:
-        """Return a file whose name does not tell the scope, because it outlives an erasure."""
+        """Return the file of a scope's mark; its name does not contain the scope, because the mark outlives an erasure."""
         return Path(self._folder) / ".dropped" / table_name(scope).rpartition("_")[2]
 
 
 def table_name(scope: str) -> str:
-    """Return a file name for a scope: readable, and unlike that of any other scope."""
+    """Return a file name for a scope: readable and unique."""
     readable = re.sub(r"[^a-z0-9]+", "_", scope.lower()).strip("_")[:40] or "scope"
     return f"{readable}_{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def has_files(folder: str, scope: str) -> bool:
-    """Say whether there are files of a scope; a folder that is an address of a remote store has none."""
+    """Return whether there are files of a scope; false for the address of a remote store."""
     return "://" not in folder and _files(folder, scope).exists()
 
 
 def remove_files(folder: str, scope: str) -> None:
-    """Remove the files of a scope, if there are any; OSError."""
+    """Remove the files of a scope, if there are any; OSError when they cannot be removed."""
     if has_files(folder, scope):
         shutil.rmtree(_files(folder, scope))
 

@@ -1,6 +1,7 @@
-"""The rows of the durable index as LanceDB takes and gives them: filters, columns, hits.
+"""Converts the rows of the durable index to and from LanceDB: filters, columns, hits.
 
-Calculation only. Beside `lance` the only file that imports pyarrow, and like it imported only where a configuration names it.
+Calculation only. Besides `lance` the only file that imports pyarrow; like it, imported only when a configuration names
+it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ WORDS = "tokens"
 VECTOR = "vector"
 SHOWN = ("entry_id", "branch_id", "depth", "sequence")
 KEY_MARK = "lance-schema:unenforced-primary-key"
-"""The key of a column that names it the key of its table: without it LanceDB inserts an id once for each process that upserts it
-at the same moment, and says nothing."""
+"""The metadata that declares a column the primary key of its table: without it LanceDB silently inserts an id once for each
+process that upserts it at the same moment."""
 SCHEMA = pa.schema(
     [
         pa.field("entry_id", pa.string(), nullable=False, metadata={KEY_MARK: "true"}),
@@ -48,15 +49,15 @@ def literal(text: str) -> str:
 
 
 def literals(texts: Iterable[str]) -> str:
-    """Return texts quoted, sorted, with commas between."""
+    """Return texts quoted, sorted and joined by commas."""
     return ", ".join(map(literal, sorted(texts)))
 
 
 def filter_condition(where: IndexFilter, deepest: Mapping[str, int]) -> str:
-    """Return the filter that no admitted row fails; `deepest` is the greatest depth known of each branch of the path.
+    """Return a filter that passes every admitted row; `deepest` is the greatest known depth of each branch of the path.
 
-    Comparing depths reads a column of the whole table, so it is left out where it would rule out nothing. Rows that were written
-    elsewhere meanwhile are ruled out by `build_hits`.
+    Comparing depths reads a column of the whole table, so it is left out where it would exclude nothing. `build_hits`
+    excludes rows that another process has written meanwhile.
     """
     chains = sorted(chain.value for chain in where.chains)
     parts = [f"chain IN ({literals(chains)})" if chains else "false"]
@@ -82,15 +83,16 @@ def build_hits(rows: Any, scores: Any, where: IndexFilter) -> tuple[Hit, ...]:
         if not isnan(score) and _on_path(where, branch, depth)
     ]
     found.sort(key=lambda hit: (-hit.score, hit.entry_id))
-    # A table from before its key was declared may hold an id twice.
+    # A table created before its key was declared may hold an id twice.
     best = {hit.entry_id: hit for hit in reversed(found)}
     return tuple(found if len(best) == len(found) else reversed(best.values()))
 
 
 def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, list[str]]:
-    """Return terms by weight, the heaviest first; those without any are left out.
+    """Return terms by weight, the heaviest first; those without weight are left out.
 
-    Unless `exact`, terms of like weight stand together under their mean: at most three classes, by shares of the greatest.
+    Unless `exact`, terms of similar weight are grouped under their mean: at most three classes, by their share of the
+    greatest.
     """
     heaviest = max(terms.values(), default=0.0)
     classes: dict[float, list[str]] = {}
@@ -106,7 +108,7 @@ def weight_classes(terms: Mapping[str, float], *, exact: bool) -> dict[float, li
 
 
 def sum_scores(parts: Sequence[Sequence[Hit]], limit: int) -> tuple[Hit, ...]:
-    """Return the best of several lists, scores of one entry added up."""
+    """Return the best of several lists, with the scores of an entry added up."""
     if len(parts) == 1:
         return tuple(parts[0])
     best: dict[str, Hit] = {}
@@ -128,12 +130,12 @@ def ids_in_order(rows: Any) -> tuple[str, ...]:
 
 
 def has_key(schema: Any) -> bool:
-    """Say whether a table's schema declares its key."""
+    """Return whether a table's schema declares its key."""
     return bool((schema.field("entry_id").metadata or {}).get(KEY_MARK.encode()) == b"true")
 
 
 def surplus_rows(rows: Any) -> list[int]:
-    """Return the row ids of all rows but one of each entry: the one written last stays.
+    """Return the row ids of all duplicates: of each entry only the row written last is left out.
 
     Columns entry_id, sequence, embedder and _rowid.
     """
@@ -146,11 +148,11 @@ def surplus_rows(rows: Any) -> list[int]:
 
 
 def select_newer(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
-    """Return what of a batch is still news to a table that another process has written to meanwhile.
+    """Return the part of a batch that is newer than a table to which another process has written meanwhile.
 
-    `known`: the table's rows of the ids that are in the batch; `newest`: its highest sequence of each chain. `batch.watermarks` say
-    how far its writer has read. Where the table is ahead, the writer's rows are older, and what it misses there was removed;
-    then only a vector that nobody else has made is news.
+    `known`: the table's rows with ids of the batch; `newest`: its highest sequence of each chain. `batch.watermarks`
+    say how far the batch's writer has read. Where the table is ahead, the writer's rows are older, and a row that is
+    missing from the table was removed; then only a vector that no other process has computed is new.
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
@@ -182,7 +184,7 @@ def highest_sequences(rows: Any) -> dict[Chain, int]:
 
 
 def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
-    """Return rows as a table with vectors of this width (None: without)."""
+    """Return rows as an Arrow table with vectors of this width (None: without vectors)."""
     columns: dict[str, Any] = {
         "entry_id": [row.entry_id for row in rows],
         "chain": [row.chain.value for row in rows],
@@ -203,7 +205,9 @@ def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
 
 
 def widen_batch(batch: Any, width: int | None) -> Any:
-    """Return a batch of stored rows as a table with vectors of this width (None: without); others are left out."""
+    """Return a batch of stored rows as a table with vectors of this width (None: without); vectors of another width are
+    left out.
+    """
     table = pa.Table.from_batches([batch])
     if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
         table = table.drop_columns([VECTOR])
@@ -242,7 +246,7 @@ def scope_from_table(table: Any) -> StoredScope:
 
 
 def _encode_column(column: Any) -> tuple[tuple[Any, ...], npt.NDArray[np.int32]]:
-    """Return the different values of a column, null among them, and for each row the place of its own."""
+    """Return the distinct values of a column (with null), and for each row the index of its value."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     coded = whole.dictionary_encode(null_encoding="encode")
     return tuple(coded.dictionary.to_pylist()), coded.indices.to_numpy().astype(np.int32)
@@ -257,9 +261,9 @@ def _vectors(column: Any) -> Vectors:
 
 
 def graph_partitions(vectors: int) -> int:
-    """Return into how many parts the graph of so many vectors is cut; 0 where a scan is as good (docs/decisions/0007).
+    """Return the number of partitions of a graph of this many vectors; 0 where a scan is as fast (docs/decisions/0007).
 
-    Below 100,000 vectors there is no graph: a scan is exact and the scope is searched in memory anyway. Above that
-    IVF_HNSW_SQ, one part a million rows, because filters halve the recall of finer lists.
+    Below 100,000 vectors there is no graph: a scan is exact, and the scope is searched in memory anyway. Above that,
+    IVF_HNSW_SQ with one partition per million rows, because filters halve the recall of finer partitions.
     """
     return max(1, vectors // _PARTITION_ROWS) if vectors >= _GRAPH_ROWS else 0

@@ -1,7 +1,7 @@
-"""What is asked of one LanceDB table: its indexes, its columns, its searches.
+"""Operations on one LanceDB table: indexes, columns, searches.
 
-Beside `lance` the only file that imports lancedb, and like it imported only where a configuration names it. Whatever LanceDB
-raises passes through.
+Besides `lance` the only file that imports lancedb; like it, imported only when a configuration names it. Errors of
+LanceDB pass through.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-# Its engine warns on stderr of every reading of an index's figures unless it is told which kind is wanted.
+# Its engine prints a warning on stderr for every read of an index's statistics unless the kind is named.
 os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
 
 import pyarrow as pa
@@ -55,7 +55,9 @@ _TRIES = 5
 
 
 async def index_columns(table: Any, *, words: bool) -> None:
-    """Make the indexes of filters that are not there; `words`: that of the words too. Another process may make them too."""
+    """Build the missing indexes for filters; `words`: the one for words too. Another process may be building them as
+    well.
+    """
 
     async def make() -> None:
         known = {name for index in await table.list_indices() for name in index.columns}
@@ -66,15 +68,16 @@ async def index_columns(table: Any, *, words: bool) -> None:
     await retry_conflicts(make)
 
 
-async def index_vectors(table: Any, *, anew: bool = False) -> None:
-    """Make the graph of a table that is big enough for one: always with `anew`, else where it has none or an outgrown one.
+async def index_vectors(table: Any, *, force: bool = False) -> None:
+    """Build the graph of a table that is large enough for one: always with `force`, else only if it has none or an
+    outgrown one.
 
-    Where another write comes between, it is left for another time: the rows are scanned until then.
+    If another write interrupts it, it is postponed: until then the rows are scanned.
     """
     if await width_of(table) is None:
         return
     partitions = graph_partitions(int(await table.count_rows(f"{VECTOR} IS NOT NULL")))
-    if partitions and (anew or await _is_outgrown(table)):
+    if partitions and (force or await _is_outgrown(table)):
         try:
             await table.create_index(VECTOR, config=HnswSq(distance_type="cosine", num_partitions=partitions))
         except Exception as error:
@@ -89,12 +92,14 @@ async def width_of(table: Any) -> int | None:
 
 
 async def fit_width(table: Any, wanted: int | None) -> int | None:
-    """Make the vectors as wide as wanted (None: as they are) and return that; those of another width were another model's."""
+    """Give the vector column the wanted width (None: leave it) and return the width; vectors of another width, which
+    another model made, are dropped.
+    """
     width = await width_of(table)
     if wanted is None or wanted == width:
         return width
     if width is not None:
-        # In this order, so that a process that is killed between leaves no row that claims a vector it has not.
+        # In this order, so that a process killed in between leaves no row that claims a vector it does not have.
         await table.update({"embedder": ""})
         await table.drop_columns([VECTOR])
     await table.add_columns(pa.field(VECTOR, pa.list_(pa.float32(), wanted)))
@@ -102,7 +107,7 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
 
 
 async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
-    """Write; a write that another one came between is tried again."""
+    """Run a write; retry it when another write interrupted it."""
     for tries_left in reversed(range(_TRIES)):
         try:
             await work()
@@ -113,18 +118,18 @@ async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
-    """Write a batch of another table's rows, whose vectors have this width, into one."""
+    """Write a batch of another table's rows into a table whose vectors have this width."""
     await fit_width(table, width)
     await upsert(table, widen_batch(batch, await width_of(table)))
 
 
 async def is_keyed(table: Any) -> bool:
-    """Say whether a table's key is declared."""
+    """Return whether a table's key is declared."""
     return has_key(await table.schema())
 
 
 async def declare_key(table: Any) -> None:
-    """Declare the key of a table from before it was declared, and remove rows that stand twice for that reason."""
+    """Declare the key of a table that was created without, and remove rows that are duplicated for that reason."""
     if await is_keyed(table):
         return
     columns = ["entry_id", "sequence", "embedder"]
@@ -140,7 +145,7 @@ async def declare_key(table: Any) -> None:
 
 
 async def select_newer_rows(table: Any, batch: RowBatch) -> RowBatch:
-    """Return what of a batch is still news to a table that another process has written to."""
+    """Return the part of a batch that is newer than a table to which another process has written."""
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
     known = table.query().where(f"entry_id IN ({literals(ids)})")
@@ -155,13 +160,13 @@ async def upsert(table: Any, rows: Any) -> None:
 
 
 def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
-    """Return the query for the nearest by cosine, to be given a filter and columns."""
+    """Return the query for the nearest rows by cosine; the caller adds filter and columns."""
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).limit(limit)
 
 
 async def search_words(table: Any, words: Any, admitted: str, limit: int) -> Any:
-    """Return the best rows of a query of words, with `_score`."""
+    """Return the best rows of a word query, with `_score`."""
     query = table.query().nearest_to_text(words).where(admitted)
     return await query.select([*SHOWN, "_score"]).limit(limit).to_arrow()
 
@@ -169,11 +174,11 @@ async def search_words(table: Any, words: Any, admitted: str, limit: int) -> Any
 async def search_weight_classes(
     table: Any, classes: Mapping[float, Sequence[str]], admitted: str, limit: int, *, exact: bool
 ) -> list[Any]:
-    """Return the best rows of terms by weight, as one answer (`exact`) or one for each weight, with `_score`."""
+    """Return the best rows for weighted terms, with `_score`: as one result (`exact`) or one per weight."""
     if exact:
         return [await search_words(table, sum_query(classes), admitted, limit)]
-    # One query of several weights scores every row that holds a term; one weight skips those that cannot be among
-    # the best, and is ten times as fast.
+    # A query with several weights scores every row that holds a term; one with a single weight skips rows that cannot
+    # be among the best, and is ten times faster.
     deep = limit if len(classes) == 1 else 2 * limit
     return [await search_words(table, term_query(*each), admitted, deep) for each in classes.items()]
 
@@ -185,17 +190,17 @@ def term_query(weight: float, terms: Sequence[str]) -> Any:
 
 
 def sum_query(classes: Mapping[float, Sequence[str]]) -> Any:
-    """Return the query that adds up the scores of all terms, each times its weight."""
+    """Return the query that adds up the weighted scores of all terms."""
     return BooleanQuery([(Occur.SHOULD, term_query(*each)) for each in classes.items()])
 
 
 def is_conflict(error: Exception) -> bool:
-    """Say whether a write failed only because another one came between; tried again, it will do."""
+    """Return whether a write failed only because another one interrupted it, so that a retry can succeed."""
     return any(word in str(error).lower() for word in ("commit conflict", "concurrent", "conflicting"))
 
 
 async def _is_outgrown(table: Any) -> bool:
-    """Say whether there is no vector index, or one that knows less than half of the rows; searches scan the others."""
+    """Return whether there is no vector index, or one that covers less than half of the rows; searches scan the others."""
     for index in await table.list_indices():
         if VECTOR in index.columns:
             stats = await table.index_stats(index.name)

@@ -1,9 +1,10 @@
-"""A scope too large for memory: its words, new rows and rare chains are in memory, most of its vectors on disk in one graph.
+"""Searches a scope too large for memory: words, new rows and rare chains are in memory, most vectors are on disk in one
+graph.
 
-A graph that is searched with a filter, or in a table with rows outside the graph, reads all rows before it begins (a million:
-27 ms; the search itself takes 2 to 5). So its table is left unchanged: filters are applied to its results, and new rows wait
-in a delta, a table of their own that is held in memory too, until there are enough of them for a new graph. It must not import
-an engine.
+A graph search with a filter, or in a table with rows outside the graph, reads all rows first (a million: 27 ms; the
+search itself takes 2 to 5 ms). So the graph's table is left unchanged: filters are applied to its results, and new rows
+are collected in a delta, a table of their own that is also in memory, until there are enough of them for a new graph.
+It must not import an engine.
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ _SPARE = 1.25
 
 
 class GraphStore(Protocol):
-    """Where the tables of big scopes lie; each method may raise IndexUnavailableError."""
+    """Stores the tables of large scopes; every method may raise IndexUnavailableError or ScopeDroppedError."""
 
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
     ) -> StoredScope | None:
-        """Read a table back in the order of writing, all of it or some chains; None when nothing is stored."""
+        """Return a stored table in the order of writing, all of it or some chains; None when nothing is stored."""
         ...
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write rows in one batch, replacing those of the same id, and remove what the batch removes."""
+        """Write a batch: its rows replace those with the same id, and its removed ids are deleted."""
         ...
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
-        """Return ids and cosines of the nearest rows, best first, whatever chain, branch or model they are of."""
+        """Return ids and cosines of the nearest rows of every chain, branch and model, best first."""
         ...
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
-        """Return the best by cosine among what a filter admits."""
+        """Return the best by cosine among the rows that a filter admits."""
         ...
 
     async def absorb(self, scope: str, other: str) -> None:
-        """Write all rows of another table into one and make its graph anew; takes long."""
+        """Write all rows of another table into one and rebuild its graph; takes long."""
         ...
 
     async def drop(self, scope: str) -> None:
@@ -71,7 +72,7 @@ class GraphStore(Protocol):
 
 @dataclass(slots=True)
 class _Delta:
-    """Rows that the graph does not hold yet: in memory, and in the table `name` but for those `held` back."""
+    """Rows that are not in the graph yet: in memory, and in the table `name` except those `held` (not written yet)."""
 
     name: str
     rows: ScopeTable = field(default_factory=ScopeTable)
@@ -79,11 +80,11 @@ class _Delta:
 
 
 class LargeScope:
-    """An `Index` of one scope; `open` it first. `delta_rows`: so many new rows, and so many of rare chains, are in memory with
-    their vectors. `held_rows`: so many new ones are held back before they are written.
+    """An `Index` of one scope; call `open` first. `delta_rows`: the limit of new rows, and of rows of rare chains, that
+    are in memory with their vectors. `held_rows`: the number of new rows that are collected before they are written.
 
-    Chains of few entries are searched in memory as a whole. Once the deltas hold an eighth of all rows and more than
-    `least_delta_rows`, `maintain` builds a new graph. An id found in several places counts where it was written last.
+    Chains with few entries are searched in memory entirely. Once the deltas hold an eighth of all rows and more than
+    `least_delta_rows`, `maintain` builds a new graph. Of an id in several places, the row written last counts.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class LargeScope:
         self._writing, self._maintaining = anyio.Lock(), anyio.Lock()
 
     async def open(self) -> None:
-        """Read what is searched in memory."""
+        """Load what is searched in memory; IndexUnavailableError, ScopeDroppedError."""
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
             await to_thread.run_sync(self._places.fill, stored)
         await self._split_chains()
@@ -107,7 +108,7 @@ class LargeScope:
             if (stored := await self._store.load(name)) is not None and stored.ids:
                 batch = await to_thread.run_sync(batch_of, stored)
                 found.append((int(stored.sequences.max()), _Delta(name), batch))
-        # The names are used in turn, so that either may be the older one.
+        # The names are used alternately, so that either may be the older one.
         found.sort(key=lambda each: each[0])
         for _, delta, batch in found:
             await to_thread.run_sync(delta.rows.put, batch)
@@ -134,7 +135,7 @@ class LargeScope:
                 await self._remove(batch.removed)
             rows = replace(batch, removed=())
             if delta.rows.count() + len(rows.rows) > self._delta_rows and self._removed is None:
-                # An import: more than memory is for. What is not in the graph is scanned on disk until there is a new one.
+                # An import with more rows than memory allows. They are scanned on disk until there is a new graph.
                 await self._remove([row.entry_id for row in rows.rows], (), self._deltas)
                 await self._store.write(self._scope, self._with_watermarks(rows))
                 rare = tuple(row for row in rows.rows if row.chain not in self._far)
@@ -155,16 +156,16 @@ class LargeScope:
         return self._places.count()
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the chain's entries written last, oldest first."""
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
         return await to_thread.run_sync(self._places.newest_ids, chain, limit)
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that this model has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await to_thread.run_sync(self._places.unembedded_ids, model, limit)
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
-        if self._places.never_held(where.chains):
+        """Return the best by BM25; counts and lengths are those of the admitted entries only."""
+        if self._places.is_unused(where.chains):
             return ()
         terms = term_weights(text) if isinstance(text, str) else text
         return await to_thread.run_sync(self._places.search_text, terms, where, limit)
@@ -172,11 +173,11 @@ class LargeScope:
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
     ) -> tuple[Hit, ...]:
-        """Return the best by cosine, of what is in memory as `MemoryIndex` does, of the others by the graph."""
+        """Return the best by cosine: in memory as `MemoryIndex` does, the other rows by the graph."""
         found: list[Hit] = []
         newer: list[ScopeTable] = []
         for rows in (*(delta.rows for delta in reversed(self._deltas)), self._rare):
-            if not rows.never_held(where.chains):
+            if not rows.is_unused(where.chains):
                 hits = await to_thread.run_sync(rows.search_vector, vector, model, where, limit)
                 found.extend(_exclude_held(newer, hits))
             newer.append(rows)
@@ -186,16 +187,16 @@ class LargeScope:
         return tuple(sorted(found, key=lambda hit: (-hit.score, hit.entry_id))[:limit])
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: what goes wrong is raised."""
+        """Return nothing: faults are raised."""
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove the tables; what is in memory goes with this."""
+        """Remove the tables; this object must not be used afterwards."""
         for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
     async def maintain(self) -> None:
-        """Write what is held back; make a new graph when it is due."""
+        """Write pending rows; build a new graph when it is due."""
         async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
@@ -203,12 +204,12 @@ class LargeScope:
                 await self._merge_oldest_delta()
 
     async def flush(self) -> None:
-        """Write what is held back."""
+        """Write pending rows."""
         async with self._writing:
             await self._write_held(self._deltas[-1])
 
     async def close(self) -> None:
-        """Write what is held back; the store is its owner's to close."""
+        """Write pending rows; the caller closes the store."""
         await self.flush()
 
     async def _search_graph(self, vector: Vectors, where: IndexFilter, limit: int, model: str) -> Sequence[Hit]:
@@ -222,7 +223,7 @@ class LargeScope:
         return await self._store.search_vector(vector, where, limit, model=model)
 
     async def _merge_oldest_delta(self) -> None:
-        """Merge the older delta into the graph's table and build the graph again; searches and writes go on meanwhile."""
+        """Merge the older delta into the graph's table and rebuild the graph; searches and writes continue meanwhile."""
         async with self._writing:
             old = self._deltas[0]
             await self._write_held(old)
@@ -233,7 +234,7 @@ class LargeScope:
         try:
             await self._store.absorb(self._scope, old.name)
             async with self._writing:
-                # What was removed meanwhile may have been copied before.
+                # Rows that were removed meanwhile may have been copied before.
                 removed, self._removed = self._removed, None
                 await self._remove(removed, (self._scope,), ())
                 await self._split_chains()
@@ -270,7 +271,7 @@ class LargeScope:
             await self._write_held(each)
             await to_thread.run_sync(each.rows.put, gone)
         await to_thread.run_sync(self._rare.put, gone)
-        # Another process may have written them to a table that is none of these deltas.
+        # Another process may have written them to a table that is not one of these deltas.
         others = [name for name in delta_names(self._scope) if all(name != each.name for each in among)]
         for name in (self._scope, *others) if tables is None else tables:
             await self._store.write(name, self._with_watermarks(gone))
@@ -281,18 +282,20 @@ class LargeScope:
             await self._store.write(delta.name, self._with_watermarks(held))
 
     def _with_watermarks(self, batch: RowBatch) -> RowBatch:
-        """Return a batch that says how far each chain has been read by now."""
+        """Return a batch with the current watermark of each chain."""
         read = {chain: self._places.watermark(chain) for chain in Chain}
         return replace(batch, watermarks=merge_watermarks(read, batch.watermarks))
 
 
 def delta_names(scope: str) -> tuple[str, str]:
-    """Return the two tables that the delta rows of a scope are written to in turn; no scope of a store is called so."""
+    """Return the names of the two tables to which the delta rows of a scope are written alternately; no scope has such
+    a name.
+    """
     return f"young-1:{scope}", f"young-2:{scope}"
 
 
 def owner_of(name: str) -> str:
-    """Return the scope that a table belongs to, which may be one of its delta rows."""
+    """Return the scope that a table (its main table or a delta) belongs to."""
     return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
 
 

@@ -1,4 +1,4 @@
-"""An index that lives in memory alone: exact, quick to change, filled from a store or from a durable index.
+"""An index in memory: exact, quick to change, filled from a store or from a durable index.
 
 Must not import an engine.
 """
@@ -19,32 +19,32 @@ from mnemosyne.schema.record import SequencedEntry
 
 
 class MemoryIndex:
-    """The `Index` of small scopes: postings and exact vectors a scope. Nothing outlives the process."""
+    """The `Index` of small scopes: postings and exact vectors for each scope. Nothing outlives the process."""
 
     def __init__(self) -> None:
         self._tables: dict[str, ScopeTable] = {}
 
     def table(self, scope: str) -> ScopeTable:
-        """Return the rows of a scope, empty at first use."""
+        """Return the table of a scope, created empty at first use."""
         table = self._tables.get(scope)
         if table is None:
             table = self._tables[scope] = ScopeTable()
         return table
 
     def keep(self, scope: str, table: ScopeTable) -> None:
-        """Take over the rows of a scope."""
+        """Replace the table of a scope."""
         self._tables[scope] = table
 
     def holds(self, scope: str) -> bool:
-        """Say whether the scope has been used."""
+        """Return whether the scope is in memory."""
         return scope in self._tables
 
     def touch(self, scope: str) -> None:
-        """Make a scope the one used last."""
+        """Mark a scope as used last."""
         self._tables[scope] = self._tables.pop(scope)
 
     def scopes(self) -> list[str]:
-        """Return the scopes in memory, the one used last at the end."""
+        """Return the scopes in memory, the most recently used last."""
         return list(self._tables)
 
     def forget(self, scope: str) -> None:
@@ -73,17 +73,17 @@ class MemoryIndex:
         return self.table(scope).count()
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the chain's entries written last, oldest first."""
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
         return await to_thread.run_sync(self.table(scope).newest_ids, chain, limit)
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that this model has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await to_thread.run_sync(self.table(scope).unembedded_ids, model, limit)
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25; counts and lengths are those of the admitted entries alone."""
+        """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         table = self.table(where.scope)
-        if table.never_held(where.chains):
+        if table.is_unused(where.chains):
             return ()
         return await to_thread.run_sync(
             lambda: table.search_text(term_weights(text) if isinstance(text, str) else text, where, limit)
@@ -94,19 +94,20 @@ class MemoryIndex:
     ) -> tuple[Hit, ...]:
         """Return the best by cosine.
 
-        Exact up to 10,000 admitted vectors; above that exact among those that seem nearest by signs (`VectorRows.nearest`).
+        Exact up to 10,000 admitted vectors; above that exact among those that are nearest by signs
+        (`VectorRows.nearest`).
         """
         table = self.table(where.scope)
-        if table.never_held(where.chains):
+        if table.is_unused(where.chains):
             return ()
         return await to_thread.run_sync(table.search_vector, vector, model, where, limit)
 
     def faults(self) -> tuple[str, ...]:
-        """Return nothing: memory has no files to go wrong."""
+        """Return nothing: there are no files."""
         return ()
 
     async def drop(self, scope: str) -> None:
-        """Remove all that is held of a scope."""
+        """Remove everything of a scope."""
         self.forget(scope)
 
     async def maintain(self) -> None:

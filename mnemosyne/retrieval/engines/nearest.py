@@ -1,6 +1,7 @@
-"""The vectors of one scope in memory and the search for the nearest: exact among few, by signs first among many.
+"""The vectors of one scope in memory, and the search for the nearest: exact among few, pre-selected by signs among
+many.
 
-Calculation only. Its owner (`table.py`) says which rows count and lets one caller in at a time.
+Calculation only. Its owner (`table.py`) decides which rows are searched and serialises the calls.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class VectorRows:
-    """Vectors of length 1 by slot; slots that were given none hold zeros."""
+    """Vectors of length 1 by slot; slots without a vector hold zeros."""
 
     def __init__(self) -> None:
         self._rows: Vectors | None = None
@@ -39,11 +40,11 @@ class VectorRows:
         return 0 if self._rows is None else self._rows.shape[1]
 
     def take(self, rows: Vectors) -> None:
-        """Take over an array, one row a slot from 0 on."""
+        """Use an array as the vectors, one row per slot from 0 on."""
         self._rows, self._signs, self._signed = rows, None, 0
 
     def put(self, slots: Sequence[int], vectors: Sequence[Vectors], capacity: int) -> None:
-        """Write vectors of slots that had none; `capacity` slots will be used in all."""
+        """Write the vectors of slots without one; `capacity` is the total number of slots to reserve."""
         if self._rows is None or len(self._rows) < capacity:
             held = 0 if self._rows is None else len(self._rows)
             wider = np.zeros((max(capacity, 2 * held, 16), len(vectors[0])), dtype=np.float32)
@@ -54,7 +55,7 @@ class VectorRows:
             self._rows[slot] = vector
 
     def pack(self, keep: Mask) -> None:
-        """Drop the slots that `keep` does not name; those behind move up."""
+        """Drop the slots that `keep` does not name; later ones move up."""
         if self._rows is not None:
             self.take(self._rows[: len(keep)][keep[: len(self._rows)]])
 
@@ -65,12 +66,13 @@ class VectorRows:
     def nearest(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, Vectors]:
         """Return admitted slots, the best `limit` by cosine among them, and their cosines.
 
-        Exact up to 10,000 admitted rows. Above that the eighth whose signs differ least (at least 40 x limit) is looked at by
-        signs and the vector's size in each dimension, and the best 32nd by that (at least 20 x limit) is compared exactly.
+        Exact up to 10,000 admitted rows. Above that, the eighth of the rows whose signs differ least (at least 40 x
+        limit) is scored by signs weighted with the vector's magnitudes, and the best 32nd by that score (at least 20 x
+        limit) is compared exactly.
         """
         if self._rows is None:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32)
-        # Slots behind the last vector have none.
+        # Slots after the last vector have none.
         admitted = admitted[: len(self._rows)]
         rows, among = self._rows[: len(admitted)], int(np.count_nonzero(admitted))
         most = max(limit * _SIGN_OVERSAMPLE, among // _SIGN_SHARE)
@@ -84,7 +86,7 @@ class VectorRows:
         return slots, _cosines(rows, slots, vector)
 
     def _closest_by_signs(self, vector: Vectors, admitted: Mask, most: int) -> RowNumbers:
-        """Return about `most` admitted slots: those that differ from the vector in the fewest signs."""
+        """Return about `most` admitted slots: those whose signs differ least from the vector's."""
         apart = self._sign_distances(vector, len(admitted))
         never = len(vector) + 1
         if not admitted.all():
@@ -93,10 +95,11 @@ class VectorRows:
         return np.flatnonzero(apart <= max(int(np.searchsorted(closer, most, side="right")) - 1, int(apart.min())))
 
     def _estimates(self, vector: Vectors, slots: RowNumbers) -> Vectors:
-        """Return for each slot what orders them almost as the cosine does: the product of its signs with the vector.
+        """Return for each slot a score that orders them almost as the cosine does: the product of its signs with the
+        vector.
 
-        The vector is taken in 16 steps, as four planes of bits; counting the bits that a plane and a row have in common is
-        all that a row costs.
+        The vector is quantised to 16 steps, as four bit planes; each row then costs only counting the bits that it
+        shares with each plane.
         """
         least, most = float(vector.min()), float(vector.max())
         steps = np.round((vector - least) * ((_LEVELS - 1) / max(most - least, 1e-9))).astype(np.uint8)
@@ -117,9 +120,9 @@ class VectorRows:
         return np.asarray(found, dtype=np.float32)
 
     def _sign_distances(self, vector: Vectors, rows: int) -> npt.NDArray[np.uint16]:
-        """Return in how many signs each row differs from the vector.
+        """Return the number of signs in which each row differs from the vector.
 
-        Signs are kept a word of 64 dimensions a row, because numpy counts along long rows twenty times faster.
+        Signs are stored as one row per word of 64 dimensions, because numpy counts along long rows twenty times faster.
         """
         signs, code = self._sign_rows(rows), _sign_codes(vector[None, :])[0]
         apart = np.zeros(rows, dtype=np.uint16)
@@ -130,7 +133,7 @@ class VectorRows:
         return apart
 
     def _sign_rows(self, rows: int) -> npt.NDArray[np.uint64]:
-        """Return the signs of the first rows, those of new ones made now."""
+        """Return the signs of the first rows, computing those of new ones."""
         vectors = self._rows if self._rows is not None else np.zeros((0, 0), dtype=np.float32)
         if self._signs is None or self._signs.shape[1] < rows:
             wider = np.zeros((-(-vectors.shape[1] // 64), len(vectors)), dtype=np.uint64)
@@ -144,10 +147,10 @@ class VectorRows:
 
 
 def _cosines(rows: Vectors, slots: RowNumbers, vector: Vectors) -> Vectors:
-    """Return the product of some rows with a vector.
+    """Return the dot products of some rows with a vector.
 
-    Rows are gathered a block at a time into one small buffer: a copy of all of them costs twice as much, most of it for fresh
-    memory. Gathering half of the rows costs as much as multiplying all.
+    Rows are gathered in blocks into one small buffer: copying all of them costs twice as much, mostly for new memory.
+    Gathering half of the rows costs as much as multiplying all.
     """
     if len(slots) * 2 > len(rows):
         return np.asarray((rows @ vector)[slots], dtype=np.float32)

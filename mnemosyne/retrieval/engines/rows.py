@@ -1,6 +1,6 @@
-"""What an index keeps of an entry: where it stands in the tree, the words it is found by, its vector.
+"""What an index stores of an entry: its place in the turn tree, the words by which it is found, its vector.
 
-Shared by the engines so that the same entry is found by the same words in each. Must not import an engine.
+The engines share it, so that the same entry is found by the same words in each. Must not import an engine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class IndexRow:
     """One entry as indexed.
 
     `tokens`: lexical tokens, then facets. `vector` has length 1, or is None. `model` names the embedder that made the
-    vector or found the text unfit for it; empty when none has looked.
+    vector or could not process the text; empty when none has tried.
     """
 
     entry_id: str
@@ -38,7 +38,7 @@ class IndexRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowBatch:
-    """Rows to write, ids to remove, and the highest sequence that their writer has seen of each chain."""
+    """Rows to write, ids to remove, and for each chain the highest sequence that their writer has seen."""
 
     rows: tuple[IndexRow, ...]
     removed: tuple[str, ...]
@@ -49,7 +49,7 @@ NO_ROWS = RowBatch(rows=(), removed=(), watermarks={})
 
 
 def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
-    """Return both batches as one; the later word on an id counts."""
+    """Return two batches as one; for an id in both, `late` counts."""
     rows: dict[str, IndexRow] = {row.entry_id: row for row in held.rows}
     removed = dict.fromkeys(held.removed)
     for row in late.rows:
@@ -65,17 +65,18 @@ def merge_batches(held: RowBatch, late: RowBatch) -> RowBatch:
 
 
 def merge_watermarks(one: Mapping[Chain, int], other: Mapping[Chain, int]) -> dict[Chain, int]:
-    """Return for each chain of two maps of watermarks the higher one."""
+    """Return the higher watermark of each chain."""
     return {chain: max(one.get(chain, 0), other.get(chain, 0)) for chain in (*one, *other)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredScope:
-    """A scope as read back, in columns, in the order of writing.
+    """A stored scope as columns, in the order of writing.
 
-    `chains` are places in `tuple(Chain)`, `branch_codes` in `branches`, `model_codes` in `models`. `depths` are 0 where not
-    `placed`. `codes` are places in `words`, the tokens of all rows after one another; `lengths` says how many belong to each
-    row. `vectors`: one row a row, NaN where there is none; None when there are none at all.
+    `chains` are indexes into `tuple(Chain)`, `branch_codes` into `branches`, `model_codes` into `models`. `depths` are
+    0 where not `placed`. `codes` are indexes into `words`: the tokens of all rows, concatenated; `lengths` has the
+    number of tokens of each row. `vectors`: one row per entry, NaN where there is none; None when there are none at
+    all.
     """
 
     ids: tuple[str, ...]
@@ -94,7 +95,7 @@ class StoredScope:
 
 
 def batch_of(stored: StoredScope) -> RowBatch:
-    """Return a stored scope as it would be written again."""
+    """Return a stored scope as a batch that would write it again."""
     chains, words = tuple(Chain), [stored.words[code] for code in stored.codes.tolist()]
     ends = np.cumsum(stored.lengths).tolist()
     starts = [0, *ends]
@@ -116,17 +117,17 @@ def batch_of(stored: StoredScope) -> RowBatch:
 
 
 def quest_facet(quest_id: str) -> str:
-    """Return the term that every entry of a quest is indexed under; no word of a text can equal it."""
+    """Return the term under which every entry of a quest is indexed; no word of a text can equal it."""
     return f"quest={quote(quest_id, safe='')}"
 
 
 def entity_facet(entity_id: str) -> str:
-    """Return the term that every entry about an entity is indexed under."""
+    """Return the term under which every entry about an entity is indexed."""
     return f"entity={quote(entity_id, safe='')}"
 
 
 def date_words(entry: MemoryEntry) -> str:
-    """Return the day of an entry as people write it, in Chinese too where the entry is Chinese; empty without a date."""
+    """Return the date of an entry in words, for Chinese entries in Chinese too; empty without a date."""
     if entry.at is None:
         return ""
     day = f"{entry.at.day} {_MONTHS[entry.at.month - 1]} {entry.at.year}"
@@ -136,23 +137,24 @@ def date_words(entry: MemoryEntry) -> str:
 
 
 def own_words(entry: MemoryEntry) -> str:
-    """Return what an entry is found by when it stands alone: its name or speaker, its keys, its text, its day."""
+    """Return the text by which an entry without neighbours is found: its name or speaker, its keys, its text, its date."""
     name = entry.speaker or entry.title
     day = date_words(entry) if entry.chain is Chain.HISTORY else ""
     return "\n".join(part for part in (name, " ".join(entry.keys), entry.text, day) if part)
 
 
 def spoken_words(entry: MemoryEntry) -> str:
-    """Return speaker and text of a message, as its neighbours' keys and the embedder see it."""
+    """Return speaker and text of a message, as they occur in its neighbours' keys and in what is embedded."""
     name = entry.speaker or entry.title
     return f"{name}: {entry.text}" if name else entry.text
 
 
 def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
-    """Return the lexical key of a message: its own words three times, those of the messages around it once.
+    """Return the text by which a message is found: its own words three times, those of the messages around it once.
 
-    A turn of talk rarely names what it is about; its neighbours do. With two on each side this takes BM25's recall@5 on
-    LoCoMo dev from 57 to 70 percent (65 with one). Only words are borrowed; what is recalled stays the message itself.
+    A single message rarely names its topic; its neighbours do. With two on each side this raises BM25's recall@5 on
+    LoCoMo dev from 57 to 70 percent (65 with one). Only the key contains the neighbours' words; the message itself is
+    recalled.
     """
     own = own_words(entry)
     return "\n".join([own, own, own, *(spoken_words(neighbour) for neighbour in neighbours)])
@@ -161,9 +163,9 @@ def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:
 def row_batch(
     entries: Sequence[SequencedEntry], vectors: Vectors | None, keys: Sequence[str] | None, model: str
 ) -> RowBatch:
-    """Return what an index has to write for `entries`; a row of NaN in `vectors` stands for no vector.
+    """Return the batch that an index writes for `entries`; a row of NaN in `vectors` means no vector.
 
-    The last of several entries with one id wins.
+    Of several entries with one id the last counts.
     """
     rows: dict[str, IndexRow] = {}
     removed: dict[str, None] = {}
@@ -191,7 +193,8 @@ def row_batch(
 
 
 def _tokens(key: str) -> Iterator[str]:
-    # A message's lines stand in the keys of its neighbours too; no token crosses a line's end.
+    # A message's lines are also in the keys of its neighbours, so lines are tokenised one by one (no token crosses a
+    # line's end) and cached.
     return (token for line in key.split("\n") for token in word_tokens_of_line(line))
 
 

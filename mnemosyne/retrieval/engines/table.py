@@ -1,4 +1,4 @@
-"""The rows of one scope in memory: arrays that grow, masks laid before ranking, exact text and vector search.
+"""The rows of one scope in memory: growing arrays, masks applied before ranking, exact text and vector search.
 
 Calculation only: no async, no files. Its owner (`memory.py`) runs it on worker threads. Must not import an engine.
 """
@@ -29,11 +29,11 @@ _ANY_DEPTH = np.iinfo(np.int32).max
 
 
 class ScopeTable:
-    """One scope's entries by slot. Threads may share it: what changes it takes both locks, a search one of them.
+    """One scope's entries by slot. Threads may share it: a change takes both locks, a search one of them.
 
-    Words and vectors are searched at the same moment, each under the lock of its own part.
+    Words and vectors can be searched at the same time, each under its own lock.
 
-    Replacing an entry leaves a dead slot behind; slots are packed when more than half of them (and 1,024) are dead.
+    Replacing an entry leaves a dead slot; slots are compacted when more than half of them (and 1,024) are dead.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class ScopeTable:
         with self._lock, self._vector_lock:
             self._last_admitted = None
             for entry_id in batch.removed:
-                self._kill(entry_id)
+                self._remove_slot(entry_id)
             self._append(batch.rows)
             for chain, sequence in batch.watermarks.items():
                 self._watermarks[chain] = max(sequence, self._watermarks.get(chain, 0))
@@ -64,7 +64,7 @@ class ScopeTable:
                 self._pack()
 
     def fill(self, stored: StoredScope) -> None:
-        """Take over a whole stored scope at once; the table must be empty."""
+        """Load a stored scope; the table must be empty."""
         with self._lock, self._vector_lock:
             self._last_admitted = None
             rows = len(stored.ids)
@@ -78,7 +78,7 @@ class ScopeTable:
             seen = stored.model_codes == last
             self._columns.fill(stored.chains, branches, stored.depths, stored.placed, stored.sequences, seen)
             if len(self._places) < rows:
-                # An id that stands twice counts where it was written last.
+                # Of an id that occurs twice the row written last counts.
                 self._columns.alive[:] = False
                 self._columns.alive[list(self._places.values())] = True
             self._postings.append_codes(stored.words, stored.codes, stored.lengths)
@@ -95,35 +95,39 @@ class ScopeTable:
         with self._lock:
             return self._watermarks.get(chain, 0)
 
-    def never_held(self, chains: Iterable[Chain]) -> bool:
-        """Say whether no entry of these chains was ever put; looks without the lock, so that a caller need not wait."""
+    def is_unused(self, chains: Iterable[Chain]) -> bool:
+        """Return whether no entry of these chains was ever added; reads without the lock, so that a caller need not
+        wait.
+        """
         return not any(chain in self._watermarks for chain in chains)
 
     def count(self) -> int:
-        """Return how many entries are alive."""
+        """Return the number of live entries."""
         with self._lock:
             return len(self._places)
 
     def holds(self, entry_id: str) -> bool:
-        """Say whether an entry is alive; looks without the lock."""
+        """Return whether an entry is live; reads without the lock."""
         return entry_id in self._places
 
     def chain_counts(self) -> dict[Chain, int]:
-        """Return how many entries of each chain are alive; chains without any are left out."""
+        """Return the number of live entries of each chain; chains without any are left out."""
         with self._lock:
             view = self._columns.view(len(self._ids))
             counts = np.bincount(view.chain[view.alive], minlength=len(_CHAINS)).tolist()
             return {chain: counts[code] for chain, code in _CHAINS.items() if counts[code]}
 
     def share(self, where: IndexFilter) -> float:
-        """Return about which share of the living a filter admits, exclusions left out: told by 4,096 of them."""
+        """Return approximately the share (0..1) of live entries that a filter admits, without its exclusions, estimated
+        from 4,096 of them.
+        """
         with self._vector_lock:
             slots = np.arange(0, len(self._ids), max(len(self._ids) // _SAMPLE, 1))
             alive = int(np.count_nonzero(self._columns.alive[slots]))
             return int(np.count_nonzero(self._admit_slots(slots, where))) / max(alive, 1)
 
     def filter_hits(self, found: Sequence[tuple[str, float]], where: IndexFilter, model: str) -> tuple[Hit, ...]:
-        """Return those of `found` (ids and scores) that the filter admits and `model` has looked at, best first."""
+        """Return those of `found` (ids and scores) that the filter admits and `model` has processed, best first."""
         with self._vector_lock:
             if model != self._model:
                 return ()
@@ -132,10 +136,10 @@ class ScopeTable:
             scores = np.array([score for _, score in known], dtype=np.float64)
             keep = self._admit_slots(slots, where) & self._columns.seen[slots]
             keep &= np.array([self._ids[slot] not in where.exclude for slot in slots.tolist()], dtype=np.bool_)
-            return self._best(slots[keep], scores[keep], len(slots))
+            return self._rank_best(slots[keep], scores[keep], len(slots))
 
     def newest_ids(self, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the chain's entries written last, oldest first."""
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
         with self._lock:
             view = self._columns.view(len(self._ids))
             slots = np.flatnonzero(view.alive & (view.chain == _CHAINS[chain]))
@@ -145,7 +149,7 @@ class ScopeTable:
             return tuple(self._ids[slot] for slot in order)
 
     def unembedded_ids(self, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that `model` has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that `model` has not processed, in the order of writing."""
         with self._lock:
             view = self._columns.view(len(self._ids))
             slots = np.flatnonzero(view.alive & ~view.seen if model == self._model else view.alive)
@@ -155,13 +159,13 @@ class ScopeTable:
             return tuple(self._ids[slot] for slot in order[:limit])
 
     def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25 among the admitted rows; only rows that hold a term."""
+        """Return the best by BM25 among the admitted rows that hold a term."""
         with self._lock:
-            # Entries without a word take no part in counts, as in LanceDB.
+            # Entries without words are not counted, as in LanceDB.
             admitted = self._admit(where) & (self._postings.lengths > 0)
             scores = self._postings.scores(terms, admitted)
-            slots = np.flatnonzero(scores >= max(_least(scores, limit), np.finfo(np.float64).tiny))
-            return self._best(slots, scores[slots], limit)
+            slots = np.flatnonzero(scores >= max(_find_threshold(scores, limit), np.finfo(np.float64).tiny))
+            return self._rank_best(slots, scores[slots], limit)
 
     def search_vector(self, vector: Vectors, model: str, where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by cosine among the admitted rows that have a vector of `model`."""
@@ -170,10 +174,12 @@ class ScopeTable:
                 return ()
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
             slots, cosines = self._vectors.nearest(vector, admitted, limit)
-            return self._best(slots, cosines.astype(np.float64), limit)
+            return self._rank_best(slots, cosines.astype(np.float64), limit)
 
     def _admit(self, where: IndexFilter) -> Mask:
-        """Return which rows a filter admits, not to be written to: words and vectors ask for the same at one moment."""
+        """Return a mask of the rows that a filter admits. It is shared by the word and the vector search, so it must
+        not be changed.
+        """
         with self._mask_lock:
             last = self._last_admitted
             if last is not None and last[0] is where:
@@ -185,7 +191,7 @@ class ScopeTable:
             return admitted
 
     def _admit_slots(self, slots: npt.NDArray[np.int64], where: IndexFilter) -> Mask:
-        """Return which of some slots a filter admits but for its exclusions."""
+        """Return which of some slots a filter admits, without its exclusions."""
         return self._admits(self._columns.at(slots), where)
 
     def _admits(self, view: _View, where: IndexFilter) -> Mask:
@@ -197,7 +203,7 @@ class ScopeTable:
         return admitted
 
     def _on_path(self, view: _View, lineage: Sequence[BranchSpan]) -> Mask:
-        """Return which rows stand on a path of branch spans; those without a branch do."""
+        """Return a mask of the rows on a path of branch spans; rows without a branch are on every path."""
         upto = {self._branches[span.branch_id]: -1 for span in lineage if span.branch_id in self._branches}
         for span in lineage:
             code = self._branches.get(span.branch_id)
@@ -213,7 +219,7 @@ class ScopeTable:
             found |= (view.branch == code) & (view.depth <= depth)
         return found
 
-    def _best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
+    def _rank_best(self, slots: npt.NDArray[np.int64], scores: npt.NDArray[np.float64], limit: int) -> tuple[Hit, ...]:
         if len(slots) > limit:
             least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
             keep = scores >= least
@@ -221,19 +227,19 @@ class ScopeTable:
         order = np.argsort(-scores, kind="stable")
         slots, scores, columns = slots[order], scores[order], self._columns
         parts = (-scores, columns.depth[slots], columns.placed[slots], columns.sequence[slots], slots)
-        # Out of numpy in one go: a scalar at a time costs more than the search.
+        # Converted from numpy at once: one scalar at a time costs more than the search.
         hits = [
             (score, self._ids[slot], depth if placed else None, sequence)
             for score, depth, placed, sequence, slot in zip(*(part.tolist() for part in parts), strict=True)
         ]
-        # In order but for equal scores, which ids decide.
+        # In order except for equal scores, which are ordered by id.
         hits.sort()
         return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
 
     def _append(self, rows: Sequence[IndexRow]) -> None:
         first = len(self._ids)
         for row in rows:
-            self._kill(row.entry_id)
+            self._remove_slot(row.entry_id)
             self._places[row.entry_id] = len(self._ids)
             self._ids.append(row.entry_id)
         self._write_row(rows)
@@ -251,7 +257,7 @@ class ScopeTable:
     def _write_row(self, rows: Sequence[IndexRow]) -> None:
         model = next((row.model for row in reversed(rows) if row.model), self._model)
         if model != self._model:
-            # Another model's vectors live in another space: they are forgotten, and made again by degrees.
+            # Another model's vectors are in another space: they are dropped, and computed again gradually.
             self._model = model
             self._vectors.forget()
             self._columns.seen[:] = False
@@ -266,7 +272,7 @@ class ScopeTable:
         self._vectors.put(slots, [vector for _, vector in given], len(self._ids))
         self._columns.has_vector[slots] = True
 
-    def _kill(self, entry_id: str) -> None:
+    def _remove_slot(self, entry_id: str) -> None:
         slot = self._places.pop(entry_id, None)
         if slot is not None:
             self._columns.alive[slot] = False
@@ -281,10 +287,10 @@ class ScopeTable:
         self._vectors.pack(keep)
 
 
-def _least(scores: Scores, limit: int) -> float:
-    """Return a score that at least `limit` of `scores` reach (0 where they are few), found in one pass over blocks.
+def _find_threshold(scores: Scores, limit: int) -> float:
+    """Return a score that at least `limit` of `scores` reach (0 if there are fewer), found in one pass over blocks.
 
-    The `limit` greatest block maxima are as many scores, so the best `limit` of all are no smaller.
+    The `limit` greatest block maxima are `limit` scores, so the best `limit` of all are no smaller.
     """
     blocks = len(scores) // _BLOCK
     if blocks <= limit:
@@ -308,7 +314,7 @@ class _View:
 
 
 class _Columns:
-    """Parallel arrays with spare capacity. A row without a depth stands at depth 0 and is not `placed`."""
+    """Parallel arrays with spare capacity. A row without a depth has depth 0 and is not `placed`."""
 
     def __init__(self) -> None:
         self.alive: Mask = np.zeros(16, dtype=np.bool_)

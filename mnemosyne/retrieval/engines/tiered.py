@@ -1,10 +1,10 @@
-"""The index of a store: LanceDB keeps, memory searches.
+"""The index of a store: LanceDB stores the rows, memory searches them.
 
-Scopes up to a limit are read into memory at first use and kept in step. Of bigger ones the words are (`big`), and beyond a
-second limit all is searched where it lies. What is new is held in memory and written in batches, because single rows slow
-LanceDB down; a crash costs only vectors that have to be made again, since the store has the texts. The durable engine is
-imported when it is first needed, by name and off the event loop: it is heavy, and a store without a session should not pay
-for it.
+Scopes up to a limit are read into memory at first use and kept up to date there. Of larger ones only the words are
+(`large_scope`), and beyond a second limit everything is searched on disk. New rows are collected in memory and written
+in batches, because single rows slow LanceDB down; a crash costs only vectors that must be computed again, because the
+store has the texts. The durable engine is imported when it is first needed, by name and off the event loop: it is
+heavy, and a store without a session should not pay for it.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ _LARGE_ROWS = 2_000
 
 
 class DurableIndex(Index, GraphStore, Protocol):
-    """An index that outlives the process. Any of its methods may raise IndexUnavailableError, or ScopeDroppedError once another
-    process has dropped what this one read, until `release`.
+    """An index that outlives the process. Every method may raise IndexUnavailableError, and ScopeDroppedError once
+    another process has dropped a scope that this one had read, until `release`.
     """
 
     def release(self, scope: str) -> None:
-        """Forget what is known of a scope, so that it is read anew."""
+        """Forget what is cached of a scope, so that it is read again."""
         ...
 
     async def prepare(self, scope: str, *, words: bool = True) -> None:
-        """Make the indexes that searching a big scope needs; takes long and never holds up a search or a write.
+        """Build the indexes that searching a large scope needs; takes long and never blocks a search or a write.
 
-        `words`: those for searching by words too.
+        `words`: include the index for searching by words.
         """
         ...
 
@@ -56,15 +56,17 @@ class DurableIndex(Index, GraphStore, Protocol):
 class TieredIndex:
     """An `Index` over a folder.
 
-    `memory_rows`: the biggest scope that is searched in memory. `word_rows`: the biggest whose words are, and the most that
-    all such scopes have there after a `maintain`. `delta_rows`: so many new rows of such a scope, and so many of its rare chains,
-    are in memory with their vectors. `held_rows`: so many new rows are held back before they are written (`maintain`
-    and `close` write all). `open_scopes`: so many scopes stay in memory after a `maintain`.
-    A scope whose table cannot be used goes on in memory, starts empty there, and is named by `faults`. Where LanceDB is not
-    installed all scopes are in memory alone; that is no fault, and `degradations_for` says where it matters.
+    `memory_rows`: the largest scope that is searched in memory. `word_rows`: the largest scope whose words are searched
+    in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such a scope,
+    and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows that are
+    collected before they are written (`maintain` and `close` write all). `open_scopes`: the number of scopes that stay
+    in memory after a `maintain`.
 
-    Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope that
-    another drops is read anew.
+    A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
+    not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
+
+    Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope
+    that another drops is read again.
     """
 
     def __init__(
@@ -125,11 +127,11 @@ class TieredIndex:
         return await self._run_query(scope, lambda index: index.count(scope), 0)
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the chain's entries written last, oldest first."""
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
         return await self._run_query(scope, lambda index: index.newest_ids(scope, chain, limit), ())
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        """Return ids of entries that this model has not looked at, in the order of writing."""
+        """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await self._run_query(scope, lambda index: index.unembedded_ids(scope, model, limit), ())
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
@@ -145,23 +147,26 @@ class TieredIndex:
         )
 
     async def engine_of(self, scope: str) -> str:
-        """Say where a scope is searched: `memory` or `disk`."""
+        """Return where a scope is searched: `memory` or `disk`."""
         return "memory" if await self._open(scope) is None else "disk"
 
     def faults(self) -> tuple[str, ...]:
-        """Return what has gone wrong with the folder so far, each sentence once, in order."""
+        """Return the faults of the folder so far, each sentence once, in order."""
         return tuple(self._faults)
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return what the index does without when it searches these scopes, as codes of degradation.
+        """Return the degradation codes that apply when these scopes are searched.
 
-        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be made anew in each process.
+        `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
+        process.
         """
         large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
         return ("index_in_memory",) if self._is_alone and large else ()
 
     async def drop(self, scope: str) -> None:
-        """Remove all of a scope from folder and memory; it is no longer cut off from the folder then."""
+        """Remove a scope from folder and memory; if a fault had detached it from the folder, that ends.
+        IndexUnavailableError when files cannot be removed.
+        """
         async with self._opening, self._writing:
             durable = await self._engine(scope)
             names = (scope, *delta_names(scope))
@@ -178,9 +183,9 @@ class TieredIndex:
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, "")}
 
     async def maintain(self) -> None:
-        """Write what is held back, tidy files when it is due, move grown scopes to disk, let old ones go from memory.
+        """Write pending rows, compact files when it is due, move grown scopes to disk, and evict old ones from memory.
 
-        While one call is at it, others only write what is held back.
+        While one call is running, others only write pending rows.
         """
         for scope in list(self._held):
             await self._write_held(scope)
@@ -194,7 +199,7 @@ class TieredIndex:
             await self._evict_scopes()
 
     async def close(self) -> None:
-        """Write what is held back and release the folder."""
+        """Write pending rows and release the folder."""
         for scope in list(self._held):
             await self._write_held(scope)
         for scope, big in list(self._big.items()):
@@ -224,7 +229,7 @@ class TieredIndex:
                     await self._run_guarded(scope, self._big.pop(scope).close, None)
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
-        """Move a grown scope to disk; while its indexes are made it is still searched in memory."""
+        """Move a grown scope to disk; while its indexes are built it is still searched in memory."""
         is_big = self._memory.table(scope).count() <= self._word_rows
         await durable.prepare(scope, words=not is_big)
         async with self._opening:
@@ -246,7 +251,7 @@ class TieredIndex:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
     def _is_safe(self, scope: str) -> bool:
-        """Say whether the folder holds all that memory does of a scope."""
+        """Return whether the folder holds everything that memory does of a scope."""
         return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
 
     async def _run_query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
@@ -276,7 +281,7 @@ class TieredIndex:
             return nothing
 
     async def _open(self, scope: str) -> LargeScope | DurableIndex | None:
-        """Bring a scope into memory at first use; return what searches it when memory alone does not."""
+        """Load a scope into memory at first use; return the engine that searches it, None when memory alone does."""
         if self._memory.holds(scope):
             self._memory.touch(scope)
             return None
@@ -301,7 +306,7 @@ class TieredIndex:
         return None
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
-        """Read a scope that is not in use; return what searches it when memory alone does not."""
+        """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
         durable = await self._engine(scope)
         if durable is None:
             self._cut_off.add(scope)
@@ -320,12 +325,12 @@ class TieredIndex:
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
-        # Not before it is whole: whoever finds it there uses it at once.
+        # Only once it is complete: any caller that finds it here uses it at once.
         self._memory.keep(scope, table)
         return None
 
     def _reread(self, scope: str) -> None:
-        """Forget a scope that another process has dropped, with what was read before."""
+        """Forget a scope that another process has dropped, so that it is read again."""
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
@@ -335,7 +340,7 @@ class TieredIndex:
                 self._durable.release(name)
 
     async def _remove_files(self, scope: str, names: Sequence[str]) -> None:
-        """Remove what an installation with LanceDB has left of a scope."""
+        """Remove the files of a scope that an installation with LanceDB has left."""
         if not await to_thread.run_sync(Path(self.folder).is_dir):
             return
         shared = SharedFolder(self.folder)
@@ -348,7 +353,7 @@ class TieredIndex:
             raise IndexUnavailableError(self.folder, scope, str(error)) from error
 
     async def _engine(self, scope: str) -> DurableIndex | None:
-        """Return what keeps scopes in the folder; None where it is not installed."""
+        """Return the durable engine; None if it is not installed."""
         if self._durable is None and not self._is_alone:
             try:
                 module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
@@ -376,7 +381,7 @@ class TieredIndex:
             except ScopeDroppedError:
                 self._reread(scope)
             except IndexUnavailableError as error:
-                # Memory goes on; the store still has what was not written here.
+                # Memory continues; the store still has what was not written here.
                 self._note(error, scope)
                 self._cut_off.add(scope)
             finally:

@@ -1,4 +1,4 @@
-"""Which messages stand beside which: the talk of each branch, followed as it is written. Calculation only."""
+"""Finds the neighbours of each message: the conversation of each branch, followed as it is written. Calculation only."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ _SAME_TALK = timedelta(hours=6)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinkedEntry:
-    """An entry to index, with the messages around it; None where neighbours mean nothing."""
+    """An entry to index, with the messages around it; None for entries without neighbours."""
 
     item: SequencedEntry
     neighbours: tuple[MemoryEntry, ...] | None = None
 
 
 class ConversationTail:
-    """The end of the talk on every branch.
+    """The last messages on every branch.
 
-    Neighbours are of one branch, so that no branch lends words to another, and of one sitting: messages more than six
-    hours apart are strangers.
+    Neighbours are on one branch, so that no branch adds words to another, and close in time: messages more than six
+    hours apart are not neighbours.
     """
 
     def __init__(self) -> None:
         self._ends: dict[str | None, list[SequencedEntry]] = {}
 
     def follow(self, page: Sequence[SequencedEntry]) -> list[LinkedEntry]:
-        """Take in what was written next; returns it with its neighbours, and before it the messages it adds one to.
+        """Add the entries written next; return them with their neighbours, preceded by older messages that gained a
+        neighbour.
 
-        Of several words on one id the last counts; what is removed lends no word to what follows.
+        Of several entries with one id the last counts; a removed message is no neighbour of what follows.
         """
         last = {item.entry.entry_id: item for item in page}
         removed = [item for item in last.values() if item.deleted]
@@ -60,7 +61,7 @@ class ConversationTail:
 
 
 def _neighbours_of(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
-    """Return the messages up to `REACH` before and after a place, in order; a gap in the talk ends the reach."""
+    """Return the messages up to `REACH` before and after an index, in order, without those beyond a gap in time."""
     first = last = place
     while first > max(place - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
         first -= 1

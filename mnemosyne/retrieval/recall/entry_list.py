@@ -1,4 +1,4 @@
-"""Entries without a store: a list that recall can read from, for corpora, tools and tests. Must not import an engine."""
+"""Entries without a store: a list from which recall can read, for corpora, tools and tests. Must not import an engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from mnemosyne.schema.record import SequencedEntry
 
 
 class EntryList:
-    """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append`; one id a scope, the last counts."""
+    """An `EntrySource` in memory. Entries are numbered from 1 in the order of `append`; of several with one id in a
+    scope the last counts.
+    """
 
     def __init__(self, entries: Iterable[MemoryEntry] = ()) -> None:
         self._written: dict[tuple[str, Chain], list[SequencedEntry]] = {}
@@ -19,30 +21,30 @@ class EntryList:
         self.append(entries)
 
     def append(self, entries: Iterable[MemoryEntry]) -> None:
-        """Write entries after those that are there."""
+        """Add entries after the existing ones."""
         for entry in entries:
             self._write(entry, deleted=False)
             self._by_id[entry.scope, entry.entry_id] = entry
 
     def remove(self, entries: Iterable[MemoryEntry]) -> None:
-        """Write that entries are gone."""
+        """Record that entries are deleted."""
         for entry in entries:
             self._write(entry, deleted=True)
             self._by_id.pop((entry.scope, entry.entry_id), None)
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return full entries in the order asked; unknown ids are left out."""
+        """Return entries in the order of `entry_ids`; unknown ids are left out."""
         found = [self._by_id.get((scope, entry_id)) for entry_id in entry_ids]
         return tuple([entry for entry in found if entry is not None])
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return entries written after `sequence`, in the order of writing."""
+        """Return at most `limit` entries written after `sequence`, in the order of writing."""
         written = self._written.get((scope, chain), [])
         first = bisect_right(written, sequence, key=lambda item: item.sequence)
         return tuple(written[first : first + limit])
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         return frozenset(
             place
             for place, sequence in after.items()

@@ -1,9 +1,9 @@
-"""Joins the arms of recall into one order: scores added, each arm weighed by what it is worth for this query and chain.
+"""Fuses the arms of recall into one order: scores are added, each arm weighted by its worth for this query and chain.
 
-Plain reciprocal rank fusion counts every arm alike and loses to the better arm where the other is poor. Here words are the
-measure and vectors are added to them with a weight that depends on the language (what the model knows), on the chain and
-on the question; then what stands beside good finds is lifted. The numbers are `FusionWeights`; how they were found is in
-docs/decisions/0006. Calculation only.
+Plain reciprocal rank fusion weights every arm equally and loses to the better arm where the other is poor. Here word
+scores are the unit, and vector scores are added with a weight that depends on the language (what the model knows), on
+the chain and on the question; then the neighbours of good hits are raised. The numbers are `FusionWeights`;
+docs/decisions/0006 says how they were found. Calculation only.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _USUAL_TERMS = 2.0
 _BESIDE = 8
 _STEPS = 4
 _FADES = np.array([0.0, 0.7, 0.7**2, 0.7**3, 0.7**4, 0.0])
-"""What is lent over so many steps; `_STEPS` are the last that count."""
+"""The share that is passed on over each number of steps; neighbours beyond `_STEPS` get nothing."""
 _MOST = 0.8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FusionWeights:
-    """The numbers of fusion and of the second look; all but the last eight are exponents of e.
+    """The numbers of fusion and of reranking; all but the last eight are exponents of e.
 
-    Vectors count exp(vector + ...) where words count 1: more in questions and where a statement leans on talk, less in
-    talk's own chain and in long queries. Neighbours lend exp(beside + ...) of their scores: more in long queries, by chain.
-    The last eight are what a second look adds for each sign (0..1) that it finds in an entry; `character_talk` and
-    `longer_talk` multiply the share of recent talk in the query.
+    Vectors weigh exp(vector + ...) where words weigh 1: more in questions and where a statement refers to the
+    conversation, less in the history chain and in long queries. Neighbours pass on exp(beside + ...) of their scores:
+    more in long queries, by chain. The last eight are what reranking adds for each feature (0..1) of an entry;
+    `character_talk` and `longer_talk` multiply the share of the recent conversation in the query.
     """
 
     vector: float = -0.7
@@ -63,10 +63,10 @@ WEIGHTS = FusionWeights()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """One arm's hits, best first. `weight` is what its best counts; `dense`: every entry has a score.
+    """One arm's hits, best first. `weight` is the score of its best hit after fusion; `dense`: every entry has a score.
 
-    A dense arm's last hit counts as 0 and so does all that it did not return: there is no cosine that means nothing.
-    What a sparse arm did not return has nothing in common with the query.
+    A dense arm's last hit counts as 0, and so does everything that it did not return, because no cosine means "nothing
+    in common". An entry that a sparse arm did not return has nothing in common with the query.
     """
 
     hits: Sequence[Hit]
@@ -80,9 +80,9 @@ class Arm:
 
 
 def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights: FusionWeights = WEIGHTS) -> float:
-    """Return what the best of the vector arm counts where the best of the words counts 1.
+    """Return the weight of the vector arm's best hit, where the word arm's best weighs 1.
 
-    `fitness` is the share of the query that the model knows.
+    `fitness` is the share (0..1) of the query that the model knows.
     """
     power = weights.vector + weights.vector_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if chain is Chain.HISTORY:
@@ -95,7 +95,7 @@ def vector_weight(features: QueryFeatures, chain: Chain, fitness: float, weights
 
 
 def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeights = WEIGHTS) -> float:
-    """Return the share of its score that an entry lends to the one right beside it, at most 0.8."""
+    """Return the share of its score that an entry passes on to the one next to it, at most 0.8."""
     by_chain = {
         Chain.HISTORY: weights.beside_history,
         Chain.EVENT: weights.beside_event,
@@ -109,10 +109,10 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
 
 
 def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Return a score for every entry that any heard arm returned; unmoved by rescaling one sparse arm.
+    """Return a score for every entry that any arm with a weight returned; rescaling a sparse arm does not change it.
 
     `tops` are the scores that count as 1, where several chains share a scale; by default each arm's own best, so that
-    scores are 0..1. Entries keep the order of the arms.
+    each arm's part is 0..1 times its weight. Entries keep the order of the arms.
     """
     heard = {name: arm for name, arm in arms.items() if arm.weight > 0.0 and arm.top > 0.0}
     whole = sum(arm.weight for arm in heard.values())
@@ -120,7 +120,7 @@ def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> di
     for name, arm in heard.items():
         floor = max(arm.hits[-1].score, 0.0) if arm.dense and len(arm.hits) > 1 else 0.0
         most = arm.top if tops is None else tops[name]
-        # One chain's best beside the best of all; a dense arm's floor moves with its top.
+        # One chain's best relative to the best of all; a dense arm's floor moves with its top.
         scale = arm.weight / whole * arm.top / most / max(arm.top - floor, 1e-9)
         for entry_id, score, _, _ in arm.hits:
             fused[entry_id] = fused.get(entry_id, 0.0) + (scale * (score - floor) if score > floor else 0.0)
@@ -128,17 +128,17 @@ def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> di
 
 
 def score_unit(arms: Mapping[str, Arm], tops: Mapping[str, float]) -> float:
-    """Return what the best of a chain's words counts after fusion: the unit of signs that are added to it later."""
+    """Return the score of a chain's best word hit after fusion: the unit for features that are added later."""
     whole = sum(arm.weight for arm in arms.values() if arm.top > 0.0)
     scale = max((arm.top / tops[name] for name, arm in arms.items() if arm.top > 0.0), default=0.0)
     return scale / max(whole, 1.0)
 
 
 def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: float) -> dict[str, float]:
-    """Return the scores with what neighbours lend: `share` times 0.7 for each step to them, up to four steps.
+    """Return the scores with what neighbours add: `share` times 0.7 for each step to them, up to four steps.
 
-    Neighbours are entries of few turns before and after; those of one turn, and those that belong to none, are as far
-    apart as they were written. A find amid finds is worth more than one that stands alone.
+    Neighbours are entries of the turns just before and after; entries of one turn, and those without a turn, are as far
+    apart as they were written. A hit among hits is worth more than an isolated one.
     """
     places = {hit[0]: hit for hit in hits}
     found = [places[entry_id] for entry_id in scores]
@@ -149,7 +149,7 @@ def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: fl
     own, depths, written = own[order], depths[order], written[order]
     more = np.zeros(len(found))
     steps = np.arange(1, min(_BESIDE, len(found) - 1) + 1)[:, None]
-    # A row a step; what lies behind the last find is not asked for.
+    # One row per step; entries beyond the last hit are not needed.
     others = np.minimum(np.arange(len(found)) + steps, len(found) - 1)
     near = _nearness(depths[others] - depths, written[others] - written)
     for step, lent_on in enumerate(near, start=1):
@@ -161,10 +161,10 @@ def boost_neighbours(scores: Mapping[str, float], hits: Sequence[Hit], share: fl
 
 
 def shared_tops(chains: Sequence[Mapping[str, Arm]]) -> list[dict[str, float]]:
-    """Return for each chain the scores that count as 1 when the chains are ranked together.
+    """Return, for each chain, the scores that count as 1 when the chains are ranked together.
 
-    Half way (geometrically) between the chain's own best and the best of all: a chain whose best is poor falls behind, but
-    not as far as its raw scores would have it, for those also depend on how many entries a chain holds.
+    The geometric mean of the chain's own best and the best of all: a chain whose best is poor ranks lower, but not as
+    low as by its raw scores, because those also depend on the number of entries in a chain.
     """
     bests: dict[str, float] = {}
     for arms in chains:

@@ -31,7 +31,7 @@ def nearness(entry: MemoryEntry, quest_distances: Mapping[str, int], entities: C
 
 
 def facet_terms(query: RetrievalQuery) -> dict[str, float]:
-    """Return the terms that entries near the focus are indexed under, nearer ones with more weight."""
+    """Return the terms under which entries near the focus are indexed, nearer ones with more weight."""
     near = sorted((steps, quest_id) for quest_id, steps in query.quest_distances.items() if 0 <= steps <= QUEST_REACH)
     terms = {quest_facet(quest_id): 1.0 / (1.0 + steps) for steps, quest_id in near}
     terms.update({entity_facet(entity): _ENTITY_SHARE for entity in query.entities})
@@ -39,17 +39,17 @@ def facet_terms(query: RetrievalQuery) -> dict[str, float]:
 
 
 def recency(depth: int | None, now: int) -> float | None:
-    """Return 1 for this turn, halved every 30 turns; None for what has no place in time."""
+    """Return 1 for the current turn, halved every 30 turns back; None for entries without a place in time."""
     if depth is None:
         return None
     return float(0.5 ** (max(now - depth, 0) / _HALF_LIFE_TURNS))
 
 
 def context_factor(chain: Chain, near: float, recent: float | None, temporal: str) -> tuple[float, float]:
-    """Return (factor, bonus) that recency and nearness put on a fused score.
+    """Return (factor, bonus) by which recency and nearness change a fused score.
 
-    Narrative is weighed by recency (up to a tenth more), unless the input speaks of the past. Nearness decides most among
-    events (seed 004 section 6.2: a walk from the focused quest) and little elsewhere.
+    Narrative entries get up to a tenth more for recency, unless the input is about the past. Nearness matters most
+    among events (seed 004 section 6.2: a walk from the focused quest) and little elsewhere.
     """
     factor = 1.0
     if chain is Chain.NARRATIVE and recent is not None and temporal != "past":

@@ -1,7 +1,7 @@
-"""The retriever: what should come to mind now, out of a world's lore and a session's memory (seed 004 section 6.2; spec B1).
+"""The retriever: recalls candidates from a world's lore and a session's memory (seed 004 section 6.2; spec B1).
 
-Words and vectors are searched side by side in each chain, joined by `fuse`, weighed by the plan, by recency and by nearness
-on the quest graph. It knows indexes, embedders and stores by protocol and must not import a concrete one.
+Words and vectors are searched concurrently in each chain, fused by `fuse`, and weighted by the plan, by recency and by
+nearness on the quest graph. It knows indexes, embedders and stores by protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ _FACET_LIMIT = 50
 class HybridRetriever:
     """A `Retriever` over any entry source, index and embedder.
 
-    `arms`: with one arm alone (`bm25` or `vector`) recall ranks by it and by nothing else, for comparisons; with all, by
-    everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
+    `arms`: with one arm alone (`bm25` or `vector`) recall ranks by it and by nothing else, for comparisons; with all,
+    by everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
 
-    `index_degradations`: asked what the index does without for some scopes, as codes that a recall of these scopes reports.
+    `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
+    them.
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
-    query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (not all is), `index_behind` (not all is
-    in the index: a recall brings in `inline_entries` at most), `index_damaged`.
+    query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
+    `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
     """
 
     def __init__(
@@ -76,13 +77,13 @@ class HybridRetriever:
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
         self._weights, self._index_degradations = weights, index_degradations
-        # An arm that is asked for alone gives what it has, however little it knows the language.
+        # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
-        """Load the embedding model; one that cannot be had is done without."""
+        """Load the embedding model; recall works without one that is not available."""
         if self._embedder is not None:
             try:
                 await self._embedder.warm()
@@ -90,9 +91,10 @@ class HybridRetriever:
                 return
 
     async def sync(self, scope: str, progress: Progress | None = None) -> int:
-        """Index all that was written to a scope since, vectors too, and tidy the index; returns how many were new.
+        """Index everything that was written to a scope since the last call, with vectors, and maintain the index;
+        return the number of new entries.
 
-        `progress` is called with (done, known so far). Belongs outside a turn: embedding takes its time.
+        `progress` is called with (entries done, entries known so far). Not for use inside a turn: embedding takes long.
         """
         result = await self._feeder.index_new(scope, progress=progress)
         if not result.fault:
@@ -101,14 +103,15 @@ class HybridRetriever:
         return result.entries
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Bring the index of a scope to what the store holds, whatever state it is in; see `Indexer.rebuild`."""
+        """Make the index of a scope match the store, whatever state it is in; see `Indexer.rebuild`."""
         self._preview.cache_clear()
         return await self._feeder.rebuild(scope, force=force, progress=progress)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
-        """Return the candidates of a query, best first, at most `query.limit`, each with all its signals.
+        """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
+        for a missing model or index.
 
-        Questions that have nothing to do with one another are recalled each by itself (`split_query`).
+        Independent questions are recalled one by one (`split_query`).
         """
         size = size_of(query.text)
         parts = await calculate(split_query, query, size=size) if self._arms == ALL_ARMS else (query,)
@@ -116,12 +119,12 @@ class HybridRetriever:
             return await self._recall(query)
         found: dict[int, Recall] = {}
 
-        async def one(place: int, part: RetrievalQuery) -> None:
+        async def recall_one(place: int, part: RetrievalQuery) -> None:
             found[place] = await self._recall(part)
 
         async with anyio.create_task_group() as group:
             for place, part in enumerate(parts):
-                group.start_soon(one, place, part)
+                group.start_soon(recall_one, place, part)
         return merge_recalls([found[place] for place in range(len(parts))], query.limit)
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
@@ -146,11 +149,11 @@ class HybridRetriever:
         )
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return what the index does without for these scopes, as codes of degradation."""
+        """Return the degradation codes of the index for these scopes."""
         return tuple(self._index_degradations(scopes))
 
     async def close(self) -> None:
-        """Write out what the index holds back and release it."""
+        """Write the index's pending rows and release it."""
         await self._index.close()
 
     async def _embed_query(self, state: RecallState) -> None:
@@ -186,7 +189,7 @@ class HybridRetriever:
                 state.add_degradation("embedder_unavailable")
             if result.behind:
                 state.add_degradation("index_behind")
-        # A search costs a task even where there is nothing to find.
+        # A search costs a task even if there is nothing to find.
         state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
         state.record_ms("feed", started)
         ready.set()
@@ -202,7 +205,9 @@ class HybridRetriever:
             await self._read_ahead(state)
 
     async def _read_ahead(self, state: RecallState) -> None:
-        """Fetch and read the best finds by words while vectors are still made and searched: most of them will stay."""
+        """Fetch and analyse the best word hits while vectors are still computed and searched: most of them will be
+        kept.
+        """
         for scope, ids in state.likely_ids():
             found = await self._fetch(state, scope, ids)
             await to_thread.run_sync(warm_text_features, [entry.text for entry in found])
@@ -216,7 +221,7 @@ class HybridRetriever:
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         await self._embed_query(state)
-        # What is new must be in the index before it is searched.
+        # New entries must be in the index before it is searched.
         await ready.wait()
         if state.vector is None or self._embedder is None:
             return
@@ -241,14 +246,16 @@ class HybridRetriever:
         return await to_thread.run_sync(self._choose, state, scored)
 
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Bring entries from the source that this recall has not brought yet; return those that are new to it."""
+        """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
         missing = [entry_id for entry_id in ids if (scope, entry_id) not in state.fetched]
         found = await self._source.entries(scope, missing) if missing else ()
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
     def _choose(self, state: RecallState, scored: Sequence[ScoredEntry]) -> tuple[Candidate, ...]:
-        """Look again at what was fetched, weigh it, and return what the places are for; takes some ms, so not on the loop."""
+        """Rerank the fetched entries and return those for the candidate places; takes some ms, so it runs off the event
+        loop.
+        """
         known = state.fetched
         seen = [
             (each, entry)
@@ -285,7 +292,7 @@ def _begin_recall(query: RetrievalQuery, *, whole: bool) -> RecallState:
 
 
 async def _run_together(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-    """Run searches at once; a single one needs no task of its own."""
+    """Run searches concurrently; a single one needs no task of its own."""
     if len(searches) == 1:
         await searches[0]()
         return

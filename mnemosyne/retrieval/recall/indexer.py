@@ -1,5 +1,5 @@
-"""Keeps an index in step with the store: adds new entries, removes deleted ones, and adds vectors where a model knows the
-text.
+"""Keeps an index up to date with the store: adds new entries, removes deleted ones, and adds vectors for texts that the
+model knows.
 
 The text by which an entry is found depends on its neighbours, which neither store nor index knows. It must not import a
 concrete store, index or embedder.
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexResult:
-    """What one feeding did: entries that were new, and why vectors were not made (empty when they were).
+    """The outcome of an update: the number of new entries, and why vectors are missing (empty when they are not).
 
     `behind`: there are more entries to index, which were left for another time.
     """
@@ -45,9 +45,9 @@ class IndexResult:
 
 
 class Indexer:
-    """Feeds scopes of one index from one source. Calls for one scope wait for each other; scopes do not.
+    """Updates scopes of one index from one source. Calls for one scope wait for each other; different scopes do not.
 
-    `least_fitness`: a text that the embedder knows less of (`Embedder.fitness`) gets no vector.
+    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class Indexer:
         self._source, self._index, self._embedder = source, index, embedder
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._talks: dict[str, tuple[int, ConversationTail]] = {}
+        self._tails: dict[str, tuple[int, ConversationTail]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._lacking: dict[str, bool] = {}
 
     async def find_unindexed(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
-        """Return the chains of these scopes that hold what is not indexed yet; scopes without any are left out.
+        """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
 
-        It asks the source once, so a recall that has nothing to feed pays one round for all chains.
+        It queries the source once for all chains, so that a recall without new entries pays one round trip.
         """
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
@@ -84,10 +84,11 @@ class Indexer:
         entry_limit: int | None = None,
         progress: Progress | None = None,
     ) -> IndexResult:
-        """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries (None: all).
+        """Index what was written to `chains` (None: all) since the watermark, at most about `entry_limit` entries
+        (None: all). IndexUnavailableError from the index.
 
-        `vector_limit`: when more entries than that are new, they get no vectors now (None: all do). A model that fails
-        leaves entries without vectors, to be made by `fill_vectors` some other time.
+        `vector_limit`: if more entries than that are new, they get no vectors now (None: all do). If the model fails,
+        entries stay without vectors until `fill_vectors` adds them.
         """
         async with self._lock(scope):
             total = await self._count_new(scope) if progress else 0
@@ -103,7 +104,8 @@ class Indexer:
                     done, last = done + len(page), page[-1].sequence
                     if progress:
                         progress(done, max(total, done))
-                    # It falls back where another process has dropped the scope meanwhile: then that is fed again.
+                    # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed
+                    # again.
                     after = min(last, await self._index.watermark(scope, chain))
                     falls += after < last
                     if falls > _FALLS:
@@ -113,20 +115,20 @@ class Indexer:
             return IndexResult(entries=done, fault=fault)
 
     async def fill_vectors(self, scope: str, progress: Progress | None = None) -> IndexResult:
-        """Make the vectors that entries lack because no model, or another one, looked at them; resumable."""
+        """Add missing vectors, for entries that no model, or only another one, has processed; can be resumed."""
         if self._embedder is None:
             return IndexResult(entries=0)
         async with self._lock(scope):
             unseen = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
             total = len(unseen)
             for chain in _chains(scope):
-                talk, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
+                tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
                 while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
-                    linked = _link_page(chain, page, talk)
+                    linked = _link_page(chain, page, tail)
                     lacking = [each for each in linked if each.item.entry.entry_id in unseen]
                     fault = await self._write(scope, lacking, with_vectors=True)
                     if fault or await self._index.watermark(scope, chain) < mark:
-                        # Another process has dropped the scope meanwhile: what is there must be fed first.
+                        # Another process has dropped the scope meanwhile: its entries must be indexed first.
                         return IndexResult(entries=total - len(unseen), fault=fault, behind=not fault)
                     unseen.difference_update(each.item.entry.entry_id for each in lacking)
                     after = page[-1].sequence
@@ -136,7 +138,7 @@ class Indexer:
             return IndexResult(entries=total - len(unseen))
 
     async def lacks_vectors(self, scope: str) -> bool:
-        """Say whether there are entries in the index that the embedder has not looked at; asked once, then known."""
+        """Return whether the index has entries that the embedder has not processed; queried once, then cached."""
         if self._embedder is None:
             return False
         if scope not in self._lacking:
@@ -144,10 +146,10 @@ class Indexer:
         return self._lacking[scope]
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Bring a scope's index to what the source holds, whatever state it is in; a stopped run is gone on with.
+        """Make a scope's index match the source, whatever state it is in; an interrupted run is resumed.
 
-        What is damaged, holds other entries than the source, or lacks one that lies before its watermark is dropped and
-        built again; so is all of it with `force`. IndexUnavailableError when the folder cannot be written.
+        An index that is damaged, holds other entries than the source, or lacks one before its watermark is dropped and
+        rebuilt; `force` always rebuilds. IndexUnavailableError when the folder cannot be written.
         """
         async with self._lock(scope):
             known = None if force else await compare_index(self._source, self._index, scope, _chains(scope))
@@ -167,8 +169,8 @@ class Indexer:
         )
 
     def forget(self, scope: str) -> None:
-        """Drop what is remembered of a scope beside the index: texts, vectors, the end of its talk."""
-        self._talks.pop(scope, None)
+        """Drop the caches of a scope: texts, vectors, its last messages."""
+        self._tails.pop(scope, None)
         self._lacking.pop(scope, None)
         self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
 
@@ -186,27 +188,27 @@ class Indexer:
     async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
         if chain is not Chain.HISTORY:
             return await self._write(scope, _link_page(chain, page, ConversationTail()), with_vectors=with_vectors)
-        # A talk belongs to the index that it was followed in; one that was read anew from its folder holds another part of it.
-        mark, talk = self._talks.get(scope, (-1, ConversationTail()))
+        # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
+        mark, tail = self._tails.get(scope, (-1, ConversationTail()))
         if mark != await self._index.watermark(scope, chain):
-            talk = await self._resume(scope)
-        fault = await self._write(scope, _link_page(chain, page, talk), with_vectors=with_vectors)
-        self._talks[scope] = (await self._index.watermark(scope, chain), talk)
+            tail = await self._resume(scope)
+        fault = await self._write(scope, _link_page(chain, page, tail), with_vectors=with_vectors)
+        self._tails[scope] = (await self._index.watermark(scope, chain), tail)
         return fault
 
     async def _resume(self, scope: str) -> ConversationTail:
-        """Return the talk as the index left it, so that the next message finds its neighbours after a restart."""
+        """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
         ids = await self._index.newest_ids(scope, Chain.HISTORY, 16)
-        talk = ConversationTail()
+        tail = ConversationTail()
         entries = await self._source.entries(scope, ids)
         before = await self._index.watermark(scope, Chain.HISTORY)
-        # Places among the old ones only need their order; they are written again under the watermark.
+        # Only the order of the old messages matters; they are written again below the watermark.
         first = before - len(entries) + 1
-        talk.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
-        return talk
+        tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
+        return tail
 
     async def _write(self, scope: str, linked: Sequence[LinkedEntry], *, with_vectors: bool) -> str:
-        """Index entries under their keys; returns what kept vectors from being made."""
+        """Index entries under their keys; return why vectors are missing (empty when they are not)."""
         if not linked:
             return ""
         vectors, model, fault = None, "", ""
@@ -225,9 +227,9 @@ class Indexer:
         return fault
 
     async def _vectors(self, scope: str, linked: Sequence[LinkedEntry]) -> Vectors | None:
-        """Return one row an entry, NaN where the model does not know the text; None when it knows none.
+        """Return one row per entry, NaN where the model does not know the text; None when it knows none.
 
-        A message's row is two parts its own vector and one part each neighbour's (on LoCoMo dev this takes the vector
+        A message's row is two parts its own vector and one part each neighbour's (on LoCoMo dev this raises the vector
         arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34).
         """
         wanted: dict[str, MemoryEntry] = {}
@@ -274,7 +276,7 @@ def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
 
 
-def _link_page(chain: Chain, page: Sequence[SequencedEntry], talk: ConversationTail) -> Sequence[LinkedEntry]:
+def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
     if chain is Chain.HISTORY:
-        return talk.follow(page)
+        return tail.follow(page)
     return [LinkedEntry(item=item) for item in page]

@@ -1,6 +1,7 @@
-"""Inputs that ask several things: each question is recalled by itself, and an entry counts by the one that it serves best.
+"""Inputs with several questions: each is recalled by itself, and an entry gets the score of the question that it
+answers best.
 
-One vector of two questions lies between them and near neither. Calculation only.
+A single vector of two questions would lie between them and be near neither. Calculation only.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _ENOUGH_TERMS = 2
 
 
 def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
-    """Return the questions that a query is made of, or the query alone.
+    """Return the questions of a query, in order, or the query alone.
 
-    Only where it is nothing but two or three questions that each stand alone (name what they ask about before they lean on
-    anything) and have two content words at least: what leans on the question before it belongs to it.
+    A query is split only if it consists of two or three self-contained questions (each names its subject before it
+    refers to anything) with at least two content words each: a question that refers to the one before belongs to it.
     """
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]
@@ -38,7 +39,9 @@ def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
 
 
 def merge_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
-    """Return the recalls of several questions as one: scores as shares of each question's best, the greater one counting."""
+    """Return the recalls of several questions as one: scores relative to each question's best; of an entry in several,
+    the greatest counts.
+    """
     best: dict[EntryPlace, Candidate] = {}
     for recall in recalls:
         top = max((each.score for each in recall.candidates), default=0.0)

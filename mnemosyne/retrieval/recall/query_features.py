@@ -1,4 +1,4 @@
-"""What is searched for: the words and the texts to embed that one recall is made of, and what kind of question it is.
+"""Analyses a query: the words to search for, the texts to embed, and the kind of question.
 
 Calculation only.
 """
@@ -25,12 +25,13 @@ _PAST: Mapping[Chain, float] = {Chain.NARRATIVE: 1.4, Chain.EVENT: 1.2, Chain.HI
 
 
 def lexical_terms(query: RetrievalQuery) -> dict[str, float]:
-    """Return the terms to search for with their weights: the text's 1 each time, keywords 1 more, recent talk less.
+    """Return the terms to search for with their weights: 1 for each occurrence in the text, 1 more for keywords, less
+    for recent messages.
 
-    Recent talk counts 0.6 for the newest message and a tenth less for each before it, but all of it together at most 0.7 of what
-    the text does: long messages would drown a short question. (Labelled data, words alone, recall@5: dialogues that lean
-    on their talk keep what it gives, kdconv 14 to 26 percent; LoCoMo questions asked amid unrelated talk stay at 66,
-    where unbounded talk takes them to 32.)
+    The newest message counts 0.6 and each one before it 0.1 less, but all together at most 0.7 of the text: long
+    messages would drown a short question. (Labelled data, words only, recall@5: dialogues that depend on their context
+    gain from it, kdconv 14 to 26 percent; LoCoMo questions amid unrelated conversation stay at 66, where unlimited
+    context would reduce them to 32.)
     """
     terms = term_weights(query.text)
     for keyword in query.keywords:
@@ -57,10 +58,10 @@ def add_recent_terms(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryFeatures:
-    """What can be told of a query without searching.
+    """What can be found out about a query without searching.
 
-    `terms`: distinct words of the text itself. `recent_share`: how much of the weight of all terms is recent talk's, 0..1.
-    `question`: it asks; `time`: it asks when.
+    `terms`: number of distinct words of the text itself. `recent_share`: the share (0..1) of recent messages in the
+    weight of all terms. `question`: it is a question; `time`: it asks for a time.
     """
 
     terms: int
@@ -84,12 +85,12 @@ def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> Qu
 
 
 def vector_texts(query: RetrievalQuery) -> dict[str, float]:
-    """Return the texts whose vectors are added up, with their weights: the text 1, and unless it stands alone the recent talk
-    (`recent_text`), less for a question than for what goes on talking.
+    """Return the texts whose vectors are added up, with their weights: 1 for the text, and, unless it is
+    self-contained, less for the recent messages (`recent_text`), least for a question.
 
-    The sum finds more than the text alone (recall@5 on the dialogues of madial_en: 60 against 54 percent), but not of a
-    question that is asked amid talk of other things (LoCoMo: 73.5 against 75.1). The talk is embedded without the text, so
-    that its vector can be made before the text is there.
+    The sum finds more than the text alone (recall@5 on the dialogues of madial_en: 60 against 54 percent), but less for
+    a question amid unrelated conversation (LoCoMo: 73.5 against 75.1). The recent messages are embedded without the
+    text, so that their vector can be computed before the text exists.
     """
     text = query.text.strip()
     if not text:
@@ -101,13 +102,13 @@ def vector_texts(query: RetrievalQuery) -> dict[str, float]:
 
 
 def recent_text(recent: Sequence[str]) -> str:
-    """Return the recent talk (oldest first) as the one text that is embedded: its newest RECENT_CHARS characters."""
+    """Return the recent messages (oldest first) as the one text that is embedded: the last RECENT_CHARS characters."""
     said = [message.strip() for message in recent[-RECENT_MESSAGES:]]
     return "\n".join(message for message in said if message)[-RECENT_CHARS:]
 
 
 def is_self_contained(query: RetrievalQuery) -> bool:
-    """Say whether a query asks of something that it names, before it leans on what was said (`he`, `there`, `那个`)."""
+    """Return whether a query names its subject before it refers to the conversation (`he`, `there`, `那个`)."""
     text = query.text.strip()
     if not _is_question(text):
         return False
@@ -123,10 +124,10 @@ def _is_question(text: str) -> bool:
 
 
 def chain_weights(query: RetrievalQuery) -> dict[Chain, float]:
-    """Return how much the plan's domain weights make of each chain: 1 for the heaviest, 0 for those that are left out.
+    """Return the weight of each chain by the plan's domain weights: 1 for the heaviest, 0 for chains that are left out.
 
-    The square root softens the plan's opinion, which comes from a few words. Chains that the plan does not weigh count as
-    one of middle weight. When the input speaks of the past, what was lived counts a fifth more, its telling two fifths.
+    The square root softens the plan's weights, which are based on a few words. Chains without a weight get a medium
+    one. When the input is about the past, history and event entries weigh a fifth more, narratives two fifths.
     """
     given = {chain: max(query.weights.get(chain, _EVEN_WEIGHT), 0.0) for chain in RECALLED}
     heaviest = max(given.values())
@@ -142,7 +143,7 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
-"""A capital within a sentence."""
+"""A capitalised word within a sentence."""
 _LEANING = re.compile(
     r"\b(he|she|it|they|him|her|his|hers|its|them|their|theirs|this|that|these|those|there|then|one|ones|again|else|other"
     r"|another|too|instead)\b|[他她它这那此该]|其[中他它]|还有|上面|刚才",

@@ -1,7 +1,7 @@
 """Compares an index with its source.
 
-A damaged or foreign index is detected by comparing ids page by page; nothing is written. It knows indexes and sources by
-protocol and must not import a concrete one.
+A damaged index, or one of another source, is detected by comparing ids page by page; nothing is written. It knows
+indexes and sources by protocol and must not import a concrete one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ALL = 2**31 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RebuildResult:
-    """What became of one scope: entries that were good and `kept`, and those that were `added`.
+    """The outcome for one scope: the numbers of entries that were `kept` and `added`.
 
-    `rebuilt`: the index was damaged or held something else, and was built again. `fault`: what could not be done (no
-    model, no folder); empty when all is well.
+    `rebuilt`: the index was damaged or held something else, and was rebuilt. `fault`: what could not be done (no model,
+    no folder); empty without faults.
     """
 
     scope: str
@@ -32,7 +32,7 @@ class RebuildResult:
 
 
 async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:
-    """Return how many entries the index holds, or None when they are not those of the source up to its watermarks."""
+    """Return the number of entries in the index, or None if they are not those of the source up to its watermarks."""
     kept = 0
     for chain in chains:
         mark = await index.watermark(scope, chain)

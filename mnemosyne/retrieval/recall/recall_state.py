@@ -1,6 +1,6 @@
-"""One recall under way: what each chain's arms found, joined, weighed and cut to the places there are.
+"""The state of one recall: what each chain's arms found, fused, weighted and cut to the limit.
 
-Calculation only; `hybrid` asks indexes, embedder and source and brings what they say here. Must not import an engine.
+Calculation only; `hybrid` queries indexes, embedder and source and passes the results to it. Must not import an engine.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FusedPool:
-    """What one pool found, after fusion: scores by id, each arm's own scores, the ids of all finds."""
+    """The hits of one pool after fusion: scores by id, each arm's own scores, the ids of all hits."""
 
     pool: Pool
     fused: Mapping[str, float]
@@ -56,13 +56,13 @@ class FusedPool:
     found: Collection[str]
 
     @classmethod
-    def of(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
-        """Join a pool's arms; neighbours lend `beside` of their scores."""
+    def from_pool(cls, pool: Pool, tops: Mapping[str, float], beside: float) -> FusedPool:
+        """Fuse a pool's arms; neighbours pass on the share `beside` of their scores."""
         fused, unit = fuse(pool.arms, tops), score_unit(pool.arms, tops)
         best = max(fused.values(), default=0.0)
         if beside > 0.0 and best > 0.0:
             fused = boost_neighbours(fused, [hit for arm in pool.arms.values() for hit in arm.hits], beside)
-            # What a chain lends within itself must not lift it above the others.
+            # What neighbours within a chain add must not raise the chain above the others.
             shrunk = best / max(fused.values())
             fused, unit = {entry_id: score * shrunk for entry_id, score in fused.items()}, unit * shrunk
         by_arm = {name: {hit.entry_id: hit.score for hit in arm.hits} for name, arm in pool.arms.items()}
@@ -75,7 +75,7 @@ class FusedPool:
         )
 
     def score_of(self, entry_id: str) -> ScoredEntry:
-        """Return one find with what each arm made of it."""
+        """Return one hit with the score of each arm."""
         fused = self.fused.get(entry_id)
         return ScoredEntry(
             self.pool.scope,
@@ -99,7 +99,7 @@ class ScoredEntry(NamedTuple):
 
 
 class RankedEntry(NamedTuple):
-    """An entry with its final score and what went into it."""
+    """An entry with its final score and the parts of it."""
 
     entry: MemoryEntry
     score: float
@@ -109,7 +109,7 @@ class RankedEntry(NamedTuple):
 
     @property
     def signals(self) -> Signals:
-        """What each arm and each place made of it."""
+        """The score parts of the entry."""
         found = self.found
         near = self.near if self.near > 0.0 else None
         by_signal = {ARMS[name].signal: score for name, score in found.by_arm.items()}
@@ -133,11 +133,11 @@ class RecallState:
         self.timings_ms: dict[str, float] = {}
 
     def add_degradation(self, code: str) -> None:
-        """Note a degradation, once."""
+        """Record a degradation, once."""
         self.degradations[code] = None
 
     def record_ms(self, step: str, started: float) -> None:
-        """Note how long a step took that began at `started` (`perf_counter`)."""
+        """Record the duration of a step that began at `started` (`perf_counter`), in ms."""
         self.timings_ms[step] = (perf_counter() - started) * 1000.0
 
     def add_hits(self, name: str, pool: Pool, hits: Sequence[Hit], weights: FusionWeights) -> None:
@@ -153,7 +153,7 @@ class RecallState:
         )
 
     def likely_ids(self) -> list[tuple[str, list[str]]]:
-        """Return for each scope the ids of its best finds by words, as many as there are places, whatever the chain."""
+        """Return, for each scope, the ids of its best word hits in all chains, as many as the query's limit."""
         hits: dict[str, list[Hit]] = {}
         for pool in self.pools:
             if BM25 in pool.arms:
@@ -166,12 +166,12 @@ class RecallState:
         ]
 
     def rank_finds(self, weights: FusionWeights) -> list[ScoredEntry]:
-        """Return the best of all pools by fused score, and all that is near on the graph; best first."""
+        """Return the best of all pools by fused score, and everything near on the graph, best first."""
         scored: list[tuple[float, str, FusedPool]] = []
         near: set[tuple[str, str]] = set()
         for pool, tops in zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True):
             beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
-            pooled = FusedPool.of(pool, tops, beside)
+            pooled = FusedPool.from_pool(pool, tops, beside)
             fused, weight = pooled.fused, pool.weight
             scored.extend([(-fused.get(entry_id, 0.0) * weight, entry_id, pooled) for entry_id in pooled.found])
             near.update((pool.scope, hit.entry_id) for hit in pool.near)
@@ -181,18 +181,18 @@ class RecallState:
         return [pooled.score_of(entry_id) for _, entry_id, pooled in kept]
 
     def rerank_scores(self, entries: Sequence[MemoryEntry], weights: FusionWeights) -> list[float]:
-        """Return what a second look at fetched entries adds to each."""
+        """Return what reranking adds to each fetched entry, in their order."""
         return add_rerank_features(self.query, self.features, entries, weights) if self.whole else [0.0] * len(entries)
 
     def rank(self, entry: MemoryEntry, each: ScoredEntry, look: float) -> RankedEntry:
-        """Weigh a fetched entry by a second look, by its chain, by recency and by nearness."""
+        """Return a fetched entry with its final score: reranked, and weighted by chain, recency and nearness."""
         fused = each.fused or 0.0
         if not self.whole:
             return RankedEntry(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
         return self._weigh(entry, each, fused + look * each.unit, each.weight)
 
     def rank_extra(self) -> list[RankedEntry]:
-        """Return the entries that came with the query, scored by words and nearness; those with neither are left out."""
+        """Return the entries given with the query, scored by words and nearness; those with neither are left out."""
         admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_ids(entry.scope)]
         best = max((arm.hits[0].score for pool in self.pools if (arm := pool.arms.get(BM25)) and arm.hits), default=0.0)
         found = []
@@ -236,7 +236,7 @@ def _pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:
 
 
 def drop_repeats(ranked: Sequence[RankedEntry]) -> list[RankedEntry]:
-    """Return the entries best first, each once."""
+    """Return the entries best first, each only once."""
     best: dict[EntryPlace, RankedEntry] = {}
     for each in sorted(ranked, key=lambda each: (-each.score, each.entry.entry_id)):
         best.setdefault(place_of(each.entry), each)
@@ -244,9 +244,10 @@ def drop_repeats(ranked: Sequence[RankedEntry]) -> list[RankedEntry]:
 
 
 def allot_places(ranked: Sequence[RankedEntry], limit: int, weights: Mapping[Chain, float]) -> list[RankedEntry]:
-    """Return the best `limit`, but a tenth of the places (if it has so many) for every chain that the plan weighs.
+    """Return the best `limit` entries, but reserve a tenth of the places (if it has as many) for every chain that the
+    plan weights.
 
-    A selector can only choose what it sees, and chains score on scales that are alike, not equal.
+    A selector can only choose what it sees, and the chains' scales are similar, not equal.
     """
     seats = limit // _SEAT_SHARE
     kept: list[RankedEntry] = []

@@ -1,7 +1,8 @@
-"""Features for reranking the few entries that recall has fetched: signs in the text itself that no index keeps.
+"""Features for reranking the few entries that recall has fetched: properties of the text that no index stores.
 
-Who spoke, whether the entry gives a time when the query asks for one, whether the turn is only a question, and the word pairs
-and runs of characters that query and text share. The cost does not depend on the number of entries. Calculation only.
+They are the speaker, whether the entry gives a time when the query asks for one, whether the entry is only a question,
+and the word pairs and runs of characters that query and text share. The cost does not depend on the number of entries.
+Calculation only.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ Runs = Counter[str]
 def add_rerank_features(
     query: RetrievalQuery, features: QueryFeatures, entries: Sequence[MemoryEntry], weights: FusionWeights
 ) -> list[float]:
-    """Return what each entry's text adds to its fused score (where the best of words and vectors count 1 and more)."""
+    """Return what each entry's features add to its fused score, in order (the best fused scores are 1 and more)."""
     if not entries:
         return []
     readings = [text_features(entry.text[:_LOOK_CHARS]) for entry in entries]
@@ -80,11 +81,11 @@ def add_rerank_features(
 
 
 class TextFeatures(NamedTuple):
-    """What the text of an entry says of itself, whatever is asked.
+    """The features of an entry's text that do not depend on the query.
 
-    `plain`: its words in lower case, a blank between, stop words left out; `han`: its runs of CJK characters, a blank
-    between; `times`: tellings of a time, 3 at most; `length`: the logarithm of its words; `asks`: the share of its
-    sentences that ask.
+    `plain`: its words in lower case, separated by blanks, without stop words; `han`: its runs of CJK characters,
+    separated by blanks; `times`: the number of time expressions, at most 3; `length`: the logarithm of its number of
+    words; `asks`: the share of its sentences that are questions.
     """
 
     plain: str
@@ -96,11 +97,11 @@ class TextFeatures(NamedTuple):
 
 @lru_cache(maxsize=1 << 13)
 def text_features(text: str) -> TextFeatures:
-    """Return what a text says of itself; recall brings the same texts turn after turn."""
+    """Return the features of a text, cached, because recall returns the same texts turn after turn."""
     is_ascii = text.isascii()
     words = _words(text)
     runs = [] if is_ascii else CJK_RUN.findall(normal_form("NFKC", text))
-    # About half of the words of talk are stop words; two characters of Chinese are about a word.
+    # About half of the words of a conversation are stop words; two Chinese characters are about a word.
     size = len(text.split()) / 2 + sum(map(len, runs)) / 2
     asks = 0.0
     if "?" in text or "？" in text:
@@ -116,13 +117,13 @@ def text_features(text: str) -> TextFeatures:
 
 
 def warm_text_features(texts: Sequence[str]) -> None:
-    """Read texts that a second look will likely fall on."""
+    """Compute and cache the features of texts that will probably be reranked."""
     for text in texts:
         text_features(text[:_LOOK_CHARS])
 
 
 def _times(words: Sequence[str]) -> int:
-    """Return how many words tell a time: days, months, years in figures, `this morning`."""
+    """Return the number of time expressions: days, months, years in digits, `this morning`."""
     years = len([word for word in words if len(word) == _YEAR_DIGITS and word.isdecimal()])
     if not _TIMES.isdisjoint(words):
         years += sum(word in _TIMES for word in words)
@@ -132,7 +133,7 @@ def _times(words: Sequence[str]) -> int:
 
 
 def _pairs(text: str) -> tuple[str, ...]:
-    """Return the pairs of words that follow one another in a query, stop words left out."""
+    """Return the pairs of adjacent words of a query, without stop words."""
     words = _narrative_words(text)
     return tuple(dict.fromkeys(f"{one} {two}" for one, two in pairwise(words)))[:_PAIRS]
 
@@ -145,7 +146,7 @@ def _words(text: str) -> list[str]:
     """Return the words of a text that are not Chinese, in lower case."""
     plain = text.lower()
     if plain.isascii():
-        # What the expression finds, twice as fast.
+        # Equivalent to the regular expression, but twice as fast.
         return plain.translate(_BLANKS).replace(" '", " ").replace("' ", " ").split()
     return _WORD.findall(CJK_RUN.sub(" ", plain))
 
@@ -158,7 +159,9 @@ def _runs(text: str, size: int) -> Runs:
 
 
 def _weigh_runs(query: RetrievalQuery, size: int) -> dict[str, float]:
-    """Return the runs of `size` characters that are asked for, recent talk's weighed as its words are."""
+    """Return the runs of `size` characters of the query with their weights; recent messages are weighted like their
+    words.
+    """
     query_runs: dict[str, float] = {run: float(count) for run, count in _runs(query.text, size).items()}
     add_recent_terms(query_runs, query.recent, lambda message: _runs(message, size))
     return query_runs
@@ -189,7 +192,7 @@ def score_runs(query_runs: Mapping[str, float], documents: Sequence[str], size: 
 
 
 def _keys(documents: Sequence[str], size: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return a number for each run of `size` characters in the documents, and which document it is in."""
+    """Return the code of each run of `size` characters in the documents, and the index of its document."""
     codes = np.frombuffer("\0".join(documents).encode("utf-32-le"), dtype="<u4").astype(np.int64)
     owners, keys, inside = np.cumsum(codes == 0), codes, codes > _BLANK
     for step in range(1, size):

@@ -1,4 +1,4 @@
-"""Scores entries that no index holds, such as finished quests made from the state. Calculation only."""
+"""Scores entries that are in no index, such as finished quests derived from the state. Calculation only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mnemosyne.schema.memory import MemoryEntry
 
 
 def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
-    """Return a BM25 score (>= 0) for each of a few entries, in order, among themselves."""
+    """Return the BM25 score (>= 0) of each of a few entries, in order, with statistics of these entries only."""
     postings = Postings()
     postings.append([word_tokens(own_words(entry)) for entry in entries])
     return [float(score) for score in postings.scores(terms, np.ones(len(entries), dtype=np.bool_))]

@@ -1,1 +1,1 @@
-"""Text."""
+"""Words: tokens, BM25 and previews."""

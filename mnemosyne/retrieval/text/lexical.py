@@ -1,7 +1,8 @@
-"""BM25 over documents in memory: postings in numpy that grow a document at a time and are never rebuilt for one.
+"""BM25 over documents in memory: postings in numpy to which documents are added one by one, without a rebuild.
 
-A document is a slot: the n-th document added has slot n-1 for ever. Which slots count is the caller's mask, so removing,
-branching and hiding need nothing here, and what may not be seen changes no score. Must not import an engine or an embedder.
+A document has a slot: the n-th document added has slot n-1 until `compact`. The caller's mask decides which slots
+count, so removing, branching and hiding need nothing here, and hidden documents change no score. Must not import an
+engine or an embedder.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ Scores = npt.NDArray[np.float64]
 
 
 def inverse_frequency(documents: int, holding: int) -> float:
-    """Return Lucene's idf, log(1 + (N - n + .5) / (n + .5)): BM25's, kept above 0 for terms that most documents hold."""
+    """Return Lucene's idf, log(1 + (N - n + .5) / (n + .5)): BM25's idf, kept above 0 for terms that most documents
+    contain.
+    """
     return math.log(1.0 + (documents - holding + 0.5) / (holding + 0.5))
 
 
@@ -42,7 +45,9 @@ def term_weights(text: str) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _TailPostings:
-    """One term's postings in the tail: slots, counts and document lengths, in slot order; numpy reads them in place."""
+    """One term's postings in the tail: slots, counts and document lengths, in slot order; numpy reads the arrays
+    without a copy.
+    """
 
     slots: array[int] = field(default_factory=lambda: array("i"))
     counts: array[float] = field(default_factory=lambda: array("f"))
@@ -50,11 +55,12 @@ class _TailPostings:
 
 
 class Postings:
-    """Which slots hold which term, how often: a frozen segment (term-sorted arrays) and a small tail of late documents.
+    """Which slots contain which term, and how often: a frozen segment (arrays sorted by term) and a small tail of
+    recent documents.
 
-    The tail is folded into the segment when it holds more than 1,024 documents and an eighth of the segment. Each posting
-    keeps its document's length beside its count, so that scoring a term walks three arrays and gathers nothing.
-    Not safe for two threads at once.
+    The tail is merged into the segment when it holds more than 1,024 documents and an eighth of the segment. Each
+    posting stores its document's length beside its count, so that scoring a term reads three arrays in order. Not
+    thread-safe.
     """
 
     def __init__(self) -> None:
@@ -70,11 +76,11 @@ class Postings:
 
     @property
     def lengths(self) -> Slots:
-        """Tokens of each document, by slot."""
+        """The number of tokens of each document, by slot."""
         return self._lengths[: self.documents]
 
     def append(self, documents: Sequence[Sequence[str]]) -> None:
-        """Add documents, each the tokens of one, at the next slots."""
+        """Add documents, each given as its tokens, at the next slots."""
         if len(documents) > _TAIL_DOCUMENTS:
             codes = [self._code(term) for document in documents for term in document]
             lengths = np.fromiter(map(len, documents), dtype=np.int64, count=len(documents))
@@ -94,15 +100,15 @@ class Postings:
     def append_codes(self, words: Sequence[str], codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
         """Add documents given as dictionary codes.
 
-        `codes` are places in `words`, all documents after one another; `lengths` says how many belong to each.
+        `codes` are indexes into `words`, all documents concatenated; `lengths` has the number of codes of each.
         """
         known = np.fromiter((self._code(word) for word in words), dtype=np.int32, count=len(words))
         self._freeze(known[codes] if len(codes) else codes, lengths)
 
     def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
-        """Return a BM25 score (>= 0) for each slot; the terms' weights multiply their parts.
+        """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
 
-        Document counts and the mean length are those of the admitted slots alone; the others score 0.
+        Document counts and the mean length are those of the admitted slots only; the others score 0.
         """
         found = np.zeros(self.documents, dtype=np.float64)
         hidden = np.flatnonzero(~admitted).astype(np.int32)
@@ -126,7 +132,7 @@ class Postings:
         return found
 
     def compact(self, keep: Mask) -> None:
-        """Drop the slots that `keep` rules out; the others move together in their order."""
+        """Drop the slots that `keep` excludes; the others keep their order and get new numbers."""
         self._merge(*self._tail_columns())
         places = np.cumsum(keep, dtype=np.int32) - 1
         live = keep[self._slots]
@@ -202,7 +208,9 @@ class Postings:
 
 
 def _count_hidden(slots: Slots, hidden: Slots, admitted: Mask) -> int:
-    """Return how many of a term's `slots` (ascending) are hidden; asks from the shorter side."""
+    """Return how many of a term's `slots` (ascending) are hidden, searching the longer list for the shorter one's
+    members.
+    """
     if not len(hidden) or not len(slots):
         return 0
     if len(hidden) * _SHORTER > len(slots):

@@ -1,4 +1,4 @@
-"""Cuts a text to so many tokens for people and selectors to look at. Calculation only."""
+"""Shortens a text to a number of tokens, for people and selectors. Calculation only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MARK = "…"
 def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TOKENS) -> str:
     """Return `text`, or its beginning with an ellipsis, in at most `limit_tokens`.
 
-    It is cut after a sentence where one ends in the second half of what fits, else between words, else between characters.
-    What fits is found by proportion in a few steps, and from no more than five characters a token, so that a long text
-    costs no more than a short one; the cut may therefore come early.
+    It is cut after a sentence if one ends in the second half of what fits, else between words, else between characters.
+    What fits is found by proportion in a few steps, from at most five characters per token, so that a long text costs
+    no more than a short one; the cut may therefore come early.
     """
     text = text.strip()
     end = min(len(text), limit_tokens * _TOKEN_CHARS)
@@ -34,7 +34,7 @@ def preview(text: str, estimator: TokenEstimator, limit_tokens: int = PREVIEW_TO
 
 
 def preview_window(text: str, limit_tokens: int = PREVIEW_TOKENS) -> str:
-    """Return all of a text that its preview depends on."""
+    """Return the part of a text on which its preview depends."""
     return text.strip()[: limit_tokens * _TOKEN_CHARS + 1]
 
 
@@ -46,10 +46,10 @@ def _border(text: str, end: int) -> int:
     for place in range(end, max(half, end - 30), -1):
         if text[place - 1].isspace():
             return place
-    while end > half and end < len(text) and _joins(text[end]):
+    while end > half and end < len(text) and _is_word_character(text[end]):
         end -= 1
     return end
 
 
-def _joins(character: str) -> bool:
+def _is_word_character(character: str) -> bool:
     return bool(unicodedata.combining(character)) or character in _JOINERS

@@ -1,4 +1,4 @@
-"""Splits a text into the word tokens by which it is found: the same for query and index, and for both engines.
+"""Splits a text into word tokens: the same for query and index, and for both engines.
 
 It must not import an engine, an embedder or numpy.
 """
@@ -40,22 +40,22 @@ _stemming = threading.Lock()
 
 @lru_cache(maxsize=1 << 17)
 def _stem(word: str) -> str:
-    # The stemmer (PyStemmer's, where it is installed) keeps its word in itself; several threads tokenise.
+    # The stemmer (PyStemmer's, where it is installed) has internal state, and several threads tokenise: hence the lock.
     with _stemming:
         return str(_stemmer.stemWord(word))
 
 
 @lru_cache(maxsize=1 << 12)
 def word_tokens_of_line(line: str) -> tuple[str, ...]:
-    """Return the tokens of a line that is likely to be asked for again, such as a message that is its neighbours' key."""
+    """Return the tokens of a line, cached: a message's line is also in its neighbours' keys."""
     return tuple(word_tokens(line))
 
 
 def word_tokens(text: str) -> list[str]:
-    """Return the lexical tokens of `text`, in order, repeats kept.
+    """Return the word tokens of `text`, in order, with repeats.
 
     NFKC and lower case; words stemmed by Snowball English, English stop words dropped; runs of CJK characters as
-    overlapping pairs, a lone CJK character as itself. No token holds white space.
+    overlapping pairs, a lone CJK character as itself. No token contains white space.
     """
     plain = normal_form("NFKC", text).lower().replace("\u2019", "'")
     found: list[str] = []
@@ -68,7 +68,7 @@ def word_tokens(text: str) -> list[str]:
 
 
 def has_cjk(text: str) -> bool:
-    """Say whether `text` holds a Chinese, Japanese or Korean character."""
+    """Return whether `text` contains a Chinese, Japanese or Korean character."""
     return _ANY_CJK.search(text) is not None
 
 

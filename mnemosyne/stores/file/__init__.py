@@ -1,1 +1,1 @@
-"""File."""
+"""The store in JSON files."""

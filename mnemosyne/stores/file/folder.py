@@ -1,8 +1,8 @@
 """The folder of a file store: its format, its files, and how several files are replaced at once.
 
-Names, formats and the one operation that spans files (an erasure) are defined here. An erasure writes all new files beside the
-old ones, then a plan that names them; from then on it is decided, and the next process that opens the folder finishes it.
-Everything here blocks.
+Names, formats and the one operation that spans files (an erasure) are defined here. An erasure writes all new files
+beside the old ones, then a plan that names them; from then on the next process that opens the folder finishes it. All
+functions here block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROGRAM = "jacquard file store"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _StoreInfo:
-    """What `store.json` says."""
+    """The content of `store.json`."""
 
     program: str
     format: int
@@ -51,7 +51,7 @@ class _AuditLine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Plan:
-    """What an erasure has decided: files that go, files that are replaced (both below the tenant), and its record."""
+    """The plan of an erasure: files to delete, files to replace (both below the tenant), and its record."""
 
     gone: tuple[str, ...]
     replaced: tuple[str, ...]
@@ -74,7 +74,9 @@ class Folder:
         self._scopes: dict[str, str] = {}
 
     def check(self) -> None:
-        """Refuse a folder that is a file, is missing (unless it may be made), or was written by a newer release."""
+        """Raise StoreUnavailableError for a folder that is a file, is missing (unless it may be created), or was
+        written by a newer release.
+        """
         if self._checked:
             return
         if self.root.exists() and not self.root.is_dir():
@@ -88,7 +90,9 @@ class Folder:
         try:
             sign = decode(self._sign.read_bytes(), _StoreInfo)
         except CodecError as error:
-            raise StoreUnavailableError(str(self._sign), f"it is no sign of a file store ({error})") from None
+            raise StoreUnavailableError(
+                str(self._sign), f"it is not the description of a file store ({error})"
+            ) from None
         if sign.program != PROGRAM:
             raise StoreUnavailableError(
                 str(self.root), f"it belongs to another program ({sign.program}); name another folder"
@@ -101,11 +105,13 @@ class Folder:
         self._checked = True
 
     def make(self) -> None:
-        """Make the tenant's folder, in which its lock lies."""
+        """Create the tenant's folder, which contains its lock."""
         self._home.mkdir(parents=True, exist_ok=True)
 
     def sign(self) -> None:
-        """Write what this folder is, unless that is known. Called with the lock held: no two write the draft at once."""
+        """Write `store.json`, unless it is there already. Called with the lock held, so that no two processes write the
+        draft at once.
+        """
         if self._checked:
             return
         if not self._sign.exists():
@@ -116,7 +122,7 @@ class Folder:
         self._checked = True
 
     def path(self, scope: str) -> Path:
-        """Return the journal of a scope."""
+        """Return the path of a scope's journal."""
         session_id = session_of(scope)
         if session_id is None:
             return self._home / "worlds" / f"{file_name(scope)}{SUFFIX}"
@@ -134,7 +140,9 @@ class Folder:
         return tuple(found)
 
     def audits(self) -> tuple[tuple[AuditRecord, ...], int]:
-        """Return the audit records, oldest first, and the highest number that an erased row may have had."""
+        """Return the audit records, oldest first, and the highest sequence number that an erased row may have had;
+        StoreUnavailableError for a damaged file.
+        """
         if not self._audits.exists():
             return (), 0
         lines = []
@@ -147,15 +155,15 @@ class Folder:
         return tuple(line.audit for line in lines), max((line.floor for line in lines), default=0)
 
     def floor(self) -> int:
-        """Return the highest number that an erased row may have had."""
+        """Return the highest sequence number that an erased row may have had."""
         return self.audits()[1]
 
     def is_unfinished(self) -> bool:
-        """Say whether an erasure was decided and not carried out."""
+        """Return whether there is a planned erasure that was not finished."""
         return self._plan.exists()
 
     def replace(self, ledgers: Mapping[str, Ledger | None], audit: AuditRecord, floor: int) -> None:
-        """Write new journals for these scopes, or remove them (None), and add the record: all of it or nothing."""
+        """Write new journals for these scopes, or remove them (None), and add the audit record: all of it or nothing."""
         self._sweep()
         new: list[NewFile] = []
         gone: list[str] = []
@@ -176,13 +184,15 @@ class Folder:
         self.finish()
 
     def finish(self) -> None:
-        """Carry out the erasure that was decided, if there is one. Called with the lock held."""
+        """Finish a planned erasure, if there is one. Called with the lock held. StoreUnavailableError for a damaged
+        plan.
+        """
         if not self._plan.exists():
             return
         try:
             plan = decode(self._plan.read_bytes(), _Plan)
         except CodecError as error:
-            raise StoreUnavailableError(str(self._plan), f"it is damaged ({error}); restore it from a copy") from None
+            raise StoreUnavailableError(str(self._plan), f"it is damaged ({error}); restore it from a backup") from None
         for name in plan.replaced:
             new = self._home / name
             if new.exists():
@@ -201,7 +211,7 @@ class Folder:
         self._sync(self._home)
 
     def _sweep(self) -> None:
-        """Remove what was written beside a file and never took its place (its writer was killed)."""
+        """Remove files that were written but never moved into place (their writer was killed)."""
         for path in self._home.rglob(f"*{NEW}"):
             path.unlink(missing_ok=True)
 

@@ -1,12 +1,12 @@
-"""A journal: one ledger in one file of JSON lines, for several processes.
+"""A journal: one ledger in one file of JSON lines, shared by several processes.
 
-It defines what a file holds, how it grows and how damage is reported. The first line is a header; every other line is one
-write, numbered, with the rows that it changed. A line is on the disk before its write is acknowledged. A last line without its
-end was never acknowledged: it is ignored, and cut off by the next write. A journal that has doubled is compacted: all present
-rows are written into a new file, which replaces the old one.
+It defines what a file holds, how it grows and how damage is reported. The first line is a header; every other line is
+one numbered write with the rows that it changed. A line is on the disk before its write is acknowledged. An incomplete
+last line was never acknowledged: it is ignored, and the next write truncates it. A journal that has doubled in size is
+compacted: all current rows are written to a new file, which replaces the old one.
 
-Everything here blocks, and everything that writes is called with the tenant's lock held. It knows ledgers and files,
-nothing of async or of what rows mean.
+All functions here block, and those that write are called with the tenant's lock held. The module knows ledgers and
+files, nothing of async or of the meaning of rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import PACK, ROW_TYPES, TABLES, Change
 
 FORMAT = 2
-"""The newest format: 2 is a journal that holds a world pack, which a release that knows format 1 alone could not read."""
+"""The newest format: 2 is a journal with a world pack, which a release that knows only format 1 cannot read."""
 
 FIRST_FORMAT = 1
 SUFFIX = ".jsonl"
@@ -39,7 +39,7 @@ _DROPPED = JsonText(b"null")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """The first line. `generation` changes whenever the file is written anew; `kept` lines after it are a snapshot."""
+    """The first line. `generation` changes whenever the file is rewritten; the `kept` lines after it are a snapshot."""
 
     format: int
     scope: str
@@ -58,7 +58,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewFile:
-    """A journal that was written whole, beside the file whose place it is to take."""
+    """A complete journal, written beside the file that it will replace."""
 
     path: Path
     format: int
@@ -69,7 +69,7 @@ class NewFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Mark:
-    """How a file looked when it was read last."""
+    """The state of a file when it was last read."""
 
     inode: int
     size: int
@@ -77,17 +77,18 @@ class _Mark:
 
 
 def file_name(name: str) -> str:
-    """Return a file name for any id: a readable part, and a hash that tells ids apart on every file system."""
+    """Return a file name for any id: a readable part, and a hash that makes it unique on every file system."""
     readable = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_CHARS]
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f"{readable}-{digest}" if readable else digest
 
 
 class Journal:
-    """One file and the ledger that it tells.
+    """One file and its ledger.
 
-    `floor` is where a ledger without rows begins to count. `compact_bytes` is the least size that is ever compacted. With
-    `durable` each write is on the disk before it returns; else it is with the operating system.
+    `floor` is the sequence number after which an empty ledger starts to count. `compact_bytes` is the smallest size
+    that is compacted. With `durable` each write is on the disk before it returns; otherwise the operating system has
+    it.
     """
 
     def __init__(self, path: Path, scope: str, *, floor: int, compact_bytes: int, durable: bool) -> None:
@@ -105,7 +106,9 @@ class Journal:
         self._base = 0
 
     def catch_up(self) -> Ledger:
-        """Take over what others have written since, and return the ledger; StoreUnavailableError for a damaged file."""
+        """Read what other processes have written since, and return the ledger; StoreUnavailableError for a file that
+        cannot be read or is damaged.
+        """
         try:
             return self._follow()
         except _DamagedError as damage:
@@ -134,11 +137,13 @@ class Journal:
         return self.ledger
 
     def forget(self) -> None:
-        """Read the file anew next time: the ledger may hold what the file does not."""
+        """Read the whole file again next time, because the ledger may hold what the file does not."""
         self._reset()
 
     def keep(self, name: str, changes: Sequence[Change]) -> None:
-        """Write down what has just been changed in the ledger; StoreUnavailableError, and then nothing is kept."""
+        """Append what has just been changed in the ledger; StoreUnavailableError when it cannot be written, and then
+        nothing is stored.
+        """
         try:
             if self._mark is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +159,7 @@ class Journal:
             raise
 
     def compact(self) -> None:
-        """Write all present rows into a new file in the place of this one."""
+        """Write all current rows to a new file that replaces this one."""
         self._adopt(write_ledger(self.path, self.scope, self.ledger, durable=self._durable))
 
     def _append(self, line: bytes) -> None:
@@ -176,7 +181,7 @@ class Journal:
         self._mark = self._stat_file()
 
     def _adopt(self, new: NewFile) -> None:
-        """Go on from a file that has just been written from this very ledger."""
+        """Continue with a file that has just been written from this ledger."""
         place_file(new.path, durable=self._durable)
         self._format, self._generation, self._number = new.format, new.generation, new.lines
         self._offset = self._base = new.size
@@ -203,7 +208,7 @@ class Journal:
             raise StoreUnavailableError(str(self.path), str(error)) from None
 
     def _take(self, lines: Iterable[bytes], kept: int, fresh: bool) -> None:
-        """Apply whole lines from the present offset on."""
+        """Apply complete lines from the current offset on."""
         for line in lines:
             if not line.endswith(b"\n"):
                 return
@@ -213,7 +218,7 @@ class Journal:
             except CodecError as error:
                 raise self._damage_error(self._number + 2, str(error), fresh) from None
             if line_read.n != self._number + 1:
-                reason = f"write {self._number + 1} should stand there, not {line_read.n}"
+                reason = f"write {self._number + 1} was expected, not {line_read.n}"
                 raise self._damage_error(self._number + 2, reason, fresh)
             try:
                 self.ledger.apply(changes)
@@ -229,14 +234,14 @@ class Journal:
     def _damage_error(self, number: int, reason: str, fresh: bool) -> _DamagedError:
         self.forget()
         return _DamagedError(
-            f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a copy, or take the lines from there on "
-            "out of it to go back to what was before",
+            f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a backup, or remove the lines from there on "
+            "to return to the state before",
             fresh,
         )
 
 
 class _DamagedError(Exception):
-    """A file does not say what a journal says; `fresh` when it was read from its start."""
+    """A file is not a valid journal; `fresh` when it was read from its start."""
 
     def __init__(self, sentence: str, fresh: bool) -> None:
         self.sentence, self.fresh = sentence, fresh
@@ -244,7 +249,7 @@ class _DamagedError(Exception):
 
 
 def read_header(line: bytes) -> Header:
-    """Return the header that a first line holds; CodecError, and ValueError when a newer release wrote it."""
+    """Return the header in a first line; CodecError when it holds none, ValueError when a newer release wrote it."""
     header = decode(line, Header)
     if header.format > FORMAT:
         raise ValueError(
@@ -254,19 +259,19 @@ def read_header(line: bytes) -> Header:
 
 
 def read_scope(path: Path) -> str:
-    """Return the scope that a journal is about; StoreUnavailableError."""
+    """Return the scope of a journal; StoreUnavailableError when it cannot be read or its header is damaged."""
     with path.open("rb") as file:
         line = file.readline()
     try:
         return read_header(line).scope
     except CodecError as error:
-        raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a copy") from None
+        raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a backup") from None
     except ValueError as error:
         raise StoreUnavailableError(str(path), str(error)) from None
 
 
 def line_of(path: Path, data: bytes) -> int | None:
-    """Return the number (1-based) of the first line of a journal that holds these bytes, or None."""
+    """Return the number (1-based) of the first line of a journal that contains these bytes, or None."""
     if not data:
         return None
     with path.open("rb") as file:
@@ -274,7 +279,7 @@ def line_of(path: Path, data: bytes) -> int | None:
 
 
 def write_ledger(path: Path, scope: str, ledger: Ledger, *, durable: bool) -> NewFile:
-    """Write a snapshot of a ledger beside `path` and return the new file, whole and on the disk."""
+    """Write a snapshot of a ledger beside `path` and return the new file, complete and on the disk."""
     return write_new(path, scope, [("snapshot", rows) for rows in _batches(ledger.rows())], durable=durable)
 
 
@@ -297,12 +302,12 @@ def write_new(
 
 
 def _format_of(changes: Sequence[Change]) -> int:
-    """Return the oldest format that knows these rows."""
+    """Return the oldest format that supports these rows."""
     return FORMAT if any(change.table == PACK for change in changes) else FIRST_FORMAT
 
 
 def place_file(new: Path, *, durable: bool) -> None:
-    """Put a new file in the place of the one that it was written for."""
+    """Move a new file into place."""
     path = new.with_name(new.name.removesuffix(NEW))
     new.replace(path)
     if durable:
@@ -310,7 +315,7 @@ def place_file(new: Path, *, durable: bool) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the system can do that."""
+    """Flush the names in a folder to the disk, if the system supports that."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

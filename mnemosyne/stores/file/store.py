@@ -1,12 +1,12 @@
-"""The store in files: local JSON that can be read by eye, safe for several processes.
+"""The store in files: local, human-readable JSON, safe for several processes.
 
-It implements the Store protocol over journals: one folder a tenant, one file a session or a world, one lock a tenant. Reading
-takes no lock: it first reads what others have appended. Writing takes the lock, reads what others have appended, decides, and
-appends one line. Each operation runs as one call in a thread, so nothing blocks the event loop.
+It implements the Store protocol over journals: one folder per tenant, one file per session or world, one lock per
+tenant. Reading takes no lock: it first reads what others have appended. Writing takes the lock, reads what others have
+appended, decides, and appends one line. Each operation runs as one call in a thread, so nothing blocks the event loop.
 
     FOLDER/store.json                    what this folder is
-    FOLDER/TENANT/sessions/NAME.jsonl    a journal a session
-    FOLDER/TENANT/worlds/NAME.jsonl      a journal a world
+    FOLDER/TENANT/sessions/NAME.jsonl    a journal per session
+    FOLDER/TENANT/worlds/NAME.jsonl      a journal per world
     FOLDER/TENANT/audits.jsonl           what was erased, and when
     FOLDER/TENANT/lock
 """
@@ -37,12 +37,12 @@ T = TypeVar("T")
 class FileStore(LedgerStore):
     """A Store in a folder of JSON files.
 
-    Nothing is opened before the first call; the folder is made by the first write (unless `create` is false). With
-    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
-    `busy_seconds` bounds the wait for another process (StoreBusyError). `held` sessions stay in memory; others are read
-    again from their file. A journal of more than `compact_bytes` that has doubled is written anew without what is over.
-    For what a method does and raises, see `mnemosyne.protocols.Store`; StoreUnavailableError and
-    DamagedRecordError name a damaged file and line.
+    Nothing is opened before the first call; the first write creates the folder (unless `create` is false). With
+    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the
+    process. `busy_seconds` bounds the wait for another process (StoreBusyError). At most `held` sessions stay in
+    memory; others are read again from their file. A journal of more than `compact_bytes` that has doubled in size is
+    rewritten without outdated rows. For what a method does and raises, see `mnemosyne.protocols.Store`;
+    StoreUnavailableError and DamagedRecordError name a damaged file and line.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class FileStore(LedgerStore):
 
 
 class FileBackend:
-    """Keeps the ledgers of one tenant in journals."""
+    """Stores the ledgers of one tenant in journals."""
 
     def __init__(self, folder: Folder, *, busy_seconds: float, held: int, compact_bytes: int) -> None:
         self._folder = folder
@@ -76,11 +76,11 @@ class FileBackend:
         self._closed = False
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
-        """Run work on the ledgers as the files tell them now."""
+        """Run `work` on the current ledgers of these scopes."""
         return await self._run_in_thread(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
-        """Run work on a ledger and write down what it changed before this returns."""
+        """Run `work` on a ledger and append what it changed to the journal before returning."""
 
         def run() -> T:
             with self._hold_lock():
@@ -93,11 +93,13 @@ class FileBackend:
         return await self._run_in_thread(run, (scope,))
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
-        """Run work on all that is kept; ledgers are read when they are asked for."""
+        """Run `work` on all ledgers; each is read when it is used."""
         return await self._run_in_thread(lambda: work(self._dataset()))
 
     async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
-        """Let work replace ledgers: all new files are written first, then they take their places, come what may."""
+        """Let `work` replace ledgers: all new files are written first, then moved into place, even after a crash in
+        between.
+        """
 
         def run() -> T:
             with self._hold_lock():
@@ -110,7 +112,7 @@ class FileBackend:
         return await self._run_in_thread(run)
 
     async def close(self) -> None:
-        """Let the work in hand end, and forget what was read."""
+        """Wait for running work, then drop all ledgers from memory."""
         self._closed = True
         async with self._limiter:
             self._journals.clear()
@@ -139,7 +141,7 @@ class FileBackend:
                     del self._journals[scope]
 
     def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
-        """Return the error for what could not be read in the journals of these scopes (none: in any); names file and line."""
+        """Return the error for a record of these scopes (none: of any) that could not be read; it names file and line."""
         files = [self._folder.path(scope) for scope in scopes]
         data = error.data if isinstance(error, UnreadableError) else b""
         for scope, file in zip(scopes, files, strict=True):
@@ -150,7 +152,7 @@ class FileBackend:
 
     @contextmanager
     def _hold_lock(self) -> Iterator[None]:
-        """Hold the tenant's lock; an erasure that was cut off is finished first."""
+        """Hold the tenant's lock; an interrupted erasure is finished first."""
         self._folder.make()
         path = self._folder.lock
         try:
@@ -162,7 +164,7 @@ class FileBackend:
             raise StoreBusyError(str(path), self._busy_seconds) from None
 
     def _ledger(self, scope: str) -> Ledger:
-        """Return the ledger as its file tells it now, and mark it as used last."""
+        """Return the current ledger of a scope, and mark it as used last."""
         journal = self._journals.pop(scope, None)
         if journal is None:
             journal = Journal(
@@ -181,7 +183,7 @@ class FileBackend:
 
 
 class _Ledgers(Mapping[str, Ledger]):
-    """The ledgers of a tenant, each read when it is asked for."""
+    """The ledgers of a tenant, each read when it is used."""
 
     def __init__(self, scopes: Sequence[str], fetch: Callable[[str], Ledger]) -> None:
         self._scopes = dict.fromkeys(scopes)

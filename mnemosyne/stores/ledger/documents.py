@@ -1,7 +1,7 @@
 """The document view of a ledger: the session as one document, and its evidences, blocks, calls and tasks.
 
-A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
-Each writing function runs inside `Ledger.run`.
+A document and the turn tree always agree (Store rule 9). `mnemosyne.documents.views` decides which parts of a document
+are new. Each writing function runs inside `Ledger.run`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _evidences(ledger: Ledger) -> tuple[Evidence, ...]:
 
 
 def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expected_version: int | None) -> PutResult:
-    """Write a whole document, making the session when it is not there; VersionConflictError, SchemaValidationError."""
+    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError."""
     check_document(session_id, document)
     if ledger.session is None:
         if expected_version not in (None, 0):
@@ -127,7 +127,7 @@ def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], t
 
 
 def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
-    """Make everything but the messages what the document says."""
+    """Replace everything but the messages by the document's."""
     session = document.session
     calls = () if session.tool_state is None else session.tool_state.tool_calls
     head = read_head(ledger, session.session_id)
@@ -172,7 +172,7 @@ def append_messages(
     idempotency_key: str | None,
     expected_version: int | None,
 ) -> PutResult:
-    """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+    """Commit messages as one turn after the active head; a key that was used before writes nothing."""
     head = read_head(ledger, session_id)
     turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
     known = None if turn_id is None else ledger.turns.get(turn_id)
@@ -186,7 +186,7 @@ def append_messages(
 
 
 def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
-    """Write or replace an evidence; the same again changes nothing."""
+    """Write or replace an evidence item; the same item again changes nothing."""
     head = read_head(ledger, session_id)
     known = ledger.evidences.get(evidence.evidence_id)
     place = known.place if known is not None else _next_place(ledger)
@@ -201,7 +201,7 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
 def hold_prompt_parts(
     ledger: Ledger, evidences: Sequence[Evidence], blocks: Sequence[ContextBlock], usages: Sequence[ModelUsage]
 ) -> None:
-    """Write what a turn's prompt holds, beside the turn: by id, without a version of its own."""
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own."""
     for evidence in evidences:
         known = ledger.evidences.get(evidence.evidence_id)
         _check_evidence(evidence)
@@ -231,14 +231,14 @@ def _evidence_row(evidence: Evidence, place: int) -> EvidenceRow:
 
 
 def get_evidence(ledger: Ledger, session_id: str, evidence_id: str) -> Evidence | None:
-    """Return an evidence, or None; SessionNotFoundError."""
+    """Return an evidence item, or None; SessionNotFoundError."""
     session_row(ledger, session_id)
     row = ledger.evidences.get(evidence_id)
     return None if row is None else decode_raw(row.body, Evidence)
 
 
 def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) -> Evidence | None:
-    """Return the oldest evidence with this source uri and content hash, or None."""
+    """Return the oldest evidence item with this source uri and content hash, or None."""
     session_row(ledger, session_id)
     rows = (ledger.evidences.get(name) for name in ledger.sources.get((uri, content_hash), ()))
     alike = [row for row in rows if row is not None and (row.uri, row.content_hash) == (uri, content_hash)]
@@ -246,7 +246,7 @@ def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) 
 
 
 def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
-    """Return evidences in the order of first writing."""
+    """Return evidence items in the order of first writing."""
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
     rows = reversed(ledger.evidences.values()) if where.newest else iter(ledger.evidences.values())
@@ -272,7 +272,7 @@ def put_context_blocks(
 def append_tool_calls(
     ledger: Ledger, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
 ) -> PutResult:
-    """Append tool calls; one whose id is there already replaces it in its place."""
+    """Append tool calls; one with an existing id replaces that in its place."""
     _check_times(*(call.called_at for call in calls))
     return _upsert(ledger, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
 
@@ -280,7 +280,7 @@ def append_tool_calls(
 def append_model_usage(
     ledger: Ledger, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
 ) -> PutResult:
-    """Append model calls; one whose id is there already replaces it in its place."""
+    """Append model calls; one with an existing id replaces that in its place."""
     rows = {usage.model_usage_id: usage for usage in usages}
     return _upsert(ledger, session_id, "model_usage", rows, expected_version)
 
@@ -293,7 +293,7 @@ def upsert_tasks(ledger: Ledger, session_id: str, tasks: Sequence[Task], expecte
 def _upsert(
     ledger: Ledger, session_id: str, table: str, items: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
-    """Write what is new or changed; the version moves when something is."""
+    """Write what is new or changed; only then the version grows."""
     head = read_head(ledger, session_id)
     check_version(head.session_id, head.version, expected_version)
     known = ledger.bodies(table)

@@ -1,8 +1,8 @@
 """Writes entries into a ledger: what a session adds to memory, and a world's lore with its pack.
 
-It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
-changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside
-`Ledger.run`.
+It enforces the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world
+has none; a changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function
+runs inside `Ledger.run`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _DIGEST = "digest"
 def write_session_entries(ledger: Ledger, head: SessionHead, entries: Sequence[MemoryEntry]) -> int:
     """Write entries of a session and return how many were new or changed.
 
-    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head itself.
-    EntryConflictError when another turn has the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head
+    itself. EntryConflictError when another turn uses the id; ValueError for a wrong scope or chain; TurnNotFoundError.
     """
     return sum(_write_session_entry(ledger, head, entry) for entry in entries)
 
@@ -50,7 +50,7 @@ def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) 
 
 
 def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-    """Add entries of committed turns; those that are there already are skipped. Returns how many were new."""
+    """Add entries of committed turns, skipping existing ones, and return how many were new."""
     session_row(ledger, session_id)
     added = 0
     for entry in entries:
@@ -76,8 +76,8 @@ def replace_world(
     lore: Sequence[MemoryEntry],
     pack: Mapping[str, Any] | None,
 ) -> int:
-    """Make a version of a world the present one, lore and pack at once, and return how many entries of lore were added, changed
-    or removed (0 = it is the present one already).
+    """Make a version of a world the current one, lore and pack at once, and return how many lore entries were added,
+    changed or removed (0 = it is the current one already).
     """
     body = None if pack is None else encode_raw(pack)
     known = ledger.bodies("world").get(_DIGEST)
@@ -104,13 +104,13 @@ def replace_world(
 
 
 def read_digest(ledger: Ledger) -> str | None:
-    """Return the digest of the present version of a world, or None where the ledger is of no world."""
+    """Return the digest of the current version of a world, or None if the ledger is not a world's."""
     known = ledger.bodies("world").get(_DIGEST)
     return None if known is None else decode_raw(known, str)
 
 
 def read_pack(ledger: Ledger, digest: str) -> Mapping[str, Any] | None:
-    """Return the pack that is kept of a version, or None."""
+    """Return the stored pack of a version, or None."""
     body = ledger.bodies(PACK).get(digest)
     return None if body is None else decode_raw(body, dict)
 

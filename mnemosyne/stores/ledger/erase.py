@@ -1,8 +1,8 @@
-"""Forgetting: what is removed from all ledgers, and a search that proves it (seed 002 section 13; spec 3.6).
+"""Erasure: removes data from all ledgers, and searches to prove it (seed 002 section 13; spec 3.6).
 
-An erasure is one pure step from one dataset of ledgers to another. `mnemosyne.privacy.scrub` decides which words must go from
-a text, `ledger.scrub` what becomes of the rows of a session that stays. It knows the meaning of rows, never where they are
-stored.
+An erasure is one pure step from one dataset of ledgers to another. `mnemosyne.privacy.scrub` decides what is removed
+from a text, `ledger.scrub` how the rows of a session that stays change. The module knows the meaning of rows, never
+where they are stored.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _COUNTED = {
     "receipt": "receipts",
     "entry": "entries",
 }
-"""What is counted of a session that goes whole, by table."""
+"""What is counted of a session that is deleted entirely, by table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dataset:
     """All ledgers of a tenant by scope, and its audit records, oldest first.
 
-    `floor` is the highest number in the order of writing that an erased row may have had.
+    `floor` is the highest sequence number that an erased row may have had.
     """
 
     ledgers: Mapping[str, Ledger]
@@ -61,7 +61,7 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewritePlan:
-    """What an erasure makes of a dataset: ledgers that take the place of others (None: gone), and the record of it."""
+    """The changes of an erasure: ledgers that replace others (None: removed), and the audit record."""
 
     ledgers: Mapping[str, Ledger | None]
     audit: AuditRecord
@@ -70,7 +70,7 @@ class RewritePlan:
 
 @dataclass(kw_only=True, slots=True)
 class _Tally:
-    """What an erasure has come to so far."""
+    """The outcome of an erasure so far."""
 
     ledgers: dict[str, Ledger | None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -81,7 +81,7 @@ class _Tally:
 
 
 def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, RewritePlan]:
-    """Return what is to be forgotten as a rewriting of the dataset; ValueError unless it is one user, session or evidence."""
+    """Return the changes of an erasure to a dataset; ValueError unless it names exactly one subject."""
     kind, subject_hash = subject_of(erasure)
     format_time(erasure.at)
     tally = _Tally(floor=dataset.floor)
@@ -113,8 +113,8 @@ def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, RewritePl
 
 
 def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
-    """Return the erased texts that a search must not find any more; a common word that others said too is none, nor is
-    what a world pack says.
+    """Return the erased texts that a search must not find any more, without common words that others said too and texts
+    that a world pack contains.
     """
     doubtful = [text for text in tally.texts if not is_distinctive(text)]
     common = set(_find_in_packs(dataset, tally.texts))
@@ -126,7 +126,7 @@ def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
 
 
 def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
-    """Yield those of the texts that a world pack says."""
+    """Yield those of the texts that a world pack contains."""
     sought = [text for text in texts if text.strip()]
     for scope in dataset.ledgers if sought else ():
         if session_of(scope) is None:
@@ -135,7 +135,7 @@ def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
 
 
 def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
-    """Let a session go whole."""
+    """Delete a session entirely."""
     ledger = dataset.ledgers[scope]
     tally.counts.update(_COUNTED[change.table] for change in ledger.rows() if change.table in _COUNTED)
     tally.counts["sessions"] += 1
@@ -145,7 +145,7 @@ def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
 
 
 def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
-    """Drop the sessions that are held for a user, and forget in all others what the user wrote."""
+    """Delete the sessions of a user, and erase what the user wrote in all others."""
     for session_id in dataset.session_ids():
         scope = session_scope(session_id)
         ledger = dataset.ledgers[scope]
@@ -176,7 +176,7 @@ def _owner(ledger: Ledger) -> str | None:
 
 
 def _messages(ledger: Ledger) -> Iterator[Message]:
-    """Yield everything said in a session, waiting turns too."""
+    """Yield all messages of a session, including those of pending turns."""
     for row in ledger.messages.values():
         yield decode_raw(row.body, Message)
     for draft in ledger.bodies("draft").values():
@@ -184,7 +184,9 @@ def _messages(ledger: Ledger) -> Iterator[Message]:
 
 
 def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
-    """Forget evidence of a session, blocks that rest on it alone, refs to it, and its text wherever it stands."""
+    """Erase evidence items of a session, blocks that rest only on them, refs to them, and their text wherever it
+    occurs.
+    """
     scope = session_scope(session_id)
     if scope not in dataset.ledgers:
         return
@@ -214,7 +216,7 @@ def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: ScrubTask) ->
 
 
 def find_text(dataset: Dataset, texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the places (`table/session/key`, sorted) where any of the texts stands."""
+    """Return the places (`table/session/key`, sorted) that contain any of the texts."""
     return tuple(sorted({place for place, _ in _find_occurrences(dataset, texts)}))
 
 
@@ -233,7 +235,7 @@ def _find_occurrences(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[
 
 
 def _trees(change: Change) -> Iterator[Any]:
-    """Yield what a row says, field by field."""
+    """Yield the contents of a row, field by field."""
     row = change.row
     if row is None:
         return

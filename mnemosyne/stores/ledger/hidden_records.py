@@ -1,4 +1,4 @@
-"""Records of a ledger that no window shows: abandoned turns and replaced summaries, read and written for copies of a session.
+"""Records of a ledger that no window shows: abandoned turns and replaced summaries, for copies of a session.
 
 With them an export loses nothing (`Store.hidden_records`). Writing functions run inside `Ledger.run`.
 """
@@ -29,7 +29,7 @@ def read_hidden_records(ledger: Ledger, session_id: str) -> HiddenRecords:
 
 
 def save_hidden_records(ledger: Ledger, session_id: str, hidden: HiddenRecords) -> None:
-    """Write abandoned turns that are not there yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
+    """Write abandoned turns that do not exist yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
     session_row(ledger, session_id)
     for turn in hidden.abandoned:
         branch_row(ledger, session_id, turn.branch_id)

@@ -1,11 +1,11 @@
-"""The ledger of one session or one world: rows in plain dicts, with what is needed to walk them fast.
+"""The ledger of one session or one world: rows in plain dicts, with indexes to walk them fast.
 
-The memory store and the file store share this turn tree. It is synchronous and pure: no file, no clock, no thread. A write
-that raises is undone row by row; a write that succeeds returns the rows that it changed, so that a journal can store them and
-another ledger can `apply` them.
+The memory store and the file store share this turn tree. It is synchronous and pure: no file, no clock, no thread. A
+write that raises is undone row by row; a write that succeeds returns the rows that it changed, so that a journal can
+store them and another ledger can `apply` them.
 
-Cost: a row is written and found in constant time; the walks (`paths`, `recalled`, `chains`, `changing`) are lists in the
-order of writing, read by bisection from their ends. Nothing grows with the length of the session but the rows themselves.
+Cost: a row is written and found in constant time; the walks (`paths`, `recalled`, `chains`, `changing`) are lists in
+the order of writing, read by bisection from their ends. Only the rows themselves grow with the length of the session.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _THE_SESSION = ""
 
 
 class Ledger:
-    """All rows of one scope. An empty one is a session or a world that is not there.
+    """All rows of one scope. An empty ledger is a session or a world that does not exist.
 
-    `floor` is the number after which it counts in the order of writing.
+    `floor` is the sequence number after which it starts to count.
     """
 
     def __init__(self, floor: int = 0) -> None:
@@ -54,7 +54,7 @@ class Ledger:
         self.entries: dict[str, EntryRow] = self._tables["entry"]
         self.snapshots: dict[str, SnapshotRow] = self._tables["snapshot"]
         self.sources: dict[tuple[str, str], list[str]] = {}
-        """The ids of evidences that had this uri and content hash when they were written."""
+        """The ids of evidence items that had this uri and content hash when they were written."""
         self.paths: dict[str, list[str]] = {}
         """The ids of the committed turns of each branch (of its own, not of its ancestors), by depth."""
         self.spoken: dict[str, list[str]] = {}
@@ -62,14 +62,14 @@ class Ledger:
         self.recalled: list[str] = []
         """The ids of messages of the history chain, in the order of writing."""
         self.chains: dict[Chain, list[tuple[int, str]]] = {}
-        """Numbers and ids of entries in the order of writing; one whose row has another number was written anew."""
+        """Numbers and ids of entries in the order of writing; an id whose row has another number was written again later."""
         self.changing: dict[str, list[int]] = {}
-        """The depths of each branch whose turns carry ops, ascending."""
+        """The depths of each branch whose turns have ops, ascending."""
         self.snapshot_depths: dict[str, list[int]] = {}
         self.summed: dict[str, list[int]] = {}
-        """The depths of each branch whose turns carry a rolling summary, ascending."""
+        """The depths of each branch whose turns have a rolling summary, ascending."""
         self.states: dict[str, JsonText] = {}
-        """Head states that are known by now; what is not here is rebuilt from snapshots and ops."""
+        """Cached head states; others are rebuilt from snapshots and ops."""
         self.sequence = floor
         self._changes: list[Change] = []
         self._undo: list[Callable[[], None]] = []
@@ -86,7 +86,7 @@ class Ledger:
 
     @property
     def evidences(self) -> dict[str, EvidenceRow]:
-        """The evidences, in the order of first writing."""
+        """The evidence rows, in the order of first writing."""
         return self._tables["evidence"]
 
     def bodies(self, table: str) -> Mapping[str, JsonText]:
@@ -114,7 +114,7 @@ class Ledger:
         return result, changes
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Take over rows that another ledger wrote, in its order."""
+        """Apply rows that another ledger wrote, in its order."""
         for change in changes:
             if change.row is None:
                 self.drop(change.table, change.key)
@@ -123,7 +123,7 @@ class Ledger:
         self._changes, self._undo = [], []
 
     def rows(self) -> Iterator[Change]:
-        """Yield every row, so that an empty ledger that applies them is like this one."""
+        """Yield every row, so that an empty ledger that applies them equals this one."""
         for name in TABLES:
             table = self._tables[name]
             order = {"turn": self._depth, "message": self._sequence}.get(name)
@@ -136,7 +136,7 @@ class Ledger:
         return self.sequence
 
     def put(self, table: str, key: str, row: Row) -> None:
-        """Write a row, in the place of the one with this key. StoreError when UTF-8 cannot write the key."""
+        """Write a row, replacing the one with this key. StoreError when UTF-8 cannot write the key."""
         if not key.isascii():
             _check_key(key)
         rows = self._tables[table]
@@ -159,7 +159,7 @@ class Ledger:
         self._undo.append(undo)
 
     def drop(self, table: str, key: str) -> None:
-        """Remove a row that is part of no walk; one that is not there is no error."""
+        """Remove a row that is part of no walk; an unknown key is no error."""
         rows = self._tables[table]
         old = rows.pop(key, None)
         if old is not None:
@@ -167,7 +167,7 @@ class Ledger:
             self._undo.append(lambda: rows.__setitem__(key, old))
 
     def refill(self, table: str, rows: Mapping[str, Row]) -> None:
-        """Make a table that is part of no order hold these rows alone, in their order; what stays as it is, is no change."""
+        """Replace the rows of a table that is part of no walk, in this order; unchanged rows are not written."""
         old = self._tables[table]
         if list(old.items()) == list(rows.items()):
             return
@@ -188,7 +188,7 @@ class Ledger:
         return self.messages[message_id].sequence
 
     def _enter(self, table: str, key: str, row: Row, old: Row | None) -> list[tuple[list[Any], Any]]:
-        """Add a row to the walks that it belongs to, and return each with what was added."""
+        """Add a row to the walks that it belongs to, and return each walk with the added value."""
         if isinstance(row, TurnRow):
             return self._enter_turn(key, row, old)
         if isinstance(row, MessageRow):
@@ -247,12 +247,12 @@ def _check_key(key: str) -> None:
         key.encode("utf-8")
     except UnicodeEncodeError:
         raise StoreError(
-            f"{key!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+            f"{key!r} cannot be an id: it contains half a surrogate pair. Nothing was written; choose another."
         ) from None
 
 
 def _common_start(old: Mapping[str, Row], new: Mapping[str, Row]) -> int:
-    """Return how many rows stand alike at the start of both."""
+    """Return the number of equal rows at the start of both."""
     count = 0
     for one, other in zip(old.items(), new.items(), strict=False):
         if one != other:

@@ -1,7 +1,8 @@
 """Reads a ledger: its rows as values of the schema.
 
-None of these functions changes anything. They walk the spans of a lineage, newest first, and stop when they have enough. So
-the cost grows with what is asked for and with the number of forks on the path, never with the length of the session.
+None of these functions changes anything. They walk the spans of a lineage, newest first, and stop when they have
+enough. So the cost grows with the requested amount and the number of forks on the path, never with the length of the
+session.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import BranchRow, RecallMark, SessionRow, TurnRow, snapshot_key
 
 NO_SUMMARY = JsonText(b"{}")
-"""Stands at a turn whose document had no summary: what older turns say of it holds no longer."""
+"""The row of a turn whose document had no summary: summaries of older turns no longer apply."""
 
 
 def session_row(ledger: Ledger, session_id: str) -> SessionRow:
@@ -92,7 +93,7 @@ def path_back(ledger: Ledger, lineage: Sequence[BranchSpan]) -> Iterator[str]:
 
 
 def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
-    """Return what a turn needs of a session."""
+    """Return the window of a session; SessionNotFoundError, BranchNotFoundError."""
     head = read_head(ledger, session_id, branch_id)
     late = ledger.bodies("late").get(head.branch_id)
     pending = ledger.branches[head.branch_id].pending
@@ -136,7 +137,7 @@ def messages_of_turn(ledger: Ledger, turn_id: str) -> list[WindowMessage]:
 
 
 def newest_summary_row(ledger: Ledger, head: SessionHead) -> JsonText | None:
-    """Return the newest rolling summary of a turn on the path (NO_SUMMARY: a document had none), or None."""
+    """Return the row of the newest rolling summary on the path (NO_SUMMARY: a document had none), or None."""
     for span in head.lineage:
         depths = ledger.summed.get(span.branch_id, [])
         place = bisect_right(depths, span.upto_depth)
@@ -147,7 +148,7 @@ def newest_summary_row(ledger: Ledger, head: SessionHead) -> JsonText | None:
 
 
 def read_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRecord:
-    """Return one turn with all it holds; SessionNotFoundError, TurnNotFoundError."""
+    """Return one turn with everything stored of it; SessionNotFoundError, TurnNotFoundError."""
     session_row(ledger, session_id)
     row = ledger.turns.get(turn_id)
     if row is None:
@@ -212,7 +213,7 @@ def committed_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRow:
 
 
 def head_state(ledger: Ledger, branch_id: str) -> JsonText:
-    """Return the state at the head of a branch; it is rebuilt once and then known."""
+    """Return the state at the head of a branch; it is rebuilt once and then cached."""
     known = ledger.states.get(branch_id)
     if known is None:
         lineage = read_lineage(ledger, branch_id, ledger.branches[branch_id].head_depth)
@@ -253,7 +254,7 @@ def _rebuild(ledger: Ledger, lineage: Sequence[BranchSpan]) -> tuple[dict[str, A
 
 
 def read_entries(ledger: Ledger, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return full entries in the order asked; ids that are unknown, deleted or not for recall are left out."""
+    """Return complete entries in the order of `entry_ids`; ids that are unknown, deleted or not recalled are left out."""
     found: list[MemoryEntry] = []
     for entry_id in entry_ids:
         row, message = ledger.entries.get(entry_id), ledger.messages.get(entry_id)
@@ -290,7 +291,7 @@ def read_entries_after(
 def read_chains_written_after(
     ledgers: Mapping[str, Ledger], after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
-    """Return those of these (scope, chain) that hold something written after the sequence given with each."""
+    """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
     return frozenset(
         (scope, chain)
         for (scope, chain), sequence in after.items()
@@ -299,7 +300,7 @@ def read_chains_written_after(
 
 
 def read_gated_entries(ledgers: Sequence[Ledger]) -> tuple[MemoryEntry, ...]:
-    """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+    """Return the entries of these scopes that have viewers or conditions, ordered by id."""
     found = [
         decode_raw(row.body, MemoryEntry)
         for ledger in ledgers

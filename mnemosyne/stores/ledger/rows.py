@@ -1,8 +1,8 @@
-"""The rows of a ledger, that is of one session or one world.
+"""The rows of a ledger: of one session or one world.
 
-The memory store and the file store keep the same rows, and a journal records changes row by row. Bodies are JSON, written once
-and parsed when read, so a ledger shares no object with its callers. It imports the schema and the codec, nothing of files or
-threads.
+The memory store and the file store have the same rows, and a journal records changes row by row. Bodies are JSON,
+encoded once and parsed when read, so a ledger shares no object with its callers. The module imports the schema and the
+codec, nothing of files or threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_OPS = JsonText(b"[]")
 
 
 class RecallMark(IntEnum):
-    """Whether a message is in the history chain; one that was and must not be found any more leaves a mark there."""
+    """Whether a message is in the history chain; one that was removed from it leaves a mark."""
 
     NO = 0
     YES = 1
@@ -40,7 +40,7 @@ class SessionRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchRow:
-    """A branch: where it left its parent, where it stands, and how many changes of state lie behind its last snapshot."""
+    """A branch: where it left its parent, its head, and the number of state changes since its last snapshot."""
 
     ordinal: int
     parent: str | None = None
@@ -53,7 +53,7 @@ class BranchRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRow:
-    """A turn without its heavy parts, which lie in tables of their own; `ops` is NO_OPS when it has none."""
+    """A turn without its large parts, which are in tables of their own; `ops` is NO_OPS when it has none."""
 
     branch_id: str
     depth: int
@@ -81,7 +81,7 @@ class MessageRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryRow:
-    """An entry, by its id. One that changes gets a new number; one that goes stays as a mark."""
+    """An entry, by its id. A changed entry gets a new number; a deleted one stays as a mark."""
 
     sequence: int
     chain: Chain
@@ -101,7 +101,7 @@ class SnapshotRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRow:
-    """An evidence, by its id; `place` counts in the order of first writing."""
+    """An evidence item, by its id; `place` is its number in the order of first writing."""
 
     place: int
     uri: str
@@ -120,16 +120,16 @@ ROW_TYPES: dict[str, type] = {
     "snapshot": SnapshotRow,
     "evidence": EvidenceRow,
 }
-"""Tables whose rows have fields. The rows of all other tables are bodies alone."""
+"""Tables whose rows have fields. The rows of all other tables are bodies only."""
 
 PAPERS = ("plan", "anchors", "prompt", "receipt", "report", "draft")
-"""Tables of the heavy parts of turns, by turn id; a draft holds the messages of a turn that is not committed."""
+"""Tables of the large parts of turns, by turn id; a draft holds the messages of a turn that is not committed."""
 
 PARTS = ("block", "tool_call", "model_usage", "task", "document")
-"""Tables of what a session document holds beside its messages, by id, in the order of first writing."""
+"""Tables of the lists of a session document other than messages, by id, in the order of first writing."""
 
 PACK = "pack"
-"""The table of a world's pack, by its digest; it holds the present version alone."""
+"""The table of a world's pack, by its digest; it holds only the current version."""
 
 BODIES = (*PAPERS, *PARTS, "late", "summary", "world", PACK)
 
@@ -138,7 +138,7 @@ TABLES = (*ROW_TYPES, *BODIES)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One row that was written, or (`row` is None) dropped."""
+    """One row that was written, or (`row` is None) removed."""
 
     table: str
     key: str

@@ -1,8 +1,8 @@
-"""What an erasure changes in a session that stays.
+"""Changes that an erasure makes in a session that stays.
 
-Every table of a ledger is listed here once with what an erasure does to it. The ledger is rebuilt row by row, so nothing of
-the old one is left in it. Changed messages and entries get a new number, so that every index that follows the order of writing
-notices. It knows rows and the scrubber, never where a ledger is stored.
+Every table of a ledger is listed here once, with what an erasure does to it. The ledger is rebuilt row by row, so
+nothing of the old one is left in it. Changed messages and entries get a new number, so that every index that follows
+the order of writing notices them. The module knows rows and the scrubber, never where a ledger is stored.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PAPERS = {"plan": "plans", "receipt": "receipts", "prompt": "prompts", "report"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScrubTask:
-    """How one session that stays is cleaned.
+    """How to clean one session that stays.
 
-    `derived` cleans what was made of the erased texts (receipts, prompts, summaries …), `others` what others said or what
-    the story keeps: there a short text is no sign of the erased one.
+    `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
+    what belongs to the story: there a short text is not evidence of the erased one.
     """
 
     session_id: str
@@ -61,7 +61,7 @@ class ScrubTask:
 
 @dataclass(kw_only=True, slots=True)
 class ScrubResult:
-    """The session made anew, what was changed in it by kind, and the entries that an index must drop."""
+    """The rebuilt session, the number of changes by kind, and the entries that an index must drop."""
 
     ledger: Ledger
     counts: Counter[str] = field(default_factory=Counter)
@@ -69,13 +69,13 @@ class ScrubResult:
 
 
 def is_author(message: Message, user_id: str) -> bool:
-    """Say whether a user is the author of a message."""
+    """Return whether a user is the author of a message."""
     author = message.author
     return author is not None and author.kind is AuthorKind.USER and author.id == user_id
 
 
 def scrub_ledger(ledger: Ledger, scrubbing: ScrubTask) -> ScrubResult:
-    """Return a session without what must go, one version on."""
+    """Return a session after the erasure, with the next version."""
     done = ScrubResult(ledger=Ledger(floor=ledger.sequence))
     late: list[Change] = []
     for change in ledger.rows():
@@ -108,7 +108,7 @@ def _is_indexed(change: Change) -> bool:
 
 
 def _clean(change: Change, scrubbing: ScrubTask, done: ScrubResult) -> Change | None:
-    """Return a row without what must go (the same one where nothing must), or None when all of it goes."""
+    """Return a row after the erasure (the same row if nothing changes), or None if it is removed entirely."""
     row, table = change.row, change.table
     if isinstance(row, MessageRow):
         return _clean_message(change, row, scrubbing, done)
@@ -192,7 +192,7 @@ def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: ScrubTask, done
         return None
     evidence = decode_raw(row.body, Evidence)
     of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-    # What a turn recalled of a user's words is a copy of them, however short they are.
+    # What a turn recalled of a user's messages is a copy of them, however short they are.
     of_users = of_users or evidence.trust is Trust.USER
     scrubber = scrubbing.derived if of_users and scrubbing.user_id is not None else scrubbing.others
     return _change_row(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
@@ -203,7 +203,9 @@ def _rests_on_erased(block: ContextBlock, scrubbing: ScrubTask) -> bool:
 
 
 def _snapshot_changed_states(old: Ledger, new: Ledger, scrubbing: ScrubTask) -> None:
-    """Keep a snapshot at every turn whose ops were cleaned, or do not lead on from the cleaned state before them."""
+    """Write a snapshot at every turn whose ops were cleaned, or no longer lead from the cleaned state before them to
+    the one after.
+    """
     for branch_id, changing in new.changing.items():
         path, before = new.paths[branch_id], new.branches[branch_id].fork_depth
         for depth in changing:

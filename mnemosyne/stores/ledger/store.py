@@ -1,7 +1,7 @@
 """The Store protocol over ledgers, wherever they are stored.
 
-The memory store and the file store differ only in how a ledger is loaded and how its changes are saved (`StorageBackend`),
-never in what a method means. It must not import a backend.
+The memory store and the file store differ only in how a ledger is loaded and how its changes are saved
+(`StorageBackend`). It must not import a backend.
 """
 
 from __future__ import annotations
@@ -40,29 +40,31 @@ T = TypeVar("T")
 
 
 class StorageBackend(Protocol):
-    """Keeps the ledgers of one tenant by their scope, and runs work on them one after the other.
+    """Stores the ledgers of one tenant by scope, and runs work on them one after the other.
 
-    Work is synchronous and must leave a ledger that it only reads as it is.
+    Work is synchronous and must not change a ledger that it only reads.
     """
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
-        """Return what `work` returns, given the present ledgers of these scopes (an empty one where there is none)."""
+        """Return what `work` returns, given the current ledgers of these scopes (an empty one where there is none)."""
         ...
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
-        """Run `work` in `Ledger.run` and keep what it changed before this returns; `name` says in a journal what it was."""
+        """Run `work` in `Ledger.run` and store what it changed before returning; a journal records `name` as the kind
+        of write.
+        """
         ...
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
-        """Return what `work` returns, given all ledgers and audit records to read."""
+        """Return what `work` returns, given all ledgers and audit records for reading."""
         ...
 
     async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
-        """Let `work` say what takes the place of which ledgers; all of it does at once, and nothing of before is left."""
+        """Let `work` replace ledgers; all are replaced at once, and nothing of the old ones is left."""
         ...
 
     async def close(self) -> None:
-        """Release what is held."""
+        """Release files and threads."""
         ...
 
 
@@ -81,7 +83,7 @@ class LedgerStore:
         )
 
     async def close(self) -> None:
-        """Let the work in hand end, then release files and threads. Closing twice is fine."""
+        """Wait for running work, then release files and threads. A second call does nothing."""
         await self._backend.close()
 
     async def create_session(self, start: SessionStart) -> SessionHead:
@@ -101,13 +103,13 @@ class LedgerStore:
         *,
         instead_of: Collection[str] = ("",),
     ) -> SessionHead:
-        """Give a session that lives in one of the worlds `instead_of` another, as if it had begun there."""
+        """Move a session from one of the worlds `instead_of` to another, as if it had begun there."""
         return await self._write(session_id, ledger_writes.adopt_world, world_id, locale, state, instead_of)
 
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
     ) -> SessionHead:
-        """Commit finished turns after the active head; committed ones are skipped, and entries that are there already."""
+        """Commit finished turns after the active head; turns and entries that exist already are skipped."""
         return await self._write(session_id, ledger_writes.append_turns, turns, entries)
 
     async def sessions(self) -> tuple[str, ...]:
@@ -131,7 +133,7 @@ class LedgerStore:
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write a prepared turn at once, with what its prompt holds; it becomes the pending turn of its head."""
+        """Write a prepared turn and the parts of its prompt; it becomes the pending turn of its head."""
 
         def work(ledger: Ledger, session_id: str) -> SessionHead:
             head = ledger_writes.save_prepared(ledger, session_id, record, expected_version)
@@ -164,7 +166,7 @@ class LedgerStore:
         return await self._write(record.session_id, work)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with all that was stored of it."""
+        """Return one turn with everything stored of it."""
         return await self._read(session_id, ledger_reads.read_turn, turn_id)
 
     async def turns(
@@ -186,17 +188,17 @@ class LedgerStore:
         return await self._write(session_id, ledger_writes.switch, branch_id)
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Rebuild the state as it was after a committed turn (None = before the first)."""
+        """Return the state as it was after a committed turn (None = before the first)."""
         return (await self._read(session_id, ledger_reads.rebuild_state, turn_id))[0]
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Keep a late result for the next turn of its branch; None forgets those of the session."""
+        """Store a late result for the next turn of its branch; None deletes those of the session."""
         await self._write(session_id, ledger_writes.save_prefetch, prefetch)
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
+        """Make a version of a world the current one, lore and pack at once; return how many entries changed."""
         return await self._backend.write(
             world_scope(world_id),
             "replace_world",
@@ -204,25 +206,25 @@ class LedgerStore:
         )
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of the present version of every world, by world id, sorted."""
+        """Return the digest of the current version of every world, by world id, sorted."""
         return await self._backend.read_all(_worlds)
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world, or None."""
+        """Return the digest of the current version of a world, or None."""
         return await self._backend.read((world_scope(world_id),), lambda found: ledger_entries.read_digest(found[0]))
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the pack that is kept of this version of a world, or None."""
+        """Return the stored pack of this version of a world, or None."""
         return await self._backend.read(
             (world_scope(world_id),), lambda found: ledger_entries.read_pack(found[0], digest)
         )
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return full entries in the order asked; unknown ids are left out."""
+        """Return complete entries in the order of `entry_ids`; unknown ids are left out."""
         return await self._backend.read((scope,), lambda found: ledger_reads.read_entries(found[0], scope, entry_ids))
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
         return await self._backend.read(tuple(dict.fromkeys(scopes)), ledger_reads.read_gated_entries)
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
@@ -232,18 +234,18 @@ class LedgerStore:
         )
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         scopes = tuple(dict.fromkeys(scope for scope, _ in after))
         return await self._backend.read(
             scopes, lambda found: ledger_reads.read_chains_written_after(dict(zip(scopes, found, strict=True)), after)
         )
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-        """Add entries of turns that are committed; those that are there already are skipped."""
+        """Add entries of committed turns, skipping existing ones; return how many were new."""
         return await self._write(session_id, ledger_entries.append_entries, entries)
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Keep a rolling summary of a committed turn's path."""
+        """Store a rolling summary of a committed turn's path."""
         await self._write(session_id, ledger_writes.save_summary, summary)
 
     async def hidden_records(self, session_id: str) -> HiddenRecords:
@@ -251,7 +253,7 @@ class LedgerStore:
         return await self._read(session_id, ledger_hidden_records.read_hidden_records)
 
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
-        """Write the hidden records of a session that was copied from elsewhere."""
+        """Write the hidden records of a session that was copied from another store."""
         await self._write(session_id, ledger_hidden_records.save_hidden_records, hidden)
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
@@ -261,7 +263,7 @@ class LedgerStore:
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        """Write a whole document; what it tells otherwise becomes a branch."""
+        """Write a whole document; differing messages become a branch."""
         return await self._write(session_id, ledger_documents.put_session, document, expected_version)
 
     async def append_messages(
@@ -272,7 +274,7 @@ class LedgerStore:
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+        """Commit messages as one turn after the active head; a key that was used before writes nothing."""
         work = ledger_documents.append_messages
         return await self._write(session_id, work, messages, idempotency_key, expected_version)
 
@@ -283,19 +285,19 @@ class LedgerStore:
         return await self._write(session_id, ledger_documents.patch_session, patch, expected_version)
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Write or replace an evidence; the same again changes nothing."""
+        """Write or replace an evidence item; the same item again changes nothing."""
         return await self._write(session_id, ledger_documents.put_evidence, evidence)
 
     async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
-        """Return an evidence, or None."""
+        """Return an evidence item, or None."""
         return await self._read(session_id, ledger_documents.get_evidence, evidence_id)
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence with this source uri and content hash, or None."""
+        """Return the oldest evidence item with this source uri and content hash, or None."""
         return await self._read(session_id, ledger_documents.find_evidence, uri, content_hash)
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidences in the order of first writing."""
+        """Return evidence items in the order of first writing."""
         return await self._read(session_id, ledger_documents.list_evidences, where)
 
     async def put_context_blocks(
@@ -311,13 +313,13 @@ class LedgerStore:
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one whose id is there already replaces it in its place."""
+        """Append tool calls; one with an existing id replaces that in its place."""
         return await self._write(session_id, ledger_documents.append_tool_calls, tool_calls, expected_version)
 
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one whose id is there already replaces it in its place."""
+        """Append model calls; one with an existing id replaces that in its place."""
         return await self._write(session_id, ledger_documents.append_model_usage, usages, expected_version)
 
     async def upsert_tasks(
@@ -327,7 +329,7 @@ class LedgerStore:
         return await self._write(session_id, ledger_documents.upsert_tasks, tasks, expected_version)
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget everywhere in the store, and leave an audit record."""
+        """Erase everywhere in the store, and leave an audit record."""
         return await self._backend.rewrite(partial(erase, erasure=erasure))
 
     async def audits(self) -> tuple[AuditRecord, ...]:
@@ -335,7 +337,9 @@ class LedgerStore:
         return await self._backend.read_all(lambda dataset: dataset.audits)
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`) where any of these texts stands, by a search through everything that is kept."""
+        """Return the places (`table/key`) that contain any of these texts, by a search through everything that is
+        stored.
+        """
         return await self._backend.read_all(lambda dataset: find_text(dataset, texts))
 
 

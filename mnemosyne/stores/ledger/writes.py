@@ -1,7 +1,7 @@
 """Writes turns and branches into a ledger.
 
-It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
-`Ledger.run`: when it raises, nothing has changed.
+It enforces the rules of the turn tree: one pending turn per branch, one committed turn per place, versions. Each
+function runs inside `Ledger.run`: when it raises, nothing has changed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def begin(
 def adopt_world(
     ledger: Ledger, session_id: str, world_id: str, locale: str, state: Mapping[str, Any], instead_of: Collection[str]
 ) -> SessionHead:
-    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    """Move a session from one of some worlds to another, with its state on every branch; WorldNotAdoptedError."""
     head, session = read_head(ledger, session_id), session_row(ledger, session_id)
     if session.world_id == world_id:
         return head
@@ -119,7 +119,7 @@ def append_turns(
 
 
 def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:
-    """Commit finished turns after `head` without moving the version; returns how many were new."""
+    """Commit finished turns after `head` without changing the version; return how many were new."""
     parent_id, depth = head.turn_id, head.depth
     for turn in turns:
         row = ledger.turns.get(turn.turn_id)
@@ -141,7 +141,7 @@ def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at:
 def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
 
-    A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
+    A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
     head = read_head(ledger, session_id, record.branch_id)
     record = replace(record, status=TurnStatus.PREPARED, messages=assign_ids(record.turn_id, record.messages))
@@ -163,7 +163,9 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
 
 
 def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
-    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
+    TurnNotPendingError for an abandoned turn.
+    """
     record = read_turn(ledger, session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
@@ -189,7 +191,7 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
 def commit_numerical(
     ledger: Ledger, session_id: str, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
+    """Write and commit a numerical turn at once; the pending turn of its head is abandoned."""
     head = read_head(ledger, session_id, record.branch_id)
     row = ledger.turns.get(record.turn_id)
     if row is not None and row.status is TurnStatus.COMMITTED:
@@ -213,7 +215,9 @@ def fork(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -
 
 
 def open_branch(ledger: Ledger, session_id: str, turn_id: str | None, branch_id: str) -> None:
-    """Open a branch and make it the active one without moving the version."""
+    """Open a branch and make it the active one without changing the version. BranchExistsError; ValueError for an empty
+    name.
+    """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
     session = session_row(ledger, session_id)
@@ -235,7 +239,7 @@ def open_branch(ledger: Ledger, session_id: str, turn_id: str | None, branch_id:
 
 
 def switch(ledger: Ledger, session_id: str, branch_id: str) -> SessionHead:
-    """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
+    """Make another branch the active one; BranchNotFoundError. Naming the active one changes nothing."""
     active = read_head(ledger, session_id)
     if active.branch_id == branch_id:
         return active
@@ -245,7 +249,9 @@ def switch(ledger: Ledger, session_id: str, branch_id: str) -> SessionHead:
 
 
 def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) -> None:
-    """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
+    """Store the newest late result of a branch, or delete those of the session. It is a cache: the version does not
+    change.
+    """
     session_row(ledger, session_id)
     if prefetch is None:
         for branch_id in list(ledger.bodies("late")):
@@ -258,7 +264,7 @@ def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) ->
 
 
 def save_summary(ledger: Ledger, session_id: str, summary: PathSummary) -> None:
-    """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
+    """Store a rolling summary of a committed turn's path, replacing that of its turn. The version does not change."""
     row = committed_turn(ledger, session_id, summary.turn_id)
     _check_time(summary.summary.updated_at)
     placed = replace(summary, branch_id=row.branch_id, depth=row.depth)
@@ -273,7 +279,7 @@ def advance_head(ledger: Ledger, head: SessionHead) -> SessionHead:
 
 
 def abandon_pending(ledger: Ledger, branch_id: str) -> None:
-    """Mark the turn that waits on a branch abandoned, if there is one."""
+    """Mark the pending turn of a branch as abandoned, if there is one."""
     branch = ledger.branches[branch_id]
     if branch.pending is not None:
         ledger.put("turn", branch.pending, replace(ledger.turns[branch.pending], status=TurnStatus.ABANDONED))
@@ -281,7 +287,7 @@ def abandon_pending(ledger: Ledger, branch_id: str) -> None:
 
 
 def _finish_commit(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
-    """Give a turn that has just become committed its messages, its state and the head of its branch."""
+    """Complete a commit: write the turn's messages and state, and move the head of its branch."""
     _insert_messages(ledger, record)
     _move_tip(ledger, record.branch_id, record.turn_id, record.depth)
     if state is not None or record.ops:
@@ -289,7 +295,7 @@ def _finish_commit(ledger: Ledger, record: TurnRecord, before: JsonText, state: 
 
 
 def _write_state(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
-    """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
+    """Update the head state; write a snapshot after every fifty changes, and wherever the ops do not lead to `state`."""
     try:
         replayed = encode_raw_tree(replay_ops(decode_raw(before, dict), record.ops)) if record.ops else before
     except StateOpError:
@@ -366,7 +372,7 @@ def _check_time(at: datetime | None) -> None:
 
 
 def _forget(ledger: Ledger, turn_id: str) -> None:
-    """Remove a turn that is not committed, so that its id can be written anew."""
+    """Remove a turn that is not committed, so that its id can be used again."""
     row = ledger.turns[turn_id]
     branch = ledger.branches[row.branch_id]
     if branch.pending == turn_id:

@@ -1,1 +1,1 @@
-"""Alembic's folder: how a store's tables came to be, one revision a file in `versions/`. A released revision is never edited."""
+"""Alembic's folder: the revisions of the SQL tables, one per file in `versions/`. A released revision is never edited."""

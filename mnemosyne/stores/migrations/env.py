@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection that `mnemosyne.stores.migrations.migrate` hands over, inside its transaction."""
+"""Alembic's entry point: migrates on the connection from `mnemosyne.stores.migrations.migrate`, inside its transaction."""
 
 from __future__ import annotations
 

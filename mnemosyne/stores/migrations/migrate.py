@@ -1,7 +1,7 @@
-"""Migrates a store of an older release, with Alembic.
+"""Migrates a store of an older release with Alembic.
 
-Alembic and SQLAlchemy are imported here alone, and only when a database is behind. All revisions run in one transaction:
-either all are applied or nothing has changed. Revisions are in `migrations/versions/`.
+Only this module imports Alembic and SQLAlchemy, and only when a database is behind. All revisions run in one
+transaction: either all are applied or nothing has changed. Revisions are in `migrations/versions/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOLDER = Path(__file__).parent
 
 
 def migrate_sqlite(path: Path, busy_seconds: float) -> None:
-    """Bring a SQLite file to the present revision; whoever comes second finds it done. Raises what sqlite3 raises."""
+    """Migrate a SQLite file to the current revision; a second process finds it done. Errors of sqlite3 pass through."""
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
@@ -52,16 +52,19 @@ def _begin_at_once(connection: Connection) -> None:
 
 
 def _rewrite(connection: sqlite3.Connection) -> None:
-    """Write the file anew, so that its free pages hold nothing that an erasure could not reach; if it must be, later."""
+    """Rewrite the file, so that its free pages hold nothing that an erasure could not reach; if the file is in use,
+    skip it.
+    """
     with contextlib.closing(connection), contextlib.suppress(sqlite3.Error):
         connection.execute("VACUUM")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def migrate_postgres(connect: Callable[[], Any], lock: str) -> None:
-    """Bring the tables of a PostgreSQL schema to the present revision. Raises what psycopg raises.
+    """Migrate the tables of a PostgreSQL schema to the current revision. Errors of psycopg pass through.
 
-    `connect` opens a connection whose search path is the schema; `lock` is the statement that lets one migrate at a time.
+    `connect` opens a connection whose search path is the schema; `lock` is the statement that lets one migrate at a
+    time.
     """
     engine = create_engine("postgresql+psycopg://", creator=connect, poolclass=NullPool)
     try:

@@ -1,1 +1,1 @@
-"""Postgres."""
+"""The shared store in PostgreSQL."""

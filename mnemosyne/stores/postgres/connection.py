@@ -1,7 +1,7 @@
 """A connection to PostgreSQL inside a transaction: sends statements and rows in as few round trips as possible.
 
-A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. It knows nothing of
-sessions, and is only imported when an address names PostgreSQL.
+A statement without a result is sent together with the next query, and thousands of rows are sent by COPY. It knows
+nothing of sessions, and is imported only when an address names PostgreSQL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_POSTED = 500
 
 
 class PostgresConnection:
-    """A connection of the driver inside a transaction, for one tenant."""
+    """A driver connection inside a transaction, for one tenant."""
 
     def __init__(self, driver: Driver, tenant: str, lock: str) -> None:
         self.driver = driver
@@ -34,22 +34,22 @@ class PostgresConnection:
         self._posted: list[tuple[bytes, Sequence[Any]]] = []
 
     def begin(self, statement: bytes) -> None:
-        """Let a transaction begin with the next statement."""
+        """Begin a transaction with the next statement."""
         self.answered = False
         self._posted = [(statement, ())]
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement, after all that was posted."""
+        """Run one statement, after all posted ones, and return its rows."""
         return self._run_query(_number_parameters(sql), _escape_nul(parameters))
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Run one statement with the next question or with the commit."""
+        """Run one statement without a result, together with the next query or with the commit."""
         self._posted.append((_number_parameters(sql), _escape_nul(parameters)))
         if len(self._posted) >= _MOST_POSTED:
             self._flush()
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write new rows: a few with the next question, many at once by COPY."""
+        """Write new rows: a few together with the next query, many by COPY."""
         if len(rows) > _FEW_ROWS:
             self._copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)".encode(), rows)
         elif rows:
@@ -58,15 +58,17 @@ class PostgresConnection:
             self.post(f"INSERT INTO {table} ({columns}) VALUES {', '.join([signs] * len(rows))}", values)
 
     def end(self, statement: bytes) -> str | None:
-        """Run the last statement of a transaction, after all that was posted; return what the server says it did."""
+        """Run the last statement of a transaction, after all posted ones; return the server's status (`COMMIT`,
+        `ROLLBACK`).
+        """
         return self._run_query(statement, ()).statusmessage
 
     def contains(self, column: str) -> str:
-        """Return the condition that a text or a blob holds the value of a `?`."""
+        """Return the SQL condition that a text or blob column contains the value of a `?`."""
         return f"position(? IN {column}) > 0"
 
     def drop(self) -> None:
-        """Forget what was posted and has not been sent."""
+        """Drop posted statements that have not been sent."""
         self._posted = []
 
     def _run_query(self, statement: bytes, values: Sequence[Any]) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -99,7 +101,7 @@ class PostgresConnection:
 
 
 def _type_of(column: Sequence[Any]) -> str:
-    """Return the type of a column of values: PostgreSQL asks for exactly the right one here."""
+    """Return the type of a column of values: COPY needs exactly the right one."""
     first = next((value for value in column if value is not None), None)
     if isinstance(first, int):
         return "int8"
@@ -114,28 +116,28 @@ def _number_parameters(sql: str) -> bytes:
 
 
 def _escape_nul(values: Sequence[Any]) -> Sequence[Any]:
-    """Write NUL, which PostgreSQL's text cannot hold, as two characters; what is compared and sorted stays in order."""
+    """Encode NUL, which PostgreSQL's text cannot contain, as two characters; the order of texts does not change."""
     if any(isinstance(value, str) and ("\0" in value or "\1" in value) for value in values):
         return [escape_nul(value) if isinstance(value, str) else value for value in values]
     return values
 
 
 def escape_nul(text: str) -> str:
-    """Return a text without NUL: U+0000 is written U+0001 U+0001, and U+0001 is written U+0001 U+0002."""
+    """Return a text without NUL: U+0000 becomes U+0001 U+0001, and U+0001 becomes U+0001 U+0002."""
     return text.replace("\1", "\1\2").replace("\0", "\1\1")
 
 
 def unescape_nul(text: str) -> str:
-    """Return the text that `escape_nul` wrote."""
+    """Return the text that `escape_nul` encoded."""
     return text.replace("\1\1", "\0").replace("\1\2", "\1")
 
 
 class TextLoader(Loader):
-    """Reads text as `escape_nul` wrote it."""
+    """Decodes text that `escape_nul` encoded."""
 
     format = Format.BINARY
 
     def load(self, data: Buffer) -> str:
-        """Return the text."""
+        """Return the decoded text."""
         text = bytes(data).decode()
         return unescape_nul(text) if "\1" in text else text

@@ -1,11 +1,11 @@
-"""A PostgreSQL database: how it is connected to, created, recognised and migrated, and the meaning of its errors.
+"""A PostgreSQL database: connecting, creating, recognising and migrating it, and translating its errors.
 
-It keeps the use of psycopg out of the stores. It knows nothing of the values that the rows hold, and is only imported when an
-address names PostgreSQL.
+It keeps psycopg out of the stores. It knows nothing of the values in the rows, and is imported only when an address
+names PostgreSQL.
 
-All tables lie in one schema of their own (`mnemosyne` unless the address says otherwise), which is made when it is not
-there and refused when it holds anything else. What an advisory lock of that schema guards (making, migrating) is done by
-one process at a time.
+All tables are in one schema of their own (`mnemosyne` unless the address names another), which is created if there is
+none and refused if it holds anything else. An advisory lock of the schema lets one process at a time create or migrate
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mnemosyne.stores.postgres.connection import Driver, TextLoader
 from mnemosyne.stores.sql.schema import REVISION, statements
 
 MARK = "mnemosyne"
-"""The comment on `alembic_version` that tells our schema from another program's."""
+"""The comment on `alembic_version` that distinguishes our schema from another program's."""
 
 OLDEST_SERVER = 140000
 _TEXT = 25
@@ -34,20 +34,20 @@ _IDLE_SECONDS = 300
 _MAKING_SECONDS = 60
 _PLANS = """SET plan_cache_mode = force_generic_plan; SET jit = off; SET max_parallel_workers_per_gather = 0;
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off"""
-"""What each statement costs must not hang on how many rows the server believes a session to have.
+"""The cost of a statement must not depend on how many rows the server believes a session to have.
 
-Every statement of the store has an index that gives its rows in their order. Left to itself the server plans most of them
-anew each time (a tenth of a millisecond or two), since a plan for any session looks dear to it beside one for this session;
-and where its statistics are old, or speak of a thousand short sessions beside the long one, it may read a whole session and
-sort it. So it is told to keep its plans and to go by the indexes.
+Every statement of the store has an index that gives its rows in their order. By default the server plans most of them
+again each time (0.1 to 0.2 ms), because it estimates a generic plan to be more expensive; and if its statistics are
+old, or describe a thousand short sessions beside a long one, it may read a whole session and sort it. These settings
+make it keep generic plans and use the indexes.
 """
 
 _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
     (errors.DiskFull, "the server's disk is full; free some space there and try again"),
     (errors.InsufficientResources, "the server has not enough disk or memory for it; try again later"),
     (errors.ReadOnlySqlTransaction, "this server takes no writes; name the one that does"),
-    (errors.InsufficientPrivilege, "this user may not do that; grant what is missing, or name another user"),
-    (errors.UndefinedTable, "its tables are gone; open the store again to have them made anew"),
+    (errors.InsufficientPrivilege, "this user may not do that; grant the missing rights, or name another user"),
+    (errors.UndefinedTable, "its tables are gone; open the store again to recreate them"),
     (errors.IoError, "the server could not read or write its disk; see its log"),
     (errors.InternalError, "the server reported a fault of its own; see its log"),
 )
@@ -63,9 +63,11 @@ class PostgresOptions:
 
 
 def open_driver(opening: PostgresOptions) -> Driver:
-    """Return a connection that speaks to our schema, made or migrated if need be; StoreUnavailableError, StoreBusyError.
+    """Return a connection to our schema, which is created or migrated if necessary; StoreUnavailableError when the
+    server or schema cannot be used, StoreBusyError when another process migrates too long.
 
-    A schema of another program or of a newer release, and with `create` false a missing one, is left as it is.
+    A schema of another program or of a newer release, and with `create` false a missing one, is refused and not
+    changed.
     """
     driver = _connect(opening)
     try:
@@ -73,7 +75,7 @@ def open_driver(opening: PostgresOptions) -> Driver:
         if driver.info.server_version < OLDEST_SERVER:
             raise StoreUnavailableError(shown, f"it is PostgreSQL {driver.info.server_version // 10000}; 14 is needed")
         if driver.info.parameter_status("server_encoding") != "UTF8":
-            raise StoreUnavailableError(shown, "its text is not kept as UTF-8; make a database with ENCODING 'UTF8'")
+            raise StoreUnavailableError(shown, "its text encoding is not UTF-8; create a database with ENCODING 'UTF8'")
         revision = _recognise(driver, opening)
         if revision == 0:
             if not opening.create:
@@ -123,14 +125,18 @@ def _connect(opening: PostgresOptions) -> Driver:
 
 
 def _lock(driver: Driver, schema: str) -> str:
-    """Return the statement that waits for the right to make or change the tables, held until the transaction ends."""
+    """Return the statement that waits for the advisory lock for creating or changing the tables, held until the
+    transaction ends.
+    """
     name = sql.Literal(f"{MARK}.{schema}").as_string(driver)
     patience = f"set_config('lock_timeout', '{_MAKING_SECONDS}s', true)"
     return f"SELECT {patience}, pg_advisory_xact_lock(hashtextextended({name}, 0))"
 
 
 def _recognise(driver: Driver, opening: PostgresOptions) -> int:
-    """Return the revision of the schema (0 = empty or not there); StoreUnavailableError when not ours or too new."""
+    """Return the revision of the schema (0 = empty or missing); StoreUnavailableError when it is another program's or
+    too new.
+    """
     address = opening.address
     row = driver.execute(
         b"""SELECT count(*), count(*) FILTER (
@@ -157,7 +163,7 @@ def _recognise(driver: Driver, opening: PostgresOptions) -> int:
 
 
 def _make(driver: Driver, opening: PostgresOptions) -> int:
-    """Make schema and tables in one transaction; whoever comes second finds them there. Returns the revision."""
+    """Create schema and tables in one transaction, unless another process has; return the revision."""
     schema = opening.address.schema
     with driver.transaction():
         driver.execute(_lock(driver, schema))
@@ -173,18 +179,20 @@ def _make(driver: Driver, opening: PostgresOptions) -> int:
 
 
 def mark_statement() -> tuple[str, ...]:
-    """Return what makes a schema known as ours."""
+    """Return the statement that marks a schema as ours."""
     return (f"COMMENT ON TABLE alembic_version IS '{MARK}'",)
 
 
 def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:
-    """Return what an error of the driver means to a caller, or None when it is a fault of our own."""
+    """Return the error to raise for one of the driver, or None for a bug in this package."""
     shown = opening.address.shown
     said = " ".join(opening.address.without_secrets(str(error)).split())
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
         return StoreBusyError(shown, opening.busy_seconds)
     if isinstance(error, errors.ProgramLimitExceeded):
-        return StoreError(f"An id or name is too long to be kept ({said}). Nothing was written; choose a shorter one.")
+        return StoreError(
+            f"An id or name is too long to be stored ({said}). Nothing was written; choose a shorter one."
+        )
     for kind, reason in _REASONS:
         if isinstance(error, kind):
             return StoreUnavailableError(shown, f"{reason} ({said})")

@@ -1,7 +1,7 @@
 """Session locks that hold across machines: advisory locks of PostgreSQL, all locks of one engine on one connection.
 
-A file lock holds on one machine only. The server releases a lock when its connection ends, for whatever reason, so nothing has
-to expire; the server notices a silent host within half a minute. It must not import a store.
+A file lock works on one machine only. The server releases a lock when its connection ends, for whatever reason, so
+locks need no expiry; the server notices a silent host within half a minute. It must not import a store.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""How soon a line that went dead is noticed, where the address says nothing of it."""
+"""Keep-alive settings that detect a dead connection soon, unless the address has its own."""
 
 _SERVERS_SIDE = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 Driver = psycopg.Connection[tuple[bool]]
@@ -41,7 +41,7 @@ Driver = psycopg.Connection[tuple[bool]]
 
 @dataclass(slots=True)
 class _Claim:
-    """One caller's way to a lock. `driver` is the connection that holds it; `is_over`: nobody wants it any more."""
+    """One caller's request for a lock. `driver` is the connection that holds it; `is_over`: the caller has gone."""
 
     session_id: str
     key: int
@@ -53,9 +53,9 @@ class _Claim:
 class PostgresSessionLocks:
     """Locks of the sessions of one tenant in one schema of a database.
 
-    Whoever waits looks again after 5 ms, then ever more seldom, at least every 100 ms. `wait_seconds` bounds the wait. One
-    connection serves all sessions; when it is lost its locks are, and the next call opens another. A pooler between must
-    keep sessions together, as for the store itself.
+    A waiting caller tries again after 5 ms, then at growing intervals of at most 100 ms. `wait_seconds` bounds the
+    wait. One connection serves all sessions; when it is lost, its locks are too, and the next call opens another. A
+    connection pooler in between must use session pooling, as for the store itself.
     """
 
     def __init__(self, address: PostgresAddress, *, tenant: str = "default", wait_seconds: float = 60.0) -> None:
@@ -69,7 +69,9 @@ class PostgresSessionLocks:
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session as long as the block lasts; StoreBusyError, StoreUnavailableError."""
+        """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the
+        server cannot be used.
+        """
         claim = _Claim(session_id=session_id, key=self._key(session_id))
         try:
             await self._acquire(claim)
@@ -79,7 +81,7 @@ class PostgresSessionLocks:
                 await run_shielded(self._threads, partial(self._give_back, claim))
 
     async def close(self) -> None:
-        """Close the connection; what it still holds goes with it."""
+        """Close the connection, which releases its locks."""
         await run_shielded(self._threads, self._close_driver)
         self._threads.shutdown(wait=False)
 
@@ -97,8 +99,8 @@ class PostgresSessionLocks:
             wait = min(wait * 2, _LONGEST_WAIT_SECONDS)
 
     async def _try(self, claim: _Claim) -> bool:
-        """Return whether the lock is this caller's now. One caller at a time asks: the server would give its own connection the
-        same lock again and again.
+        """Return whether the lock is this caller's now. Only one caller at a time asks, because the server would give
+        its own connection the same lock again and again.
         """
         if not claim.is_first:
             if claim.key in self._claimed:
@@ -108,7 +110,9 @@ class PostgresSessionLocks:
         return await run_shielded(self._threads, partial(self._take, claim))
 
     def _take(self, claim: _Claim) -> bool:
-        """Ask for a lock, unless its caller has gone meanwhile; on a connection that turns out to be lost, ask anew."""
+        """Request a lock, unless its caller has gone meanwhile; if the connection turns out to be lost, request it on
+        another.
+        """
         with self._one:
             if claim.is_over:
                 return False
@@ -117,11 +121,11 @@ class PostgresSessionLocks:
                 return self._query_lock(claim)
             except psycopg.Error as error:
                 if not (was_open and self._is_lost()):
-                    raise self._unavailable(error) from None
+                    raise self._unavailable_error(error) from None
             try:
                 return self._query_lock(claim)
             except psycopg.Error as error:
-                raise self._unavailable(error) from None
+                raise self._unavailable_error(error) from None
 
     def _query_lock(self, claim: _Claim) -> bool:
         if self._driver is None:
@@ -132,7 +136,7 @@ class PostgresSessionLocks:
         return claim.driver is not None
 
     def _is_lost(self) -> bool:
-        """Say whether the connection is gone; then its locks are gone as well, and it is forgotten."""
+        """Return whether the connection is lost; then its locks are lost as well, and it is dropped."""
         if self._driver is not None and self._driver.closed:
             self._drop()
         return self._driver is None
@@ -144,7 +148,7 @@ class PostgresSessionLocks:
         return driver
 
     def _give_back(self, claim: _Claim) -> None:
-        """Let go of a lock; where that fails the connection goes, and the lock with it."""
+        """Release a lock; if that fails, close the connection, which releases it."""
         with self._one:
             claim.is_over = True
             self._claimed.discard(claim.key)
@@ -164,6 +168,6 @@ class PostgresSessionLocks:
         if driver is not None:
             driver.close()
 
-    def _unavailable(self, error: psycopg.Error) -> StoreUnavailableError:
+    def _unavailable_error(self, error: psycopg.Error) -> StoreUnavailableError:
         said = self._address.without_secrets(" ".join(str(error).split())) or type(error).__name__
-        return StoreUnavailableError(self._address.shown, f"no lock of a session can be had ({said})")
+        return StoreUnavailableError(self._address.shown, f"sessions cannot be locked ({said})")

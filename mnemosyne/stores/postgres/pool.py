@@ -1,7 +1,7 @@
 """A connection pool: a few threads that share a few PostgreSQL connections and run whole transactions on them.
 
-No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed, kept,
-and closed after any error. It knows nothing of sessions.
+No statement runs on the event loop, and no two callers share a transaction. A connection is opened when it is needed,
+reused, and closed after any error. It knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 class ConnectionPool:
-    """Runs transactions of one kind, as many at once as it has connections; a caller beyond that waits.
+    """Runs transactions of one kind, as many at once as it has connections; further callers wait.
 
-    Reads see one moment, whatever is written meanwhile. Writes see all that was committed before each statement, and lock
-    what they are about to change. A caller that is cancelled leaves either nothing or a whole transaction.
+    A read sees one snapshot, whatever is written meanwhile. A write sees everything committed before each statement,
+    and locks what it is about to change. A cancelled caller leaves either nothing or a complete transaction.
     """
 
     def __init__(self, opening: PostgresOptions, tenant: str, *, connections: int, writing: bool) -> None:
@@ -44,16 +44,16 @@ class ConnectionPool:
     async def run(self, work: Callable[[PostgresConnection], T]) -> T:
         """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
 
-        StoreBusyError when a lock is not had in time, StoreUnavailableError when the server cannot be used or the store is
-        closed, CommitUnknownError when the connection was lost while the transaction was being committed, DamagedRecordError
-        when what is kept cannot be read.
+        StoreBusyError when a lock is not available in time, StoreUnavailableError when the server cannot be used or the
+        store is closed, CommitUnknownError when the connection was lost during the commit, DamagedRecordError when a
+        stored record cannot be read, StoreError for an id that cannot be stored.
         """
         if self._closed:
             raise StoreUnavailableError(self._opening.address.shown, "this store is closed; open another")
         return await run_in_thread(self._threads, lambda: self._run_guarded(work), finish=self._writing)
 
     async def close(self) -> None:
-        """Let the work in hand end, then release connections and threads. Closing twice is fine."""
+        """Wait for running work, then release connections and threads. A second call does nothing."""
         if not self._closed:
             self._closed = True
             with anyio.CancelScope(shield=True):
@@ -68,12 +68,12 @@ class ConnectionPool:
         try:
             while (connection := self._take_idle()) is not None:
                 try:
-                    return self._whole(connection, work)
+                    return self._run_transaction(connection, work)
                 except psycopg.OperationalError:
-                    # It had died while it was idle: nothing has been heard from it since.
+                    # The connection was lost while it was idle, so nothing of this transaction has been sent.
                     if connection.answered or not connection.driver.closed:
                         raise
-            return self._whole(self._open_connection(), work)
+            return self._run_transaction(self._open_connection(), work)
         except (psycopg.Error, OSError) as error:
             known = translate_error(error, self._opening)
             if known is None:
@@ -81,7 +81,7 @@ class ConnectionPool:
             raise known from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+                f"{error.object!r} cannot be an id: it contains half a surrogate pair. Nothing was written; choose another."
             ) from error
 
     def _take_idle(self) -> PostgresConnection | None:
@@ -93,8 +93,8 @@ class ConnectionPool:
     def _open_connection(self) -> PostgresConnection:
         return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
 
-    def _whole(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
-        """Run one transaction; the connection is kept when it is well afterwards."""
+    def _run_transaction(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
+        """Run one transaction; the connection is reused if it is intact afterwards."""
         connection.begin(self._begin)
         try:
             result = work(connection)

@@ -1,8 +1,8 @@
 """The shared store: a PostgreSQL database, for many processes on many hosts.
 
-It adds what is particular to PostgreSQL to the SQL store: a writer locks the row of its session first, so that writes to one
-session run one after the other and writes to different sessions side by side. It is only imported when an address names
-PostgreSQL, and must not import other stores.
+It adds what is specific to PostgreSQL to the SQL store: a writer first locks the row of its session, so that writes to
+one session run one after the other and writes to different sessions concurrently. It is imported only when an address
+names PostgreSQL, and must not import other stores.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ class PostgresStore(SqlStore):
     """A Store in one schema of a PostgreSQL database (14 or later, UTF-8), opened for one tenant.
 
     `url` is what libpq reads (`postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...`), and may name the schema by
-    `schema=NAME` (`mnemosyne` unless it does). Nothing is opened before the first call; schema and tables are made then
-    (unless `create` is false). `connections` bounds the connections for writes, and those for reads. `busy_seconds` bounds
-    the wait for another writer of the same session (StoreBusyError). `shown` is the address without its password.
-    For what a method does and raises, see `mnemosyne.protocols.Store`; CommitUnknownError when the connection is lost
-    while a write is being committed. What an erasure leaves in the server's files is told in docs/stores.md.
+    `schema=NAME` (default `mnemosyne`). Nothing is opened before the first call, which creates schema and tables
+    (unless `create` is false). `connections` bounds the connections for writes, and separately those for reads.
+    `busy_seconds` bounds the wait for another writer of the same session (StoreBusyError). `shown` is the address
+    without its password. For what a method does and raises, see `mnemosyne.protocols.Store`; CommitUnknownError when
+    the connection is lost while a write is being committed. docs/stores.md says what an erasure leaves in the server's
+    files.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Sql."""
+"""What the SQL stores share: every statement and every rule."""

@@ -1,7 +1,7 @@
-"""What the SQL stores need of a database: run a statement, iterate over its rows.
+"""What the SQL stores need of a database: running statements and reading their rows.
 
-Every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a connection translates the
-sign where its driver needs another. It knows no driver and nothing of sessions.
+Every statement is written once, for SQLite and PostgreSQL alike. Statements use `?` for values; a connection translates
+the sign where its driver needs another. It knows no driver and nothing of sessions.
 """
 
 from __future__ import annotations
@@ -31,27 +31,28 @@ class Connection(Protocol):
 
     @property
     def tenant(self) -> str:
-        """Whose rows these are; it is part of every key."""
+        """The owner of the rows; it is part of every key."""
         ...
 
     @property
     def lock(self) -> str:
-        """What follows a SELECT of a row that the transaction is about to change (` FOR UPDATE`, or nothing)."""
+        """The suffix of a SELECT of a row that the transaction is about to change (` FOR UPDATE`, or nothing)."""
         ...
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement."""
+        """Run one statement and return its rows."""
         ...
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Run one statement that nobody asks anything of.
+        """Run one statement whose result is not needed.
 
-        A server gets it with the next question or with the commit, whichever comes first; there its error is raised.
+        It may be sent together with the next query or the commit, whichever comes first; then its error is raised
+        there.
         """
         ...
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Write new rows, few or thousands; `columns` are their names, joined by commas. Errors as of `post`."""
+        """Write new rows, few or thousands; `columns` are their names, joined by commas. Errors as for `post`."""
         ...
 
     def contains(self, column: str) -> str:
@@ -60,9 +61,10 @@ class Connection(Protocol):
 
 
 def expand_in(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
-    """Return the signs and values of `IN (...)`, filled up with the last to a power of two so that few statements differ.
+    """Return the placeholders and values of `IN (...)`, padded with the last value to a power of two so that there are
+    few different statements.
 
-    There must be one value at least.
+    `values` must not be empty.
     """
     size = 1 << (len(values) - 1).bit_length()
     return ", ".join("?" * size), (*values, *([values[-1]] * (size - len(values))))

@@ -1,7 +1,7 @@
 """The document view of a SQL store: a session as one document, read and written.
 
-A document and the turn tree always say the same (Store rule 9). `mnemosyne.documents.views` decides what of a document is new.
-Each function runs inside a transaction that its caller has opened.
+A document and the turn tree always agree (Store rule 9). `mnemosyne.documents.views` decides which parts of a document
+are new. Each function runs inside a transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
 def put_session(
     connection: Connection, session_id: str, document: SessionDocument, expected_version: int | None
 ) -> PutResult:
-    """Write a whole document, making the session when it is not there; VersionConflictError, SchemaValidationError."""
+    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError."""
     check_document(session_id, document)
     if find_session(connection, session_id) is None:
         if expected_version:
@@ -103,7 +103,7 @@ def put_session(
 
 
 def _begin(connection: Connection, session_id: str, document: SessionDocument) -> None:
-    """Make a bare session of version 0; another process may have been first."""
+    """Create an empty session of version 0; another process may have been first."""
     meta = document.meta
     locale, at = ("", None) if meta is None else (meta.locale, meta.created_at)
     start = SessionStart(session_id=session_id, world_id="", locale=locale, state={}, at=at)
@@ -122,7 +122,7 @@ def _append(
 
 
 def _put_rest(connection: Connection, session: StoredSession, head: SessionHead, document: SessionDocument) -> None:
-    """Make everything but the messages what the document says."""
+    """Replace everything but the messages by the document's."""
     session_part, meta = document.session, document.meta
     calls = () if session_part.tool_state is None else session_part.tool_state.tool_calls
     check_times(*(call.called_at for call in calls))
@@ -151,7 +151,7 @@ def _put_rest(connection: Connection, session: StoredSession, head: SessionHead,
 
 
 def _put_summary(connection: Connection, session: StoredSession, head: SessionHead, wanted: Summary | None) -> None:
-    """Write the summary at the head, unless the path shows this one already."""
+    """Write the summary at the head, unless the path has the same one already."""
     shown = read_summary(connection, session.key, head.lineage)[0]
     if wanted == (None if shown is None else shown.summary) or head.turn_id is None:
         return
@@ -175,7 +175,9 @@ def append_messages(
     idempotency_key: str | None,
     expected_version: int | None,
 ) -> PutResult:
-    """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+    """Commit messages as one turn after the active head; a key that was used before writes nothing.
+    VersionConflictError.
+    """
     session = load_session(connection, session_id)
     turn_id = None if idempotency_key is None else keyed_turn_id(idempotency_key)
     if turn_id is not None and turn_status(connection, session.key, turn_id) is TurnStatus.COMMITTED:

@@ -1,10 +1,10 @@
-"""Forgetting: what is deleted, what is rewritten, and the record that it was done (seed 002 section 13; spec 3.6).
+"""Erasure: deletes and rewrites rows, and writes the audit record (seed 002 section 13; spec 3.6).
 
-One pass covers every table of a session. It runs inside one write transaction that its caller has opened; each session is
-locked before any of its rows is changed, in the order of their numbers.
+One pass covers every table of a session. It runs inside one write transaction that its caller has opened; each session
+is locked before any of its rows is changed, in the order of their numbers.
 
-What goes whole is deleted. What stays is rewritten in place, except messages and entries: they get a new number, so that
-every index that follows the order of writing learns of it.
+Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries: they get a new
+number, so that every index that follows the order of writing notices them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PARTS: dict[str, tuple[type[Any], str]] = {
 
 @dataclass(kw_only=True, slots=True)
 class _Tally:
-    """What an erasure has come to so far."""
+    """The outcome of an erasure so far."""
 
     counts: dict[str, int] = field(default_factory=dict)
     sessions: list[str] = field(default_factory=list)
@@ -64,10 +64,10 @@ class _Tally:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Task:
-    """How one session that stays is rewritten.
+    """How to rewrite one session that stays.
 
-    `derived` cleans what was made of the erased texts (receipts, prompts, summaries …), `others` what others said or what
-    the story keeps: there a short text is no sign of the erased one.
+    `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
+    what belongs to the story: there a short text is not evidence of the erased one.
     """
 
     session: StoredSession
@@ -82,7 +82,9 @@ class _Task:
 
 
 def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
-    """Forget a user, a session or evidence, and write the audit record; ValueError unless it is exactly one of them."""
+    """Erase a user, a session or evidence items, and write the audit record; ValueError unless the erasure names
+    exactly one subject.
+    """
     kind, subject_hash = subject_of(erasure)
     tally = _Tally()
     if kind == "session":
@@ -152,7 +154,7 @@ def _number(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
 
 
 def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
-    """Drop the sessions that are held for a user, and forget in all others what the user wrote."""
+    """Delete the sessions of a user, and erase what the user wrote in all others."""
     rows = connection.execute(
         "SELECT key, session_id, user_id FROM sessions WHERE tenant = ? ORDER BY key" + connection.lock,
         (connection.tenant,),
@@ -187,7 +189,9 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
 
 
 def _texts_written_by(connection: Connection, key: int, user_id: str) -> list[str] | None:
-    """Return the texts that a user wrote in a session, waiting ones too; None when there is no message of theirs."""
+    """Return the texts that a user wrote in a session, including pending turns; None if there is no message of the
+    user.
+    """
     said = [decode(body, Message) for (body,) in _rows(connection, "body FROM messages", key)]
     for (draft,) in _rows(connection, "draft FROM turns", key):
         said += decode(draft, tuple[Message, ...]) if draft is not None else ()
@@ -201,7 +205,9 @@ def _is_author(message: Message, user_id: str) -> bool:
 
 
 def _erase_evidence(connection: Connection, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
-    """Delete evidence of a session, blocks that rest on it alone, refs to it, and its text wherever it stands."""
+    """Delete evidence items of a session, blocks that rest only on them, refs to them, and their text wherever it
+    occurs.
+    """
     session = find_session(connection, session_id)
     if session is None:
         return
@@ -225,7 +231,7 @@ def _erase_evidence(connection: Connection, session_id: str, evidence_ids: froze
 
 
 def _rewrite(connection: Connection, task: _Task) -> None:
-    """Clean everything of a session that stays, and count the write."""
+    """Clean everything of a session that stays, and increment its version."""
     _messages(connection, task)
     _entries(connection, task)
     _turns(connection, task)
@@ -359,7 +365,7 @@ def _evidences(connection: Connection, task: _Task) -> None:
     for evidence_id, body in _rows(connection, "evidence_id, body FROM evidences", task.session.key):
         evidence = decode(body, Evidence)
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-        # What a turn recalled of a user's words is a copy of them, however short they are.
+        # What a turn recalled of a user's messages is a copy of them, however short they are.
         of_users = of_users or evidence.trust is Trust.USER
         scrubber = task.derived if of_users and task.user_id is not None else task.others
         done = scrubber.value(evidence)

@@ -1,7 +1,7 @@
-"""Records of a SQL store that no window shows: abandoned turns and replaced summaries, read and written for copies of a
-session.
+"""Records of a SQL store that no window shows: abandoned turns and replaced summaries, for copies of a session.
 
-With them an export loses nothing (`Store.hidden_records`). Each function runs inside a transaction that its caller has opened.
+With them an export loses nothing (`Store.hidden_records`). Each function runs inside a transaction that its caller has
+opened.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read_hidden_records(connection: Connection, session_id: str) -> HiddenRecord
 
 
 def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenRecords) -> None:
-    """Write abandoned turns that are not there yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
+    """Write abandoned turns that do not exist yet, and summaries; BranchNotFoundError, TurnNotFoundError."""
     session = load_session(connection, session_id)
     for turn in hidden.abandoned:
         if not has_branch(connection, session.key, turn.branch_id):

@@ -1,6 +1,6 @@
 """The lists of a session beside its turns: evidences, blocks, tasks, tool calls and model calls, each in its order.
 
-All lists are stored in the same way: an item has an id and a place, and keeps its place when it is written again. Each
+All lists are stored in the same way: an item has an id and a place, and keeps its place when it is rewritten. Each
 function runs inside a transaction that its caller has opened.
 """
 
@@ -32,7 +32,7 @@ _PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, 
 
 
 def put_evidence(connection: Connection, session_id: str, evidence: Evidence) -> str:
-    """Write or replace an evidence; the same again changes nothing. Returns its id."""
+    """Write or replace an evidence item and return its id; the same item again changes nothing."""
     session = load_session(connection, session_id)
     check_times(evidence.created_at, evidence.expires_at)
     known = connection.execute(
@@ -60,7 +60,7 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
 
 
 def _origin(uri: str, content_hash: str) -> str:
-    """Return one short key of a source and a content; an uri may be too long for an index."""
+    """Return one short key for a source and a content hash, because a uri may be too long for an index."""
     return hashlib.sha256(f"{content_hash}\0{uri}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -69,7 +69,7 @@ def _microseconds(at: datetime) -> int:
 
 
 def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> Evidence | None:
-    """Return an evidence, or None; SessionNotFoundError."""
+    """Return an evidence item, or None; SessionNotFoundError."""
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?",
         (load_session(connection, session_id).key, evidence_id),
@@ -78,7 +78,7 @@ def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> E
 
 
 def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:
-    """Return the oldest evidence with this source uri and content hash, or None; SessionNotFoundError."""
+    """Return the oldest evidence item with this source uri and content hash, or None; SessionNotFoundError."""
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord LIMIT 1",
         (load_session(connection, session_id).key, _origin(uri, content_hash)),
@@ -87,13 +87,13 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
-    """Return evidences in the order of first writing; SessionNotFoundError."""
+    """Return evidence items in the order of first writing; SessionNotFoundError."""
     key = load_session(connection, session_id).key
     return read_evidences(connection, key, where or EvidenceFilter())
 
 
 def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
-    """Return the evidences of a session that pass, in the order of first writing."""
+    """Return the evidence items of a session that pass, in the order of first writing."""
     tests, values = ["session = ?"], [key]
     for column, names in (("type", where.types), ("source_kind", where.source_kinds)):
         if names is not None:
@@ -105,7 +105,7 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
             tests.append(test)
             values.append(_microseconds(at))
     order = "DESC" if where.newest else "ASC"
-    # What `tags` asks is not in a column, so how many rows that takes is not known beforehand.
+    # `tags` are not in a column, so the number of rows to read is not known beforehand.
     bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
     source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
     rows = connection.execute(f"SELECT body FROM {source}", values)
@@ -126,7 +126,7 @@ def list_context_blocks(connection: Connection, session_id: str, where: BlockFil
 
 
 def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
-    """Return a whole list of a session."""
+    """Return a list of a session, in its order."""
     rows = connection.execute("SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord", (key, kind))
     return tuple(decode(body, what) for (body,) in rows)
 
@@ -141,7 +141,7 @@ def put_context_blocks(
 def append_tool_calls(
     connection: Connection, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
 ) -> PutResult:
-    """Append tool calls; one whose id is there already replaces it in its place."""
+    """Append tool calls; one with an existing id replaces that in its place."""
     check_times(*(call.called_at for call in calls))
     return _upsert(connection, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
 
@@ -149,7 +149,7 @@ def append_tool_calls(
 def append_model_usage(
     connection: Connection, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
 ) -> PutResult:
-    """Append model calls; one whose id is there already replaces it in its place."""
+    """Append model calls; one with an existing id replaces that in its place."""
     items = {usage.model_usage_id: usage for usage in usages}
     return _upsert(connection, session_id, "model_usage", items, expected_version)
 
@@ -164,7 +164,7 @@ def upsert_tasks(
 def _upsert(
     connection: Connection, session_id: str, kind: Kind, items: Mapping[str, Any], expected_version: int | None
 ) -> PutResult:
-    """Write what is new or changed; the version moves when something is."""
+    """Write what is new or changed; only then the version grows."""
     session = load_session(connection, session_id, expected_version)
     changed = _write_parts(connection, session.key, kind, items)
     return PutResult(version=bump(connection, session) if changed else session.version)
@@ -199,7 +199,7 @@ def hold_prompt_parts(
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
 ) -> None:
-    """Write what a turn's prompt holds and what made it, beside the turn: by id, without a version of its own."""
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own."""
     key = load_session(connection, session_id).key
     for evidence in evidences:
         check_times(evidence.created_at, evidence.expires_at)
@@ -219,7 +219,7 @@ def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], li
 
 
 def bump(connection: Connection, session: StoredSession) -> int:
-    """Count a write to the session and return its new version."""
+    """Increment the version of a session and return it."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return session.version + 1
 
@@ -230,7 +230,7 @@ def _next_place(connection: Connection, where: str, values: tuple[object, ...]) 
 
 
 def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evidence]) -> None:
-    """Make a session hold these evidences alone, in this order."""
+    """Replace the evidence items of a session, in this order."""
     wanted = list(evidences)
     for evidence in wanted:
         check_times(evidence.created_at, evidence.expires_at)
@@ -239,7 +239,7 @@ def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evide
 
 
 def refill_parts(connection: Connection, key: int, kind: Kind, items: Iterable[T], name: Callable[[T], str]) -> None:
-    """Make a list of a session hold these items alone, in this order."""
+    """Replace the items of a list of a session, in this order."""
     rows = [(key, kind, name(item), place, encode(item)) for place, item in enumerate(items)]
     _refill(connection, "parts", "part_id", (key, kind), rows, _PUT_PART)
 
@@ -252,7 +252,7 @@ def _refill(
     rows: Sequence[tuple[object, ...]],
     put: str,
 ) -> None:
-    """Write the rows that differ; from the first whose id is another one on, all are written anew in their places."""
+    """Write the rows that differ; from the first row with another id on, all are rewritten in order."""
     where = "session = ?" if len(here) == 1 else "session = ? AND kind = ?"
     stored = connection.execute(
         f"SELECT {id_column}, ord, body FROM {table} WHERE {where} ORDER BY ord", here

@@ -1,20 +1,23 @@
 """The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
 
-A new database is created in one step from these statements. The revisions in `migrations/` bring an older one to the same
-tables; a test compares the two. It knows no driver.
+A new database is created in one step from these statements. The revisions in `migrations/` bring an older one to the
+same tables; a test compares the two. It knows no driver.
 
-What stands where:
-- `sessions` gives each session of a tenant a number (`key`), never given twice; all that belongs to it names that number.
-- `messages` and `entries` hold committed things only. Their `seq` grows with every commit to a scope (numbers are drawn
-  while the session's row is locked), so whoever has seen everything up to a number will see the rest after it. What waits
-  for a reply lies in `turns.draft`. `recalled` is 1 for what recall may find, 2 for what it may find no more.
-- `papers` keeps the heavy parts of a turn (receipt, prompt, report) off the pages that are walked each turn, packed
+The tables:
+- `sessions` gives each session of a tenant a number (`key`), which is never reused; all its rows refer to that number.
+- `messages` and `entries` hold committed rows only. Their `seq` grows with every commit to a scope (numbers are drawn
+  while the session's row is locked), so a reader that has seen everything up to a number will find the rest after it.
+  The messages of a pending turn are in `turns.draft`. `recalled` is 1 for messages that recall may find, 2 for those it
+  may no longer find.
+- `papers` keeps the large parts of a turn (receipt, prompt, report) off the pages that are read each turn, compressed
   (`sql.blobs`).
-- `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the state
-  before the first turn.
-- `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in order.
-- `summaries` without a body say that the path has none from there on.
-- `packs` holds the world pack of the present version of each world, packed (`sql.blobs`); `worlds.digest` says which that is.
+- `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the
+  state before the first turn.
+- `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in
+  order.
+- a row of `summaries` without a body says that the path has no summary from there on.
+- `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
+  digest.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import Literal
 Dialect = Literal["sqlite", "postgresql"]
 
 REVISION = 3
-"""The present revision; `PRAGMA user_version` of a SQLite file, and as `0003` in `alembic_version`."""
+"""The current revision: `PRAGMA user_version` of a SQLite file, and as `0003` in `alembic_version`."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -117,12 +120,12 @@ STAMP = (
         version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))""",
     f"INSERT INTO alembic_version (version_num) VALUES ('{REVISION:04}')",
 )
-"""What makes Alembic know a database that it did not make."""
+"""The statements that let Alembic recognise a database that it did not create."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextTable:
-    """Where text may stand in a table: `key` names a row to a reader, `words` are text, `bodies` are JSON."""
+    """The columns of a table that may contain text: `key` names a row to a reader, `words` are text, `bodies` are JSON."""
 
     table: str
     key: str
@@ -149,7 +152,7 @@ OF_A_SESSION = (
     ),
     TextTable(table="parts", key="part_id", words=("kind", "part_id"), bodies=("body",)),
 )
-"""The tables whose rows name a session by its number."""
+"""The tables whose rows refer to a session by its number."""
 
 OF_A_TENANT = (
     TextTable(
@@ -171,15 +174,15 @@ OF_A_TENANT = (
         bodies=("counts",),
     ),
 )
-"""The tables whose rows name the tenant themselves."""
+"""The tables whose rows contain the tenant."""
 
 OF_A_WORLD = TextTable(table="packs", key="world_id", words=("world_id", "digest"), bodies=("body",))
-"""The table of world packs, which names the tenant itself and is packed."""
+"""The table of world packs, whose rows contain the tenant and are compressed."""
 
 OF_A_TURN = TextTable(table="papers", key="turn_id", words=(), bodies=("receipt", "prompt", "report"))
-"""The table whose rows name a turn by its number."""
+"""The table whose rows refer to a turn by its number."""
 
 
 def statements(dialect: Dialect) -> tuple[str, ...]:
-    """Return what makes an empty database one of the present revision."""
+    """Return the statements that create a database of the current revision."""
     return (*(table.format_map(WORDS[dialect]) for table in TABLES), *STAMP)

@@ -1,8 +1,8 @@
 """Sessions and branches: their numbers and their heads.
 
-Every function that works on a session calls `load_session` first, which in a write transaction also locks it: the rest of the
-transaction sees everything that was committed before, and its sequence numbers come in the order of commits. Each function
-runs inside a transaction that its caller has opened; none of them writes.
+Every function that works on a session first calls `load_session`, which in a write transaction also locks it: the rest
+of the transaction sees everything that was committed before, and its sequence numbers follow the order of commits. Each
+function runs inside a transaction that its caller has opened; none of them writes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSession:
-    """A session's own row; `key` is its number in all other tables."""
+    """A row of `sessions`; `key` is its number in all other tables."""
 
     key: int
     session_id: str
@@ -46,7 +46,7 @@ class StoredSession:
 
 
 def find_session(connection: Connection, session_id: str) -> StoredSession | None:
-    """Return a session, or None; in a write transaction nobody else can write to it from here on."""
+    """Return a session, or None; in a write transaction it is locked from here on."""
     row = connection.execute(
         "SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?"
         + connection.lock,
@@ -58,7 +58,9 @@ def find_session(connection: Connection, session_id: str) -> StoredSession | Non
 
 
 def load_session(connection: Connection, session_id: str, expected_version: int | None = None) -> StoredSession:
-    """Return a session as `find_session` does; SessionNotFoundError, VersionConflictError."""
+    """Return a session as `find_session` does; SessionNotFoundError, VersionConflictError for another version than
+    expected.
+    """
     session = find_session(connection, session_id)
     if session is None:
         raise SessionNotFoundError(session_id)
@@ -98,9 +100,9 @@ def _head(session: StoredSession, branch_id: str, spans: Sequence[tuple[str, int
 def load_head(
     connection: Connection, session_id: str, branch_id: str | None = None
 ) -> tuple[StoredSession, SessionHead]:
-    """Return a session and the head of a branch (None = the active one) from one question, without locking anything.
+    """Return a session and the head of a branch (None = the active one) by one query, without a lock.
 
-    Only for reads: a writer must hold the session before it looks. SessionNotFoundError, BranchNotFoundError.
+    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError.
     """
     rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
     if not rows:
@@ -139,7 +141,7 @@ def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead,
 
 
 def has_branch(connection: Connection, key: int, branch_id: str) -> bool:
-    """Say whether a session has this branch."""
+    """Return whether a session has this branch."""
     row = connection.execute("SELECT 1 FROM branches WHERE session = ? AND branch_id = ?", (key, branch_id)).fetchone()
     return row is not None
 

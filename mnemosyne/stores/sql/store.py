@@ -1,7 +1,7 @@
 """The Store protocol on a SQL database: each method is one transaction, passed to a runner of reads or of writes.
 
-SQLite and PostgreSQL share every statement and every rule; what differs between databases (files, locks, connections, errors)
-is in the runners that the two stores pass in. The other modules of `stores.sql` know what the rows mean.
+SQLite and PostgreSQL share every statement and every rule; what differs between databases (files, locks, connections,
+errors) is in the runners that the two stores provide. The other modules of `stores.sql` know the meaning of the rows.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Runner(Protocol):
     """Runs whole transactions off the event loop."""
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back."""
+        """Return what `work` returns, from one transaction; when it raises, everything is rolled back."""
         ...
 
     async def close(self) -> None:
-        """Let the work in hand end, then release connections and threads. Closing twice is fine."""
+        """Wait for running work, then release connections and threads. A second call does nothing."""
         ...
 
 
@@ -63,7 +63,7 @@ class SqlStore:
         self._writes = writes
 
     async def close(self) -> None:
-        """Let the work in hand end, then release the database and the threads. Closing twice is fine."""
+        """Wait for running work, then release the database and the threads. A second call does nothing."""
         await self._reads.close()
         await self._writes.close()
 
@@ -80,7 +80,7 @@ class SqlStore:
         *,
         instead_of: Collection[str] = ("",),
     ) -> SessionHead:
-        """Give a session that lives in one of the worlds `instead_of` another, as if it had begun there."""
+        """Move a session from one of the worlds `instead_of` to another, as if it had begun there."""
         return await self._writes.run(
             lambda db: sql_writes.adopt_world(db, session_id, world_id, locale, state, instead_of)
         )
@@ -88,7 +88,7 @@ class SqlStore:
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
     ) -> SessionHead:
-        """Commit finished turns after the active head; committed ones are skipped, and entries that are there already."""
+        """Commit finished turns after the active head; turns and entries that exist already are skipped."""
         return await self._writes.run(lambda db: sql_writes.append_turns(db, session_id, turns, entries))
 
     async def sessions(self) -> tuple[str, ...]:
@@ -112,7 +112,7 @@ class SqlStore:
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write a prepared turn as the pending one of its head, with what its prompt holds."""
+        """Write a prepared turn and the parts of its prompt; it becomes the pending turn of its head."""
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.save_prepared(db, record, expected_version)
@@ -135,7 +135,7 @@ class SqlStore:
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step, with what its prompt holds."""
+        """Write and commit a numerical turn in one step, with the parts of its prompt."""
 
         def work(db: Connection) -> SessionHead:
             head = sql_writes.commit_numerical(db, record, state, expected_version)
@@ -145,7 +145,7 @@ class SqlStore:
         return await self._writes.run(work)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with all that was stored of it."""
+        """Return one turn with everything stored of it."""
         return await self._reads.run(lambda db: sql_turns.read_turn(db, session_id, turn_id))
 
     async def turns(
@@ -167,37 +167,37 @@ class SqlStore:
         return await self._writes.run(lambda db: sql_writes.switch(db, session_id, branch_id))
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Rebuild the state as it was after a committed turn (None = before the first)."""
+        """Return the state as it was after a committed turn (None = before the first)."""
         return await self._reads.run(lambda db: sql_turns.read_state(db, session_id, turn_id))
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Keep a late result for the next turn of its branch; None forgets those of the session."""
+        """Store a late result for the next turn of its branch; None deletes those of the session."""
         await self._writes.run(lambda db: sql_writes.save_prefetch(db, session_id, prefetch))
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Make a version of a world the present one, lore and pack at once; returns how many entries changed."""
+        """Make a version of a world the current one, lore and pack at once; return how many entries changed."""
         return await self._writes.run(lambda db: sql_worlds.replace_world(db, world_id, digest, lore, pack))
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of the present version of every world, by world id, sorted."""
+        """Return the digest of the current version of every world, by world id, sorted."""
         return await self._reads.run(sql_worlds.read_worlds)
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the present version of a world, or None."""
+        """Return the digest of the current version of a world, or None."""
         return await self._reads.run(lambda db: sql_worlds.read_digest(db, world_id))
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the pack that is kept of this version of a world, or None."""
+        """Return the stored pack of this version of a world, or None."""
         return await self._reads.run(lambda db: sql_worlds.read_pack(db, world_id, digest))
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return full entries in the order asked; unknown ids are left out."""
+        """Return complete entries in the order of `entry_ids`; unknown ids are left out."""
         return await self._reads.run(lambda db: sql_recall.read_entries(db, scope, entry_ids))
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
         return await self._reads.run(lambda db: sql_recall.read_gated_entries(db, scopes))
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
@@ -205,15 +205,15 @@ class SqlStore:
         return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of these (scope, chain) in which something was written after the sequence given with each."""
+        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         return await self._reads.run(lambda db: sql_recall.read_chains_written_after(db, after))
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-        """Add entries of turns that were committed before; returns how many were new."""
+        """Add entries of committed turns, skipping existing ones; return how many were new."""
         return await self._writes.run(lambda db: sql_writes.append_entries(db, session_id, entries))
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Keep a rolling summary of a committed turn's path."""
+        """Store a rolling summary of a committed turn's path."""
         await self._writes.run(lambda db: sql_writes.save_summary(db, session_id, summary))
 
     async def hidden_records(self, session_id: str) -> HiddenRecords:
@@ -221,7 +221,7 @@ class SqlStore:
         return await self._reads.run(lambda db: sql_hidden_records.read_hidden_records(db, session_id))
 
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
-        """Write the hidden records of a session that was copied from elsewhere."""
+        """Write the hidden records of a session that was copied from another store."""
         await self._writes.run(lambda db: sql_hidden_records.save_hidden_records(db, session_id, hidden))
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
@@ -231,7 +231,7 @@ class SqlStore:
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        """Write a whole document; a session that is not there is made."""
+        """Write a whole document; a session that does not exist is created."""
         return await self._writes.run(lambda db: sql_documents.put_session(db, session_id, document, expected_version))
 
     async def append_messages(
@@ -242,7 +242,7 @@ class SqlStore:
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used already writes nothing."""
+        """Commit messages as one turn after the active head; a key that was used before writes nothing."""
         return await self._writes.run(
             lambda db: sql_documents.append_messages(db, session_id, messages, idempotency_key, expected_version)
         )
@@ -254,19 +254,19 @@ class SqlStore:
         return await self._writes.run(lambda db: sql_documents.patch_session(db, session_id, patch, expected_version))
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Write or replace an evidence; the same again changes nothing. Returns its id."""
+        """Write or replace an evidence item and return its id; the same item again changes nothing."""
         return await self._writes.run(lambda db: sql_parts.put_evidence(db, session_id, evidence))
 
     async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
-        """Return an evidence, or None."""
+        """Return an evidence item, or None."""
         return await self._reads.run(lambda db: sql_parts.get_evidence(db, session_id, evidence_id))
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence with this source uri and content hash, or None."""
+        """Return the oldest evidence item with this source uri and content hash, or None."""
         return await self._reads.run(lambda db: sql_parts.find_evidence(db, session_id, uri, content_hash))
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidences in the order of first writing."""
+        """Return evidence items in the order of first writing."""
         return await self._reads.run(lambda db: sql_parts.list_evidences(db, session_id, where))
 
     async def put_context_blocks(
@@ -282,7 +282,7 @@ class SqlStore:
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one whose id is there already replaces it in its place."""
+        """Append tool calls; one with an existing id replaces that in its place."""
         return await self._writes.run(
             lambda db: sql_parts.append_tool_calls(db, session_id, tool_calls, expected_version)
         )
@@ -290,7 +290,7 @@ class SqlStore:
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one whose id is there already replaces it in its place."""
+        """Append model calls; one with an existing id replaces that in its place."""
         return await self._writes.run(lambda db: sql_parts.append_model_usage(db, session_id, usages, expected_version))
 
     async def upsert_tasks(
@@ -300,7 +300,7 @@ class SqlStore:
         return await self._writes.run(lambda db: sql_parts.upsert_tasks(db, session_id, tasks, expected_version))
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget in one transaction, everywhere in the store, and leave an audit record."""
+        """Erase in one transaction, everywhere in the store, and leave an audit record."""
         return await self._writes.run(lambda db: sql_erase.erase(db, erasure))
 
     async def audits(self) -> tuple[AuditRecord, ...]:
@@ -308,5 +308,5 @@ class SqlStore:
         return await self._reads.run(sql_search.read_audits)
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`) where any of these texts stands."""
+        """Return the places (`table/key`) that contain any of these texts."""
         return await self._reads.run(lambda db: sql_search.find_text(db, texts))

@@ -1,7 +1,8 @@
-"""Worlds in a SQL store: the present version of each, its lore as entries, its pack as one packed JSON value.
+"""Worlds in a SQL store: the current version of each, its lore as entries, its pack as one compressed JSON value.
 
-Lore and pack are written in one transaction, so that the hidden entries (the rows) and the rendered ones (the pack) are always
-of one version. Each function runs inside a transaction that its caller has opened.
+Lore and pack are written in one transaction, so that the entries that are hidden (by the rows) and those that are
+rendered (from the pack) always belong to one version. Each function runs inside a transaction that its caller has
+opened.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def replace_world(
     lore: Sequence[MemoryEntry],
     pack: Mapping[str, Any] | None,
 ) -> int:
-    """Make a version the present one and return how many entries of lore changed (0 = it is the present one already)."""
+    """Make a version the current one and return how many lore entries changed (0 = it is the current one already)."""
     here = (connection.tenant, world_id)
     body = None if pack is None else pack_blob(encode(pack))
     connection.post(
@@ -47,7 +48,7 @@ def replace_world(
 
 
 def _replace_lore(connection: Connection, world_id: str, lore: Sequence[MemoryEntry]) -> int:
-    """Write what is new or changed, mark what is gone; return how many entries that were."""
+    """Write new and changed entries, mark removed ones; return their number."""
     scope, wanted = world_scope(world_id), lore_by_id(world_id, lore)
     changes = 0
     rows = connection.execute(
@@ -66,7 +67,7 @@ def _replace_lore(connection: Connection, world_id: str, lore: Sequence[MemoryEn
 
 
 def read_worlds(connection: Connection) -> dict[str, str]:
-    """Return the digest of the present version of every world, by world id, sorted."""
+    """Return the digest of the current version of every world, by world id, sorted."""
     rows = connection.execute(
         "SELECT world_id, digest FROM worlds WHERE tenant = ? ORDER BY world_id", (connection.tenant,)
     )
@@ -74,7 +75,7 @@ def read_worlds(connection: Connection) -> dict[str, str]:
 
 
 def read_digest(connection: Connection, world_id: str) -> str | None:
-    """Return the digest of the present version of a world, or None."""
+    """Return the digest of the current version of a world, or None."""
     row = connection.execute(
         "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?", (connection.tenant, world_id)
     ).fetchone()
@@ -82,7 +83,7 @@ def read_digest(connection: Connection, world_id: str) -> str | None:
 
 
 def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, Any] | None:
-    """Return the pack that is kept of a version, or None; CodecError when it is damaged."""
+    """Return the stored pack of a version, or None; CodecError when it is damaged."""
     body = _body(connection, world_id, digest)
     try:
         return None if body is None else decode(unpack_blob(body), dict)

@@ -1,1 +1,1 @@
-"""Sqlite."""
+"""The embedded store in a SQLite file."""

@@ -1,7 +1,7 @@
-"""A SQLite file: how it is opened, created, recognised, migrated, and cleaned after an erasure.
+"""A SQLite file: opening, creating, recognising and migrating it, and rewriting it after an erasure.
 
-Files that are refused (another program's, a newer release's) and the settings of a connection are defined here. It knows
-nothing of the values that the rows hold.
+Files that are refused (another program's, a newer release's) and the settings of a connection are defined here. It
+knows nothing of the values in the rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ APPLICATION_ID = 0x4A435144
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqliteOptions:
-    """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes a page)."""
+    """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes per
+    page).
+    """
 
     path: Path
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
@@ -33,7 +35,7 @@ class SqliteOptions:
 
 
 class SqliteConnection:
-    """A connection of the driver, for one tenant. One writer at a time is SQLite's own rule, so no row is ever locked."""
+    """A driver connection, for one tenant. SQLite allows only one writer at a time, so no row is ever locked."""
 
     lock = ""
 
@@ -43,7 +45,7 @@ class SqliteConnection:
         self.execute = driver.execute
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        """Run one statement that nobody asks anything of."""
+        """Run one statement whose result is not needed."""
         self.driver.execute(sql, parameters)
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -53,16 +55,16 @@ class SqliteConnection:
             self.driver.executemany(f"INSERT INTO {table} ({columns}) VALUES ({signs})", rows)
 
     def contains(self, column: str) -> str:
-        """Return the condition that a text or a blob holds the value of a `?`."""
+        """Return the SQL condition that a text or blob column contains the value of a `?`."""
         return f"instr({column}, ?) > 0"
 
 
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection in WAL mode on a file of the present revision, made or migrated if need be.
+    """Return a connection in WAL mode to a file of the current revision, which is created or migrated if necessary.
 
-    A file of another program or of a newer release, and with `create` false a missing one, raises StoreUnavailableError
-    before anything is written. Use it on the thread that will use the connection. What is deleted is overwritten
-    (`secure_delete`); what that misses, `rewrite_file` removes.
+    StoreUnavailableError, before anything is written, for a file of another program or of a newer release, and with
+    `create` false for a missing one. Call it on the thread that will use the connection. Deleted rows are overwritten
+    (`secure_delete`); `rewrite_file` removes the copies that this misses.
     """
     path = opening.path
     if not path.exists():
@@ -93,10 +95,10 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
 
 
 def rewrite_file(connection: sqlite3.Connection) -> bool:
-    """Write the file anew and empty its log, so that no byte of what was deleted is left; says whether it could be done.
+    """Rewrite the file and empty its log, so that no byte of deleted rows is left; return whether it could be done.
 
-    `secure_delete` overwrites a row where it lies, but SQLite leaves copies of rows behind when it divides a page; only
-    VACUUM drops those. It cannot be done while another process is inside a transaction, nor on a full disk.
+    `secure_delete` overwrites a row in its page, but SQLite leaves copies of rows when it splits a page; only VACUUM
+    removes those. It cannot be done while another process is inside a transaction, nor on a full disk.
     """
     try:
         connection.execute("VACUUM")
@@ -115,7 +117,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the revision of a file (0 = empty); StoreUnavailableError when it is not ours or too new."""
+    """Return the revision of a file (0 = empty); StoreUnavailableError when it is another program's or too new."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     revision: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -130,7 +132,7 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Switch to WAL; SQLite does not wait for others by itself here, so this does."""
+    """Switch to WAL, waiting for other processes, because SQLite itself does not wait here."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
@@ -143,7 +145,7 @@ def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
 
 
 def _make(connection: sqlite3.Connection) -> None:
-    """Make the tables in one transaction; whoever comes second finds them there."""
+    """Create the tables in one transaction, unless another process has."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if connection.execute("PRAGMA user_version").fetchone()[0] == 0:

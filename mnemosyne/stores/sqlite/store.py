@@ -1,6 +1,6 @@
 """The embedded store: a SQLite file in WAL mode, safe for several processes.
 
-It adds what is particular to SQLite to the SQL store: writes run one after the other on one connection (BEGIN IMMEDIATE),
+It adds what is specific to SQLite to the SQL store: writes run one after the other on one connection (BEGIN IMMEDIATE),
 reads on another, so that a read never waits for a locked file.
 """
 
@@ -21,13 +21,13 @@ from mnemosyne.stores.sqlite.worker import SqliteWorker
 class SqliteStore(SqlStore):
     """A Store in one SQLite file, opened for one tenant.
 
-    Nothing is opened before the first call; the file and its folder are made then (unless `create` is false). With
-    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
-    `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096 bytes a page;
-    StoreUnavailableError when it is reached). After an erasure the file is written anew (VACUUM), so that nothing of it is
-    left in the file or beside it; where that must wait for another process, it is done with the next erasure or by `close`
-    (`erase` with the same request again changes nothing else). For what a method does and raises, see
-    `mnemosyne.protocols.Store`.
+    Nothing is opened before the first call, which creates the file and its folder (unless `create` is false). With
+    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the
+    process. `busy_seconds` bounds the wait for another process (StoreBusyError). `page_limit` bounds the file (4096
+    bytes per page; StoreUnavailableError when it is reached). After an erasure the file is rewritten (VACUUM), so that
+    nothing erased is left in the file or beside it; if that must wait for another process, it is done with the next
+    erasure or by `close` (a repeated `erase` with the same request changes nothing else). For what a method does and
+    raises, see `mnemosyne.protocols.Store`.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class SqliteStore(SqlStore):
         )
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Forget in one transaction, everywhere in the store, and leave an audit record; then write the file anew."""
+        """Forget in one transaction, everywhere in the store, and leave an audit record; then rewrite the file."""
         outcome = await super().erase(erasure)
         self._unclean = True
         await self._clean()
         return outcome
 
     async def close(self) -> None:
-        """Let the work in hand end, then release the file and the threads. Closing twice is fine."""
+        """Wait for running work, then release the file and the threads. A second call does nothing."""
         if self._unclean:
             with contextlib.suppress(StoreError):
                 await self._clean()
         await super().close()
 
     async def _clean(self) -> None:
-        self._unclean = not await self._file.outside(lambda db: rewrite_file(db.driver))
+        self._unclean = not await self._file.run_outside_transaction(lambda db: rewrite_file(db.driver))

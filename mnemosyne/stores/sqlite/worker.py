@@ -22,20 +22,20 @@ T = TypeVar("T")
 
 _REASONS = {
     sqlite3.SQLITE_FULL: "the disk or the size limit is full; free some space and try again",
-    sqlite3.SQLITE_READONLY: "the file or its folder may not be written; give write permission or choose another path",
-    sqlite3.SQLITE_PERM: "the file or its folder may not be used; give permission or choose another path",
+    sqlite3.SQLITE_READONLY: "the file or its folder may not be written; grant write permission or choose another path",
+    sqlite3.SQLITE_PERM: "the file or its folder may not be used; grant permission or choose another path",
     sqlite3.SQLITE_CANTOPEN: "the file cannot be opened; check that the path names a file in a folder that may be written",
     sqlite3.SQLITE_IOERR: "reading or writing the disk failed; check the disk and its free space",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database; choose another path",
-    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it from a copy",
+    sqlite3.SQLITE_NOTADB: "the file is not a SQLite database; choose another path",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it from a backup",
 }
 
 
 class SqliteWorker:
     """Runs transactions of one kind in order.
 
-    A caller that is cancelled leaves either nothing or a whole transaction. A worker for writes (`finish`) releases it when
-    the transaction is over, so that the outcome is known; a worker for reads releases it at once.
+    A cancelled caller leaves either nothing or a complete transaction. A worker for writes (`finish`) releases the
+    caller when the transaction is over, so that the outcome is known; a worker for reads releases it at once.
     """
 
     def __init__(
@@ -57,15 +57,17 @@ class SqliteWorker:
         self._closed = False
 
     async def run(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, all of it is rolled back.
+        """Return what `work` returns, from one transaction; when it raises, everything is rolled back.
 
         StoreBusyError when the database stays locked, StoreUnavailableError when it cannot be used or is closed,
-        DamagedRecordError when what is kept cannot be read.
+        DamagedRecordError when a stored record cannot be read, StoreError for an id that cannot be stored.
         """
-        return await self._run_in_thread(lambda connection: _whole(connection, self._begin, work, str(self._path)))
+        return await self._run_in_thread(
+            lambda connection: _run_transaction(connection, self._begin, work, str(self._path))
+        )
 
-    async def outside(self, work: Callable[[SqliteConnection], T]) -> T:
-        """Return what `work` returns, run in its turn but in no transaction; errors as of `run`."""
+    async def run_outside_transaction(self, work: Callable[[SqliteConnection], T]) -> T:
+        """Return what `work` returns, run in order with the others but in no transaction; errors as for `run`."""
         return await self._run_in_thread(work)
 
     async def _run_in_thread(self, work: Callable[[SqliteConnection], T]) -> T:
@@ -74,7 +76,7 @@ class SqliteWorker:
         return await run_in_thread(self._thread, lambda: self._run_guarded(work), finish=self._finish)
 
     async def close(self) -> None:
-        """Let the work in hand end, then release connection and thread. Closing twice is fine."""
+        """Wait for running work, then release connection and thread. A second call does nothing."""
         if not self._closed:
             self._closed = True
             ending = self._thread.submit(self._disconnect)
@@ -95,7 +97,7 @@ class SqliteWorker:
             raise known from error
         except UnicodeEncodeError as error:
             raise StoreError(
-                f"{error.object!r} cannot be an id: it holds half a surrogate pair. Nothing was written; choose another."
+                f"{error.object!r} cannot be an id: it contains half a surrogate pair. Nothing was written; choose another."
             ) from error
 
     def _translate(self, error: sqlite3.Error | OSError) -> StoreError | None:
@@ -116,7 +118,7 @@ class SqliteWorker:
             connection.driver.close()
 
 
-def _whole(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
+def _run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
     driver = connection.driver
     driver.execute(begin)
     try:

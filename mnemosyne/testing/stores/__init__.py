@@ -1,1 +1,1 @@
-"""Stores."""
+"""The groups of tests of the Store contract."""

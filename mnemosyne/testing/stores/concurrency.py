@@ -1,4 +1,4 @@
-"""What a Store promises to many at once: tasks, processes and tenants (rules 7 and 8)."""
+"""Tests of a Store under concurrency: tasks, processes and tenants (rules 7 and 8)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PATIENCE_SECONDS = 120.0
 
 
 class StoreConcurrency(StoreTests):
-    """Nothing is lost, nothing comes twice, nobody sees another's."""
+    """Nothing is lost, nothing is written twice, no tenant sees another's data."""
 
     async def test_rule_7_tasks_append_one_after_the_other(self, tmp_path: Path) -> None:
         """Every append is there once, in the order of the versions that were returned."""
@@ -53,14 +53,14 @@ class StoreConcurrency(StoreTests):
                 done = await store.append_messages(SESSION, (user_message(text), reply_message(f"re {text}")))
                 order[done.version] = text
 
-            await _together([partial(append, f"text {n}") for n in range(16)])
+            await _run_together([partial(append, f"text {n}") for n in range(16)])
             assert sorted(order) == list(range(first + 1, first + 17))
             window = await store.window(SESSION, message_limit=99)
             assert [placed.message.content for placed in window.messages][::2] == [order[n] for n in sorted(order)]
             assert [placed.depth for placed in window.messages][::2] == list(range(1, 17))
 
     async def test_rule_7_of_those_who_saw_one_version_one_writes(self, tmp_path: Path) -> None:
-        """The others are told; each turn that was acknowledged is there."""
+        """The others get an error; each turn that was acknowledged is there."""
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             won: list[str] = []
@@ -72,7 +72,7 @@ class StoreConcurrency(StoreTests):
                     return
                 won.append(turn_id)
 
-            await _together([partial(prepare, f"t{n}") for n in range(8)])
+            await _run_together([partial(prepare, f"t{n}") for n in range(8)])
             window = await store.window(SESSION, message_limit=9)
             assert window.pending is not None
             assert won == [window.pending.turn_id]
@@ -91,10 +91,10 @@ class StoreConcurrency(StoreTests):
                     window = await store.window(SESSION, message_limit=99)
                     assert len(window.messages) == 2 * window.head.depth == 2 * (window.head.version - first)
 
-            await _together([*(partial(write, n) for n in range(8)), read, read])
+            await _run_together([*(partial(write, n) for n in range(8)), read, read])
 
     async def test_rule_7_processes_append_one_after_the_other(self, tmp_path: Path) -> None:
-        """Each retries what came too late: all is there once, in the order of each writer."""
+        """Each writer retries after a conflict: every message is there once, in the order of its writer."""
         if not self.persistent:
             pytest.skip("this store keeps nothing that another process could see")
         async with self.open_session(tmp_path) as store:
@@ -125,17 +125,17 @@ class StoreConcurrency(StoreTests):
         assert done.returncode == 0, done.stderr.decode()
 
     async def test_rule_8_tenants_do_not_see_each_other(self, tmp_path: Path) -> None:
-        """The same ids, in every kind of thing, have nothing to do with each other."""
+        """The same ids in two tenants are independent, in every kind of record."""
         async with self.open_empty(tmp_path, "ours") as ours, self.open_empty(tmp_path, "theirs") as theirs:
             await ours.create_session(start(imported_turn("p001", "our secret")))
             await ours.replace_world("w1", "d", (lore("a", "our lore"),))
             await ours.put_evidence(SESSION, evidence("e1", "our evidence"))
-            await _sees_nothing(theirs)
+            await _assert_nothing_visible(theirs)
             await theirs.put_session(SESSION, document_of(user_message("their words")))
             await theirs.replace_world("w1", "d", (lore("a", "their lore"),))
             await theirs.put_evidence(SESSION, evidence("e1", "their evidence"))
-            assert await _says(ours) == ["ask our secret", "tell our secret"]
-            assert await _says(theirs) == ["their words"]
+            assert await _message(ours) == ["ask our secret", "tell our secret"]
+            assert await _message(theirs) == ["their words"]
             for store, whose in ((ours, "our"), (theirs, "their")):
                 found = await store.get_evidence(SESSION, "e1")
                 assert found is not None
@@ -146,13 +146,13 @@ class StoreConcurrency(StoreTests):
                 assert all(whose in each.entry.text for each in listed)
             await theirs.erase(Erasure(at=AT, session_id=SESSION))
             await theirs.replace_world("w1", "d2", ())
-            assert await _says(ours) == ["ask our secret", "tell our secret"]
+            assert await _message(ours) == ["ask our secret", "tell our secret"]
             assert len(await ours.entries(WORLD_SCOPE, ("a",))) == 1
             assert (await ours.audits(), len(await theirs.audits())) == ((), 1)
             await play(ours, "t1")
 
 
-async def _sees_nothing(store: Store) -> None:
+async def _assert_nothing_visible(store: Store) -> None:
     assert await store.sessions() == ()
     assert await store.get_session(SESSION) is None
     assert await store.find_text(("our secret", "our lore", "our evidence")) == ()
@@ -163,12 +163,12 @@ async def _sees_nothing(store: Store) -> None:
         await store.head(SESSION)
 
 
-async def _says(store: Store) -> list[str]:
+async def _message(store: Store) -> list[str]:
     window = await store.window(SESSION, message_limit=99)
     return [placed.message.content for placed in window.messages]
 
 
-async def _together(works: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+async def _run_together(works: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
     with anyio.fail_after(_PATIENCE_SECONDS):
         async with anyio.create_task_group() as group:
             for work in works:

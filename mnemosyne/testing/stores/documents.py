@@ -1,4 +1,4 @@
-"""What a Store promises about session documents: the second view of what the turn tree holds (rule 9)."""
+"""Tests of a Store with session documents: the second view of the turn tree (rule 9)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from mnemosyne.testing.stores.samples import (
 
 
 def full_document(session_id: str = SESSION) -> SessionDocument:
-    """Return a document with something in every place."""
+    """Return a document with a value in every field."""
     ref = Ref(evidence_id="e2", selector="char:0-2", hash="ab", extra={"note": 1})
     bare = document_of(
         user_message("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
@@ -104,7 +104,7 @@ def summary_of(turn_id: str, content: str) -> PathSummary:
 
 
 async def branch_texts(store: Store, branch_id: str | None = None) -> list[str]:
-    """Return what the path to a head says."""
+    """Return the texts on the path to a head."""
     window = await store.window(SESSION, message_limit=1000, branch_id=branch_id)
     return [placed.message.content for placed in window.messages]
 
@@ -158,7 +158,7 @@ class StoreDocuments(StoreTests):
             assert replace(grown, session=replace(grown.session, messages=given.session.messages)) == given
 
     async def test_a_document_that_goes_on_is_one_more_turn(self, tmp_path: Path) -> None:
-        """The same again is no turn; what is new at the end is one; a message's id may be left out."""
+        """The same document again adds no turn; new messages at the end are one; a message's id may be left out."""
         async with self.open_empty(tmp_path) as store:
             await store.put_session(SESSION, document_of(user_message("a"), reply_message("b")), expected_version=0)
             first = await store.head(SESSION)
@@ -180,7 +180,7 @@ class StoreDocuments(StoreTests):
             assert len(await store.branches(SESSION)) == 1
 
     async def test_a_document_that_tells_it_otherwise_is_a_branch(self, tmp_path: Path) -> None:
-        """From the last whole turn that both share; nothing said is lost."""
+        """From the last complete turn that both share; no message is lost."""
         async with self.open_session(
             tmp_path, imported_turn("p001"), imported_turn("p002"), imported_turn("p003")
         ) as store:
@@ -207,7 +207,7 @@ class StoreDocuments(StoreTests):
             assert len(await branch_texts(store, "main")) == 6
 
     async def test_a_document_replaces_all_but_messages(self, tmp_path: Path) -> None:
-        """What it does not hold any more is gone, and what it holds stands in its order."""
+        """What it no longer holds is gone, and what it holds is in its order."""
         async with self.open_empty(tmp_path) as store:
             given = full_document()
             await store.put_session(SESSION, given)
@@ -231,7 +231,7 @@ class StoreDocuments(StoreTests):
             assert (await store.head(SESSION)).branch_id == "main"
 
     async def test_a_document_takes_the_place_of_a_pending_turn(self, tmp_path: Path) -> None:
-        """A turn that waits for a reply is abandoned."""
+        """A pending turn is abandoned."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
@@ -296,7 +296,7 @@ class StoreDocuments(StoreTests):
             assert await branch_texts(store, "main") == [each.content for each in given.session.messages]
 
     async def test_appended_messages_are_a_turn(self, tmp_path: Path) -> None:
-        """Without a key each call is a new one; a stale version is refused; no messages are no turn."""
+        """Without a key each call is a new turn; a stale version is refused; no messages add no turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             one = await store.append_messages(
@@ -315,7 +315,7 @@ class StoreDocuments(StoreTests):
             assert await read_everything(store) == before
 
     async def test_rule_4_messages_under_one_key_are_written_once(self, tmp_path: Path) -> None:
-        """Also by a caller whose version is old by then, and on another branch; another key is another turn."""
+        """Also for a caller whose version is stale by then, and on another branch; another key is another turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             version = (await store.head(SESSION)).version
             one = await store.append_messages(
@@ -334,7 +334,7 @@ class StoreDocuments(StoreTests):
             assert await branch_texts(store, "main") == ["ask p001", "tell p001", "a", "b"]
 
     async def test_summaries_follow_the_path(self, tmp_path: Path) -> None:
-        """The newest on the path counts, on every branch that has its turn; no version moves."""
+        """The newest on the path counts, on every branch with its turn; the version does not change."""
         async with self.open_session(tmp_path, imported_turn("p1"), imported_turn("p2"), imported_turn("p3")) as store:
             version = (await store.head(SESSION)).version
             assert (await store.window(SESSION, message_limit=0)).summary is None
@@ -358,7 +358,7 @@ class StoreDocuments(StoreTests):
                     await store.save_summary(SESSION, summary_of(turn_id, "x"))
 
     async def test_leftovers_can_be_copied(self, tmp_path: Path) -> None:
-        """Abandoned turns and all summaries are told whole, and written as they were; no version moves."""
+        """Abandoned turns and all summaries are returned completely and written unchanged; the version does not change."""
         turns = (imported_turn("p1"), imported_turn("p2"))
         async with self.open_session(tmp_path, *turns) as store:
             head = await store.save_prepared(prepared_turn(await store.head(SESSION), "gone"), expected_version=1)
@@ -387,7 +387,7 @@ class StoreDocuments(StoreTests):
             assert await store.hidden_records("copy") == document_of
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
-        """They are found after what was written before, once; no version moves."""
+        """They are found after what was written before, once; the version does not change."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.append_turns(SESSION, (), (memory("e0"),))
             head = await store.head(SESSION)

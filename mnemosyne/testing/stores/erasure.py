@@ -1,4 +1,4 @@
-"""What a Store promises about erasure: what is deleted, what stays, and the record of it (seed 002 section 13)."""
+"""Tests of erasure in a Store: what is deleted, what stays, and the audit record (seed 002 section 13)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def message_by(user_id: str, text: str, **fields: Any) -> Message:
 
 
 async def fill_session(store: Store) -> None:
-    """Fill the session: two users, a played turn with papers that cite them, evidence, blocks, a summary, a fork."""
+    """Fill the session: two users, a played turn whose records quote them, evidence, blocks, a summary, a fork."""
     turn = ImportedTurn(turn_id="p001", messages=(message_by("lin", SECRET, at=AT), reply_message("I see.")))
     other = ImportedTurn(turn_id="p002", messages=(message_by("kai", OTHER), reply_message("Three, then.")))
     chinese = ImportedTurn(turn_id="p003", messages=(message_by("lin", CHINESE), reply_message("原来如此。")))
@@ -91,7 +91,7 @@ async def fill_session(store: Store) -> None:
 
 
 class StoreErasure(StoreTests):
-    """By session, by user, by evidence: everywhere, at once, with a record that tells nothing."""
+    """By session, by user, by evidence: everywhere, at once, with a record that reveals nothing."""
 
     async def test_a_session_goes_whole(self, tmp_path: Path) -> None:
         """Nothing of it can be read or found; worlds and other sessions stay; the record has a hash and counts."""
@@ -131,7 +131,7 @@ class StoreErasure(StoreTests):
             assert (await store.head(SESSION)).version == 1
 
     async def test_a_user_is_forgotten_in_the_sessions_of_others(self, tmp_path: Path) -> None:
-        """Their messages keep place and role alone; what cites them is cleaned; what others said stays."""
+        """Their messages keep only place and role; what quotes them is cleaned; what others said stays."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             version = (await store.head(SESSION)).version
@@ -188,7 +188,7 @@ class StoreErasure(StoreTests):
             assert after[:-2] == before[:-2]
 
     async def test_evidence_is_forgotten_with_all_that_rests_on_it(self, tmp_path: Path) -> None:
-        """Itself, blocks of it alone, refs to it, and its text wherever it stands; the rest stays."""
+        """The item itself, blocks of it alone, refs to it, and its text wherever it occurs; the rest stays."""
         async with self.open_session(tmp_path) as store:
             cited, kept = Ref(evidence_id="e1", selector="char:0-5"), Ref(evidence_id="e2")
             for each in (evidence("e1", SECRET), evidence("e2", OTHER)):
@@ -221,7 +221,7 @@ class StoreErasure(StoreTests):
             assert document.session.tool_state.tool_calls[0].result_evidence_ids == ("e2",)
 
     async def test_nobody_and_nothing_is_recorded_too(self, tmp_path: Path) -> None:
-        """What was not there is an erasure of nothing; records stand in the order of the calls; the rest is as it was."""
+        """An unknown subject erases nothing; records are in the order of the calls; the rest is unchanged."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             before = await read_everything(store)
             asked = (
@@ -247,7 +247,7 @@ class StoreErasure(StoreTests):
             assert await store.audits() == audits
 
     async def test_a_search_finds_every_place(self, tmp_path: Path) -> None:
-        """`find_text` names table and key, sorted; short texts as whole words alone; nothing for no text."""
+        """`find_text` names table and key, sorted; short texts only as whole words; nothing for no text."""
         async with self.open_session(tmp_path) as store:
             await fill_session(store)
             places = await store.find_text((SECRET,))

@@ -1,4 +1,4 @@
-"""What a Store promises about memory: messages, entries, lore, gates and late results."""
+"""Tests of memory in a Store: messages, entries, lore, restricted entries and late results."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from mnemosyne.testing.stores.samples import (
 
 
 class StoreMemory(StoreTests):
-    """Recall reads what these tests hold fast."""
+    """What recall reads."""
 
     async def test_message_ids(self, tmp_path: Path) -> None:
-        """Ids are filled in, and one that is in use gives way on a retry."""
+        """Missing ids are filled in, and one that is in use is replaced on a retry."""
         async with self.open_session(tmp_path) as store:
             turn = ImportedTurn(
                 turn_id="t1",
@@ -68,7 +68,7 @@ class StoreMemory(StoreTests):
             ]
 
     async def test_messages_are_entries_of_the_history_chain(self, tmp_path: Path) -> None:
-        """Spoken words of told turns alone: no numbers, tools, system texts or blanks."""
+        """Only user and assistant messages of narrative turns: no numerical turns, tools, system texts or blanks."""
         async with self.open_session(tmp_path) as store:
             lin = Author(kind=AuthorKind.USER, id="Lin")
             turn = ImportedTurn(
@@ -94,17 +94,17 @@ class StoreMemory(StoreTests):
             assert (entry.at, entry.turn_id, entry.branch_id, entry.depth) == (AT, "t1", "main", 1)
             assert await store.entries(SCOPE, ("t1.a", "t2.u", "t1.u")) == (listed[1].entry, entry)
             assert await store.entries_after(SCOPE, Chain.HISTORY, listed[0].sequence, 1) == (listed[1],)
-            talk, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
+            history, nowhere = (SCOPE, Chain.HISTORY), (session_scope("nobody"), Chain.HISTORY)
             assert await store.chains_written_after(
-                {talk: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}
-            ) == {talk}
-            assert await store.chains_written_after({talk: listed[-1].sequence}) == frozenset()
+                {history: listed[0].sequence, nowhere: 0, (SCOPE, Chain.EVENT): 0}
+            ) == {history}
+            assert await store.chains_written_after({history: listed[-1].sequence}) == frozenset()
             assert await store.chains_written_after({}) == frozenset()
             window = await store.window(SESSION, message_limit=99)
             assert [placed.turn_id for placed in window.messages] == ["t1"] * 5 + ["t2"] * 2
 
     async def test_what_is_committed_late_comes_after_what_was_seen(self, tmp_path: Path) -> None:
-        """A turn that waited while others were committed is found by who reads on from the last number."""
+        """A turn that was pending while others were committed is found by a reader that continues from the last number."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "slow"), expected_version=head.version)
@@ -117,7 +117,7 @@ class StoreMemory(StoreTests):
             assert [found.entry.entry_id for found in later] == ["slow.u", "slow.a"]
 
     async def test_entries_have_a_place_and_are_never_overwritten_by_another_turn(self, tmp_path: Path) -> None:
-        """Entries of a commit lie at its turn; imported ones at the turn or depth they name, else at the head."""
+        """Entries of a commit are placed at its turn; imported ones at the turn or depth they name, else at the head."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             summary = memory("p001.summary", chain=Chain.NARRATIVE, turn_id="p001", kind="turn_summary")
             early, loose = memory("e1", depth=1), memory("e2", at=AT, entities=("key",), metadata={"n": [1]})
@@ -148,7 +148,7 @@ class StoreMemory(StoreTests):
                 )
 
     async def test_lore_follows_its_world(self, tmp_path: Path) -> None:
-        """`replace_world` writes differences; what goes leaves a mark; the same digest is no work."""
+        """`replace_world` writes differences; a removed entry leaves a mark; the same digest changes nothing."""
         async with self.open_session(tmp_path) as store:
             assert await store.replace_world("w1", "d1", (lore("a"), lore("b"), lore("c"))) == 3
             assert await store.replace_world("w1", "d1", ()) == 0
@@ -182,7 +182,7 @@ class StoreMemory(StoreTests):
             assert [entry.entry_id for entry in await store.gated_entries((WORLD_SCOPE, SCOPE))] == ["m"]
 
     async def test_one_late_result_a_branch(self, tmp_path: Path) -> None:
-        """The newest is kept; another branch has its own; None forgets all; the version stays."""
+        """The newest is kept; another branch has its own; None deletes all; the version does not change."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             late = Prefetch(
                 turn_id="t1", branch_id="main", depth=2, focus_quest_id="q", keywords=("钥匙",), value={"ids": ["a"]}
@@ -203,7 +203,7 @@ class StoreMemory(StoreTests):
             assert (await store.window(SESSION, message_limit=1, branch_id="main")).prefetch is None
 
     async def test_sessions_are_apart(self, tmp_path: Path) -> None:
-        """The same turn and entry ids in two sessions have nothing to do with each other."""
+        """The same turn and entry ids in two sessions are independent."""
         async with self.open_session(tmp_path, imported_turn("p001", "one")) as store:
             await store.create_session(start(imported_turn("p001", "two"), session_id="s0"))
             assert await store.sessions() == ("s0", SESSION)

@@ -1,4 +1,4 @@
-"""What a Store promises about the lists of a session: evidences, blocks, tool calls, model calls and tasks."""
+"""Tests of the lists of a session in a Store: evidence, blocks, tool calls, model calls and tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
 
 
 async def evidence_ids(store: Store, where: EvidenceFilter | None = None) -> list[str]:
-    """Return the ids of the evidences that pass."""
+    """Return the ids of the evidence items that pass."""
     return [each.evidence_id for each in await store.list_evidences(SESSION, where)]
 
 
@@ -42,7 +42,7 @@ async def block_ids(store: Store, where: BlockFilter | None = None) -> list[str]
 
 
 class StoreParts(StoreTests):
-    """Each list keeps its order, is filtered as told, and counts what is new."""
+    """Each list keeps its order, is filtered as requested, and counts what is new."""
 
     async def test_evidence_is_kept_by_its_id(self, tmp_path: Path) -> None:
         """Written again it keeps its place; the same again is no write; unknown ids are None."""
@@ -67,7 +67,7 @@ class StoreParts(StoreTests):
                 await store.put_evidence("nobody", first)
 
     async def test_evidence_is_found_by_source_and_content(self, tmp_path: Path) -> None:
-        """The oldest with both alike; one that was changed is found by what it says now."""
+        """The oldest with the same source and content; a changed item is found by its new content."""
         async with self.open_session(tmp_path) as store:
             alike = [evidence(name, source=_TOOL, content_hash="h1") for name in ("e1", "e2")]
             for each in (*alike, evidence("e3", source=_TOOL, content_hash="h2"), evidence("e4", content_hash="h1")):
@@ -119,7 +119,7 @@ class StoreParts(StoreTests):
                 assert await evidence_ids(store, where) == expected, where
 
     async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:
-        """By type and priority; `min_priority` admits this one and all above it."""
+        """By type and priority; `min_priority` admits this priority and all above it."""
         async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             first = (
@@ -150,7 +150,7 @@ class StoreParts(StoreTests):
                 await store.list_context_blocks("nobody")
 
     async def test_calls_and_tasks_are_written_once_by_id(self, tmp_path: Path) -> None:
-        """One that has ended takes its own place; new ones go to the end; the document shows them in order."""
+        """A call that has ended keeps its place; new ones are added at the end; the document shows them in order."""
         async with self.open_session(tmp_path) as store:
             version = (await store.head(SESSION)).version
             began = ToolCall(tool_call_id="c1", tool="dig", called_at=AT, status=ToolCallStatus.TIMEOUT)
@@ -202,7 +202,7 @@ class StoreParts(StoreTests):
             assert await read_everything(store) == before
 
     async def test_lists_belong_to_the_session_not_to_a_branch(self, tmp_path: Path) -> None:
-        """After a fork they are the same; a document written on one branch shows on the other."""
+        """After a fork they are the same; a document written on one branch is visible on the other."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             await store.put_evidence(SESSION, evidence("e1"))
             await store.fork(SESSION, None, "side")
@@ -214,7 +214,9 @@ class StoreParts(StoreTests):
             assert len(main.session.messages) == 2
 
     async def test_what_a_prompt_holds_is_written_with_its_turn(self, tmp_path: Path) -> None:
-        """Evidences and blocks go in with the turn or not at all, by id; the same call again changes nothing."""
+        """Evidence items and blocks are written with the turn or not at all, by id; the same call again changes
+        nothing.
+        """
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("e1", "old"))
             head = await store.head(SESSION)

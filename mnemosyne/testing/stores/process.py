@@ -1,7 +1,8 @@
-"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.stores.process FILE CLASS FOLDER NAME COUNT`.
+"""A writer in a process of its own, for rule 7: `python -m mnemosyne.testing.stores.process FILE CLASS FOLDER NAME
+COUNT`.
 
-It makes the store as the test class in FILE does, and appends COUNT messages to the session, each with the version that it
-has read; what another writer was faster with is read and tried again.
+It creates the store as the test class in FILE does, and appends COUNT messages to the session, each with the version
+that it has read; after a version conflict it reads and tries again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from mnemosyne.testing.stores.samples import SESSION, StoreTests, user_message
 
 
 def load_contract(file: str, name: str) -> StoreTests:
-    """Return the test class of a file, made; a name of several parts is a class in a class."""
+    """Return an instance of a test class in a file; a dotted name is a nested class. ImportError for a file that is not
+    Python, TypeError for a class that is not a store contract.
+    """
     spec = spec_from_file_location("contract_of_a_store", file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is no Python file.")
+        raise ImportError(f"{file} is not a Python file.")
     found = module_from_spec(spec)
     sys.modules[spec.name] = found
     spec.loader.exec_module(found)
@@ -29,7 +32,7 @@ def load_contract(file: str, name: str) -> StoreTests:
     for part in name.split("."):
         made = getattr(made, part)
     if not (isinstance(made, type) and issubclass(made, StoreTests)):
-        raise TypeError(f"{name} in {file} is no contract of a store.")
+        raise TypeError(f"{name} in {file} is not a contract of a store.")
     return made()
 
 

@@ -1,4 +1,4 @@
-"""The numbered rules of the Store protocol, and what its methods promise about turns."""
+"""Tests of the numbered rules of the Store protocol, and of its methods for turns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from mnemosyne.testing.stores.samples import (
 
 
 class StoreRules(StoreTests):
-    """A test for each rule, and for what becomes of one turn."""
+    """A test for each rule, and for the life of one turn."""
 
     async def test_rule_1_what_was_returned_is_there_after_reopening(self, tmp_path: Path) -> None:
         """Rule 1."""
@@ -128,7 +128,7 @@ class StoreRules(StoreTests):
             assert await store.commit_numerical(numerical, gold_state(8), expected_version=done.version) == after
 
     async def test_rule_5_a_window_holds_only_what_was_asked_for(self, tmp_path: Path) -> None:
-        """Rule 5 as far as values show it: the newest messages and the last turn, however long the session is."""
+        """Rule 5 as far as values show it: the newest messages and the last turn, whatever the length of the session."""
         async with self.open_session(tmp_path, *(imported_turn(f"p{n:03}") for n in range(1, 61))) as store:
             window = await store.window(SESSION, message_limit=5)
             assert [placed.message.message_id for placed in window.messages] == [
@@ -194,7 +194,7 @@ class StoreRules(StoreTests):
             assert await store.entries_after(session_scope("nobody"), Chain.HISTORY, 0, 9) == ()
 
     async def test_a_turn_comes_back_whole(self, tmp_path: Path) -> None:
-        """`turn` returns what was saved; `window` brings the previous and the pending turn with all they hold."""
+        """`turn` returns what was saved; `window` has the complete previous and pending turn."""
         async with self.open_session(tmp_path) as store:
             head = await store.head(SESSION)
             first = Message(

@@ -1,4 +1,4 @@
-"""What a Store promises about branches and states, and long random runs against a plain tree."""
+"""Tests of branches and states in a Store, and long random runs compared with a model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StoreRuns(StoreTests):
     """Branches, states, any text and any run of moves."""
 
     async def test_lineage_names_the_ancestors(self, tmp_path: Path) -> None:
-        """A branch of a branch has three spans; a fork before the first turn has its own alone."""
+        """A branch of a branch has three spans; a fork before the first turn has only its own."""
         async with self.open_session(tmp_path, *(imported_turn(f"p{n}") for n in range(1, 5))) as store:
             await store.fork(SESSION, "p3", "b")
             await play(store, "t1")
@@ -67,7 +67,9 @@ class StoreRuns(StoreTests):
             assert [t.turn_id for t in await store.turns(SESSION, limit=2, before_depth=4)] == ["p2", "p3"]
 
     async def test_a_session_without_a_world_is_given_one(self, tmp_path: Path) -> None:
-        """The world's state holds on every branch from before the first turn; what has a world or a changed state stays."""
+        """The world's state applies on every branch from before the first turn; a session with a world or a changed
+        state is refused.
+        """
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await store.create_session(SessionStart(session_id="bare", world_id="", locale="en", state={}))
             await store.append_turns("bare", [imported_turn("p001"), imported_turn("p002")])
@@ -92,7 +94,7 @@ class StoreRuns(StoreTests):
             assert (await store.window(SESSION, message_limit=1)).state == gold_state(7)
 
     async def test_state_follows_the_branch(self, tmp_path: Path) -> None:
-        """Any past state can be rebuilt, and a fork goes on from the state of its turn."""
+        """Any past state can be rebuilt, and a fork continues from the state of its turn."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             for n in range(1, 121):
                 await play(store, f"t{n}", n if n % 3 else None)
@@ -107,7 +109,7 @@ class StoreRuns(StoreTests):
             assert (await store.window(SESSION, message_limit=1, branch_id="main")).state == gold_state(119)
 
     async def test_a_state_that_the_ops_do_not_lead_to_is_kept_all_the_same(self, tmp_path: Path) -> None:
-        """The state of a commit is the truth; ops of an unknown form are kept beside it."""
+        """The state of a commit counts; ops of an unknown form are stored beside it."""
         async with self.open_session(tmp_path) as store:
             for turn_id, amount in (("t1", 1), ("t2", 2)):
                 head = await store.head(SESSION)
@@ -156,7 +158,7 @@ class StoreRuns(StoreTests):
                     await _move(store, tree, step, (move, first, second))
                     head = await store.head(SESSION)
                     assert (head.branch_id, head.version) == (tree.active, tree.version)
-                await agree(store, tree)
+                await assert_agreement(store, tree)
 
 
 async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int, int]) -> None:
@@ -197,8 +199,8 @@ async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int
             await store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version - 1)
 
 
-async def agree(store: Store, tree: ModelTree) -> None:
-    """Check everything that the store says of the session against the tree."""
+async def assert_agreement(store: Store, tree: ModelTree) -> None:
+    """Assert that everything in the store agrees with the model."""
     heads = {head.branch_id: head for head in await store.branches(SESSION)}
     assert set(heads) == set(tree.branches)
     places: dict[str, tuple[str, int]] = {}

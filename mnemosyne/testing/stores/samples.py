@@ -1,6 +1,6 @@
 """Sessions, turns and entries for the tests of a store, and short functions to play them.
 
-With them the tests of the rules stay short. It imports the schema and the Store protocol, never a store.
+They keep the tests of the rules short. It imports the schema and the Store protocol, never a store.
 """
 
 from __future__ import annotations
@@ -110,19 +110,19 @@ def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
 
 
 def document_of(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
-    """Return a document that says these messages; `fields` are those of the document."""
+    """Return a document with these messages; `fields` are those of the document."""
     return SessionDocument(session=Session(session_id=session_id, messages=messages), **fields)
 
 
 def evidence(evidence_id: str, content: str = "", **fields: Any) -> Evidence:
-    """Return an evidence from a document."""
+    """Return an evidence item from a document."""
     source = EvidenceSource(kind=SourceKind.RAG, name="lib", uri=f"doc://{evidence_id}")
     given: dict[str, Any] = {"type": EvidenceType.RAG_DOC, "source": source, "content": content or evidence_id} | fields
     return Evidence(evidence_id=evidence_id, **given)
 
 
 def block(block_id: str, **fields: Any) -> ContextBlock:
-    """Return a block of evidence of middling weight."""
+    """Return an evidence block of medium priority."""
     given: dict[str, Any] = {"block_type": BlockType.EVIDENCE, "priority": Priority.MEDIUM} | fields
     return ContextBlock(block_id=block_id, **given)
 
@@ -147,19 +147,19 @@ async def play(store: Store, turn_id: str, amount: int | None = None, text: str 
 
 
 class StoreTests:
-    """What the groups of tests share: how a store is made and opened."""
+    """What the groups of tests share: creating and opening a store."""
 
     persistent = True
 
     async def make_store(self, folder: Path, tenant: str = "default") -> Store:
         """Return a store of this tenant that keeps its data below `folder`."""
         raise TypeError(
-            f"{type(self).__name__} must say how its store is made: async def make_store(self, folder, tenant='default')"
+            f"{type(self).__name__} must define how to create its store: async def make_store(self, folder, tenant='default')"
         )
 
     @asynccontextmanager
     async def open_empty(self, folder: Path, tenant: str = "default") -> AsyncIterator[Store]:
-        """Give a store as `make_store` makes it, and close it."""
+        """Yield a store of `make_store`, and close it afterwards."""
         store = await self.make_store(folder, tenant)
         try:
             yield store
@@ -168,7 +168,7 @@ class StoreTests:
 
     @asynccontextmanager
     async def open_session(self, folder: Path, *turns: ImportedTurn) -> AsyncIterator[Store]:
-        """Give a store that holds one session with these turns, and close it."""
+        """Yield a store with one session of these turns, and close it afterwards."""
         async with self.open_empty(folder) as store:
             await store.create_session(start(*turns))
             yield store

@@ -1,7 +1,7 @@
-"""A store's turn tree in the plainest form, a reference to compare a real store with.
+"""A model of a store's turn tree in the simplest form, to compare a real store with.
 
-Random runs are checked against it: a few dicts, no storage, no optimisation. It imports the schema and the errors, never a
-store.
+Random runs are checked against it: a few dicts, no storage, no optimisation. It imports the schema and the errors,
+never a store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ModelBranch:
 
 @dataclass
 class ModelTree:
-    """One session: what a store must say about it."""
+    """One session as a store must return it."""
 
     branches: dict[str, ModelBranch] = field(default_factory=lambda: {"main": ModelBranch()})
     active: str = "main"
@@ -80,7 +80,7 @@ class ModelTree:
         return [text for turn_id in self.branches[branch_id].path for text in self.texts[turn_id]]
 
     def state(self, path: list[str]) -> dict[str, Any]:
-        """Return the state after the turns of `path`: their gains summed up."""
+        """Return the state after the turns of `path`: the sum of their gains."""
         return {"hero": {"gold": sum(self.gains[turn_id] for turn_id in path)}}
 
     def _abandon(self, branch_id: str) -> None:

@@ -21,7 +21,7 @@ from mnemosyne.world.reading.draft import Item, PackDraft, Part
 def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = False) -> StateTree | None:
     """Check everything between the parts and return the state tree with the quests in it (None if it cannot be built).
 
-    `try_patterns`: look also whether some input keeps a pattern busy, which takes a moment.
+    `try_patterns`: also check whether some input makes a pattern slow, which takes a moment.
     """
     _check_unique(draft.world.items("entities"), "entity", faults)
     _check_unique(draft.actions, "action", faults)
@@ -55,9 +55,7 @@ def _build_tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
     world, places = draft.world.place, {}
     root = dict(state)
     if QUESTS in root:
-        faults.add(
-            world.at("state", QUESTS), "stands in world.yaml; quests are written in quests.yaml, take it out here"
-        )
+        faults.add(world.at("state", QUESTS), "is in world.yaml; quests belong in quests.yaml, remove it here")
         return None
     for place, quest in draft.quests:
         if "id" in quest and quest["id"] not in places:
@@ -107,7 +105,7 @@ def _check_references(draft: PackDraft, tree: StateTree | None, faults: FaultLis
     for place, quest in draft.quests:
         for where, name in _linked_quests(quest, place):
             if name == quest.get("id"):
-                faults.add(where, "links the quest to itself; take it out")
+                faults.add(where, "links the quest to itself; remove it")
             elif draft.quests_known:
                 _check_known(name, quests, "quest", "add it to quests.yaml", where, faults)
     for place, turn in draft.history.items("turns"):
@@ -131,7 +129,7 @@ def _check_known(name: str, known: set[str], what: str, remedy: str, place: Sour
 
 
 def _check_quest_graph(draft: PackDraft, faults: FaultList) -> None:
-    """Refuse circles: a quest that waits for itself can never begin."""
+    """Report cycles: a quest that waits for itself can never begin."""
     places = {quest["id"]: place for place, quest in draft.quests if "id" in quest}
     for key in ("requires", "parent"):
         before = {
@@ -172,7 +170,7 @@ def _check_focus(draft: PackDraft, faults: FaultList) -> None:
 
 
 def _check_events(draft: PackDraft, faults: FaultList) -> None:
-    """An event that cannot happen would never bring its text, and the author would never know."""
+    """Report events that cannot happen: their text would never be shown, and the author would not know why."""
     quests = {quest["id"] for _, quest in draft.quests if "id" in quest}
     known = [QUEST_UPDATE, *(f"quest_{status}" for status in QUEST_STATUSES)]
     for place, injection in draft.injections:
@@ -200,20 +198,20 @@ def _check_condition(condition: Condition, tree: StateTree, place: SourceLocatio
     path = tree.find(condition.path)
     if path is None:
         near = tree.nearest(condition.path) or "; add it to the state with its starting value"
-        faults.add(place, f"asks for {condition.path!r}, which is nowhere in the state{near}")
+        faults.add(place, f"refers to {condition.path!r}, which is not in the state{near}")
         return
     value = plain_value(tree.at(path))
     ordered = condition.op in (Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE)
     if ordered and (isinstance(value, bool) or not isinstance(value, int | float)):
-        faults.add(place, f"compares {condition.path!r} by size, but it is no number; compare with == or !=")
+        faults.add(place, f"compares {condition.path!r} by size, but it is not a number; compare with == or !=")
     elif condition.op is Comparison.CONTAINS and not isinstance(value, list | str):
-        faults.add(place, f"asks whether {condition.path!r} contains something, but it is neither list nor text")
+        faults.add(place, f"tests whether {condition.path!r} contains something, but it is neither a list nor text")
     elif condition.op in (Comparison.EQ, Comparison.NE, Comparison.IN):
         _check_status(condition, path, place, faults)
 
 
 def _check_status(condition: Condition, path: tuple[str, ...], place: SourceLocation, faults: FaultList) -> None:
-    """A status that does not exist would never be reached, and the author would never know."""
+    """Report unknown statuses: they would never be reached, and the author would not know why."""
     if path[0] != QUESTS or path[-1] != "status" or len(path) not in (3, 5):
         return
     known = QUEST_STATUSES if len(path) == 3 else OBJECTIVE_STATUSES

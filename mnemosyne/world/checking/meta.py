@@ -1,7 +1,7 @@
-"""Checks `$meta` in a pack: the form of each key, each field that it names there, and templates at every depth.
+"""Checks `$meta` in a pack: the form of each key, each field that it names, and templates at every depth.
 
-`docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside templates), and
-against the entities that follow them (`check_follows`); hence a module beside `state`.
+`docs/filament.md` section 6 explains the keys. Rules are checked twice: as written (`check_meta`, also inside
+templates), and against the entities that follow them (`check_follows`); hence a module beside `state`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_DEPTH = 16
 
 
 def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0) -> None:
-    """Note every fault of the `$meta` that stands in a mapping (or in a template) itself."""
+    """Record every fault of a mapping's (or template's) own `$meta`."""
     if META not in node:
         return
     meta, here = node[META], place.at(META)
@@ -64,11 +64,11 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
             checks[key](value, here.at(key))
         else:
             near = did_you_mean(key, META_KEYS) or f"; known keys: {', '.join(META_KEYS)}"
-            faults.add(here.at(key), f"is no key of $meta{near}")
+            faults.add(here.at(key), f"is not a key of $meta{near}")
 
 
 def check_follows(node: dict[str, Any], rules: Rules, place: SourceLocation, faults: FaultList) -> None:
-    """Note where the fields of a mapping break its rules as they stand at the start, own or of a template."""
+    """Record where the initial fields of a mapping break its rules, its own or those of a template."""
     for name in rules.necessary_fields:
         if name not in node and rules.expects_field(name):
             faults.add(place, f"has no {name!r}, which its template calls necessary; add it")
@@ -100,7 +100,7 @@ def _check_field(rules: Rules, key: str, value: Any, place: SourceLocation, faul
 
 
 def _fields_of(node: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that rules may name, with their values (None for one that only `types` foresees)."""
+    """Return the fields that rules may name, with their values (None for one that only `types` declares)."""
     types = meta.get(TYPES)
     foreseen = dict.fromkeys(types, None) if isinstance(types, Mapping) else {}
     return {**foreseen, **{key: value for key, value in node.items() if key != META}}
@@ -159,7 +159,7 @@ def _check_lists(
 ) -> None:
     for at, name in _iterate_names(names, place, faults):
         if _is_field(known, name, at, faults) and name in node and not isinstance(node[name], list):
-            faults.add(at, f"names {name!r}, which is {kind_name(node[name])} and no list; take it out")
+            faults.add(at, f"names {name!r}, which is {kind_name(node[name])} and not a list; remove it")
 
 
 def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
@@ -204,7 +204,7 @@ def _check_table(rule: Any, place: SourceLocation, faults: FaultList) -> None:
     if numbers and len(numbers) < len(values):
         faults.add(place, "has numbers and other values; a table is read by steps or by value, not both")
     elif numbers != sorted(set(numbers)):
-        faults.add(place, "must rise from row to row; each number stands for itself and all up to the next")
+        faults.add(place, "must rise from row to row; each number applies from itself up to the next")
     elif not numbers and len({repr(value) for value in values}) < len(values):
         faults.add(place, "describes one value twice; keep one of the rows")
 
@@ -224,7 +224,9 @@ def _check_template(template: Any, place: SourceLocation, faults: FaultList, dep
 
 
 def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList, depth: int) -> None:
-    """Check a template, or a mapping that is a part of one; nothing in it may have an anchor, for it stands for many."""
+    """Check a template, or a mapping that is a part of one; nothing in it may have an anchor, because many things
+    follow it.
+    """
     check_meta(shape, place, faults, depth=depth)
     rules = rules_at_root(shape)
     for key, value in shape.items():
@@ -232,7 +234,7 @@ def _check_shape(shape: dict[str, Any], place: SourceLocation, faults: FaultList
             continue
         here = place.at(key)
         if key in (ID, ANCHOR):
-            faults.add(here, f"is an {key!r} in a template, which many things follow; each needs its own, take it out")
+            faults.add(here, f"is an {key!r} in a template, which many things follow; each needs its own, remove it")
         elif isinstance(value, dict):
             _check_shape(value, here, faults, depth)
         else:
@@ -250,6 +252,6 @@ def _is_field(known: Mapping[str, Any], name: Any, place: SourceLocation, faults
     if isinstance(name, str) and name in known:
         return True
     near = did_you_mean(name, known) if isinstance(name, str) else ""
-    hint = near or "; add the field, name it in types, or take it out"
-    faults.add(place, f"names {name!r}, which is no field of this mapping{hint}")
+    hint = near or "; add the field, name it in types, or remove it"
+    faults.add(place, f"names {name!r}, which is not a field of this mapping{hint}")
     return False

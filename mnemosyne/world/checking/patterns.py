@@ -1,8 +1,9 @@
-r"""Checks an author's regular expression: that it is one, that something can match it, and that no input can keep it busy.
+r"""Checks an author's regular expression: that it is valid, that something can match it, and that no input makes it
+slow.
 
-During play every pattern runs under a time limit, so a slow one harms only its own action. `slow_fault` is for `validate`: it
-builds inputs from the pattern itself and measures whether one of them takes long. It finds common mistakes; it proves nothing
-about a pattern that it accepts.
+During play every pattern runs under a time limit, so a slow one affects only its own action. `slow_fault` is for
+`validate`: it builds inputs from the pattern and measures whether one of them takes long. It finds common mistakes; a
+pattern that it accepts may still be slow.
 """
 
 from __future__ import annotations
@@ -40,43 +41,43 @@ def pattern_fault(pattern: str) -> str | None:
             warnings.simplefilter("error")
             compiled = re.compile(pattern)
     except Warning as warning:
-        return f"is a doubtful regular expression ({warning}); put a '\\' before a sign meant as itself"
+        return f"is a doubtful regular expression ({warning}); put a '\\' before a sign that stands for itself"
     except re.error as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
-        return f"is no regular expression ({error.msg}{where}); mend it, or put a '\\' before a sign meant as itself"
+        return f"is not a regular expression ({error.msg}{where}); correct it, or put a '\\' before a sign that stands for itself"
     except (RecursionError, OverflowError) as error:
-        return f"is no usable regular expression ({error}); make it simpler"
+        return f"is not a usable regular expression ({error}); make it simpler"
     if compiled.flags & re.VERBOSE:
         return "switches on verbose mode, which hides spaces; write it on one line without (?x)"
     for sign in _NOT_LITERAL.sub("", pattern):
         if (meant := unicodedata.normalize("NFKC", sign)) != sign:
-            return f"waits for {sign!r}, but inputs are compared after NFKC, where it is {meant!r}; write that"
+            return f"contains {sign!r}, but inputs are compared after NFKC, where it is {meant!r}; write that"
     try:
         greedy = any(match_whole(pattern, probe) is not None for probe in _EVERYTHING)
     except PatternError as error:
         return f"cannot be used: {error.reason}"
     if greedy:
-        return (
-            "matches any input or an empty one, so that nothing would ever reach the model; name the words it waits for"
-        )
+        return "matches any input or an empty one, so that no input would ever reach the model; name the words that it should match"
     return None
 
 
 def slow_fault(pattern: str) -> str | None:
-    """Return what is wrong with a pattern that `pattern_fault` lets through if one of some thousand inputs keeps it busy."""
+    """Return what is wrong with a pattern that `pattern_fault` accepts but one of several thousand inputs makes slow,
+    or None.
+    """
     try:
         for probe in islice(_probes(pattern), _PROBES):
             match_whole(pattern, probe, seconds=_PROBE_SECONDS)
     except PatternError:
         return (
-            f"is too slow: some inputs keep it busy for more than {_PROBE_SECONDS:g} s; avoid a repeat inside a repeat, "
+            f"is too slow: some inputs take it more than {_PROBE_SECONDS:g} s; avoid a repeat inside a repeat, "
             "and repeats in a row that match the same text"
         )
     return None
 
 
 def _probes(pattern: str) -> Iterator[str]:
-    """Yield inputs that begin as the pattern wants it, repeat a piece that may stand there, and end as it never may."""
+    """Yield inputs that begin like a match, repeat a possible piece, and end so that they cannot match."""
     letters = _letters(pattern)
     known: set[str] = set()
     for seed in range(_WALKS):
@@ -95,7 +96,7 @@ def _probes(pattern: str) -> Iterator[str]:
 
 
 def _walk(pattern: str, letters: list[str], chance: random.Random) -> str:
-    """Return a text with which an input that matches may begin, as far as that goes."""
+    """Return a text with which a matching input may begin, as long as one can be found."""
     walk = ""
     while len(walk) < _WALK_CHARS:
         tried = (walk + letter for letter in chance.sample(letters, len(letters)))

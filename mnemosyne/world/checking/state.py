@@ -1,8 +1,8 @@
-"""The state tree of a pack: quests merged in, its anchors found, its pairs and `$meta` checked.
+"""Builds the state tree of a pack: merges the quests in, finds the anchors, checks pairs and `$meta`.
 
-Rules of the tree (spec 3.4; seed 004 section 5.3): a list `[scalar, text]` is a value with a description unless `$meta.lists`
-of the mapping names the field; a mapping with `id` is an entity, one with `_anchor` a container; both are anchors, unique
-in the tree. A flat path begins with an anchor, or else at the root.
+Rules of the tree (spec 3.4; seed 004 section 5.3): a list `[scalar, text]` is a value with a description unless
+`$meta.lists` of the mapping names the field; a mapping with `id` is an entity, one with `_anchor` a container; both are
+anchors, unique in the tree. A flat path begins with an anchor, or at the root.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Where = Callable[[KeyPath], SourceLocation]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateTree:
-    """A tree with its anchors; of an anchor that stands at two places, the first counts here.
+    """A tree with its anchors; of an anchor that occurs twice, the first counts.
 
-    `is_sound` is false when an anchor stands twice: then no op can be tried on the tree.
+    `is_sound` is false when an anchor occurs twice: then no op can be tried on the tree.
     """
 
     root: dict[str, Any]
@@ -45,7 +45,7 @@ class StateTree:
         return frozenset(self.index.places)
 
     def find(self, flat: str) -> tuple[str, ...] | None:
-        """Return the tokens of the place that a flat path means, or None when nothing is there."""
+        """Return the tokens of the place that a flat path leads to, or None if there is nothing."""
         try:
             tokens = locate(flat, self.index, self.root)
         except ValueError:
@@ -53,11 +53,11 @@ class StateTree:
         return tokens if look_up(self.root, tokens)[0] else None
 
     def at(self, tokens: tuple[str, ...]) -> Any:
-        """Return the node at a place that `find` has found."""
+        """Return the node at the tokens that `find` returned."""
         return look_up(self.root, tokens)[1]
 
     def nearest(self, flat: str) -> str:
-        """Return `; did you mean …?` for a flat path that leads nowhere."""
+        """Return `; did you mean …?` for an unknown flat path, or an empty text."""
         steps = flat.split(".")
         known = 0
         found: tuple[str, ...] | None = ()
@@ -71,7 +71,7 @@ class StateTree:
 
 
 def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mapping that stands for a quest in the state: what the author wrote, with the fallbacks filled in.
+    """Return the mapping of a quest in the state: the author's, with defaults filled in.
 
     `$meta.lists` keeps lists of two ids from being read as a value with a description.
     """
@@ -88,7 +88,7 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
-    """Return the tree with its anchors, noting everything that breaks a rule of the tree; `where` tells places."""
+    """Return the tree with its anchors, recording every broken rule of the tree; `where` converts paths to places."""
     anchors: dict[str, tuple[KeyPath, str]] = {}
     for path, node, rules, described in _nodes(root):
         if isinstance(node, dict):
@@ -115,7 +115,7 @@ def plain_value(node: Any) -> Any:
 
 
 def start_state(tree: StateTree) -> dict[str, Any]:
-    """Return the state with which sessions start: everything in a container has an id, what has a table its description."""
+    """Return the state with which sessions start: things in containers have ids, values with a table have descriptions."""
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
     return started
 
@@ -131,9 +131,9 @@ _Node = tuple[KeyPath, Any, Rules, bool]
 
 
 def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
-    """Yield `(path, node, rules, may be a pair)` for every node, parents first; `$meta` is no part of the tree.
+    """Yield `(path, node, rules, may be a pair)` for every node, parents first, without `$meta`.
 
-    The rules of a mapping are its own, those of all else are the rules of the mapping above.
+    The rules are a mapping's own, for any other node those of the mapping above.
     """
     yield from _walk_node((), root, rules_at_root(root), "", described=False)
 
@@ -176,7 +176,7 @@ def _note_anchors(
         else:
             anchors.setdefault(name, (path, key))
     if ANCHOR in node and not any(key != META and rules.is_list(key, value) for key, value in node.items()):
-        faults.add(where(path), "has an _anchor but no list that could grow; add 'items: []', or take the _anchor out")
+        faults.add(where(path), "has an _anchor but no list that could grow; add 'items: []', or remove the _anchor")
 
 
 def _check_keys(path: KeyPath, node: dict[str, Any], where: Where, faults: FaultList) -> None:
@@ -186,7 +186,7 @@ def _check_keys(path: KeyPath, node: dict[str, Any], where: Where, faults: Fault
                 where((*path, key)), f"has the key {key!r}, which no flat path can name; leave out spaces and dots"
             )
         elif key.startswith("$") and key != META:
-            faults.add(where((*path, key)), f"begins with '$', which is kept for $meta{did_you_mean(key, (META,))}")
+            faults.add(where((*path, key)), f"begins with '$', which is reserved for $meta{did_you_mean(key, (META,))}")
 
 
 def _check_pair(node: Any, place: SourceLocation, faults: FaultList) -> None:

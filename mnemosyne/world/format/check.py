@@ -1,6 +1,6 @@
-"""Checks a parsed value against a shape, and goes on after a fault to report all of them.
+"""Checks a parsed value against a shape, and continues after a fault to report all of them.
 
-A value with a fault comes back as BROKEN, so that checks which depend on it are skipped and nothing is reported twice.
+A value with a fault becomes BROKEN, so that checks that depend on it are skipped and nothing is reported twice.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ BROKEN: Final = Broken()
 
 
 def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) -> Any:
-    """Return `value` with fallbacks filled in and conditions read, or BROKEN after noting why.
+    """Return `value` with defaults filled in and conditions parsed, or BROKEN after recording why.
 
-    A record with a broken part comes back without that part and a list with BROKEN in its place (see `iterate_sound`); only a
-    value of the wrong kind is BROKEN itself.
+    A record is returned without its broken parts, a list with BROKEN in their place (see `iterate_sound`); only a value
+    of the wrong kind is BROKEN itself.
     """
     match shape:
         case Text():
@@ -77,7 +77,9 @@ def check(shape: Shape, value: Any, place: SourceLocation, faults: FaultList) ->
 
 
 def iterate_sound(items: Any, place: SourceLocation) -> Iterator[tuple[SourceLocation, Any]]:
-    """Yield the unbroken members of a checked list, each with its place; nothing if the list itself is broken."""
+    """Yield the members of a checked list that are not BROKEN, each with its place; nothing if the list itself is
+    BROKEN.
+    """
     if isinstance(items, list):
         yield from ((place.at(index), item) for index, item in enumerate(items) if item is not BROKEN)
 
@@ -87,11 +89,11 @@ def _add_fault(place: SourceLocation, faults: FaultList, value: Any, wanted: str
     if wanted == "text" and isinstance(value, bool | int | float):
         hint = "; write it in quotes"
     elif wanted == "text" and value is not None and not isinstance(value, list | dict):
-        hint = "; write it in quotes, for YAML reads it as something else"
+        hint = "; write it in quotes, because YAML reads it as something else"
     elif wanted == "a list" and isinstance(value, str):
         hint = "; write [ ] around it"
     elif value is None:
-        hint = "; fill it in or take the key out"
+        hint = "; fill it in or remove the key"
     faults.add(place, f"is {kind_name(value)}, but must be {wanted}{hint or '; change it'}")
     return BROKEN
 
@@ -100,7 +102,7 @@ def _check_text(shape: Text, value: Any, place: SourceLocation, faults: FaultLis
     if not isinstance(value, str):
         return _add_fault(place, faults, value, "text")
     if not value.strip() and not shape.blank:
-        faults.add(place, "is empty; write something or take it out")
+        faults.add(place, "is empty; write something or remove it")
         return BROKEN
     if reason := text_fault(value):
         faults.add(place, reason)
@@ -109,7 +111,7 @@ def _check_text(shape: Text, value: Any, place: SourceLocation, faults: FaultLis
         faults.add(place, f"has {len(value):,} characters; shorten it to {shape.max_chars:,}")
         return BROKEN
     if shape.pattern and not re.fullmatch(shape.pattern, value):
-        faults.add(place, f"is {value[:80]!r}, which cannot be; {shape.hint}")
+        faults.add(place, f"is {value[:80]!r}, which is not allowed; {shape.hint}")
         return BROKEN
     return value
 
@@ -118,7 +120,7 @@ def _check_number(shape: Number, value: Any, place: SourceLocation, faults: Faul
     wanted = "a whole number" if shape.whole else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float) or (shape.whole and not isinstance(value, int)):
         return _add_fault(place, faults, value, wanted)
-    # NaN compares false with everything, so the range is asked positively.
+    # NaN compares false with everything, so the test is written as "within", not as "outside".
     fits = (shape.low is None or value >= shape.low) and (shape.high is None or value <= shape.high)
     if not fits or _check_plain(value, place, faults) is BROKEN:
         if not fits:
@@ -162,10 +164,10 @@ def _check_record(shape: Record, value: Any, place: SourceLocation, faults: Faul
     unwritten = [name for name in known if name not in value]
     for key in value:
         if not isinstance(key, str):
-            faults.add(place, f"has the key {key!r}, which is no text; known keys: {', '.join(known)}")
+            faults.add(place, f"has the key {key!r}, which is not text; known keys: {', '.join(known)}")
         elif key not in known:
             near = did_you_mean(key, unwritten) or f"; known keys: {', '.join(known)}"
-            faults.add(place.at(key), f"is no key of {shape.label}{near}")
+            faults.add(place.at(key), f"is not a key of {shape.label}{near}")
     checked = {name: _check_field(field, value, place, faults) for name, field in known.items()}
     return {name: item for name, item in checked.items() if item is not BROKEN}
 
@@ -209,7 +211,7 @@ def _check_condition(shape: ShortCondition, value: Any, place: SourceLocation, f
 
 def _condition_fault(condition: Condition) -> str | None:
     if condition.op is Comparison.IN and not isinstance(condition.value, list):
-        return "asks 'in' of what is no list; write the choices in [ ]"
+        return "uses 'in' with something that is not a list; write the choices in [ ]"
     ordered = condition.op in (Comparison.LT, Comparison.LE, Comparison.GT, Comparison.GE)
     if ordered and (isinstance(condition.value, bool) or not isinstance(condition.value, int | float)):
         return f"compares {condition.op.value} with {kind_name(condition.value)}; write a number without quotes"

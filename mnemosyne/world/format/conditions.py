@@ -1,4 +1,4 @@
-"""Conditions in their short text form, read by a small grammar and never run as code.
+"""Conditions in their short text form, parsed by a small grammar and never run as code.
 
 `path op value`, where value is a number, true, false, null, a quoted text, a list in brackets, or bare words.
 """
@@ -23,12 +23,12 @@ MAX_CHARS = 1_000
 
 
 def parse_condition(text: str) -> Condition:
-    """Return the condition that a short text such as `hero.health > 20` means; ValueError says what is wrong."""
+    """Return the condition of a short text such as `hero.health > 20`; ValueError says what is wrong."""
     if len(text) > MAX_CHARS:
         raise ValueError(f"is longer than {MAX_CHARS:,} characters")
     match = _SHORT.fullmatch(text)
     if match is None:
-        raise ValueError("is no condition; write 'path op value', for example 'hero.health > 20'")
+        raise ValueError("is not a condition; write 'path op value', for example 'hero.health > 20'")
     if match["op"] == "=":
         raise ValueError("compares with a single '='; write '=='")
     return Condition(path=match["path"], op=Comparison(match["op"]), value=_value(match["value"]))

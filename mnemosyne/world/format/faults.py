@@ -1,4 +1,4 @@
-"""Where a fault of a pack is, and the list that collects all of them before anything is raised."""
+"""Places in a pack, and the list that collects all faults before anything is raised."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_FAULTS = 200
 class SourceLocation:
     """A key of one file: `file` relative to the pack, `path` from the file's root, `prefix` the name of that root.
 
-    `lines` maps key paths to 1-based lines; a path that it does not hold stands on the line of its nearest parent.
+    `lines` maps key paths to 1-based lines; a path that is not in it has the line of its nearest parent.
     """
 
     file: str
@@ -25,7 +25,7 @@ class SourceLocation:
     lines: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def at(self, *steps: str | int) -> SourceLocation:
-        """Return the place of a child."""
+        """Return the place of a child at these steps."""
         return SourceLocation(file=self.file, path=(*self.path, *steps), prefix=self.prefix, lines=self.lines)
 
     @property
@@ -50,7 +50,7 @@ class SourceLocation:
 
 @dataclass(kw_only=True, slots=True)
 class FaultList:
-    """All faults found so far, each said once; `add` never raises, `close` raises when there is one."""
+    """All faults found so far, each once; `add` never raises, `close` raises if there are any."""
 
     _found: dict[tuple[str, int, str, str], None] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class FaultList:
         return len(self._found)
 
     def add(self, place: SourceLocation, what: str) -> None:
-        """Note that at `place` there is `what`: what is wrong and, after a semicolon, what to do."""
+        """Add a fault at `place`; `what` says what is wrong and, after a semicolon, what to do."""
         self._found[place.file, place.line, place.key, what] = None
 
     def close(self) -> None:
@@ -70,12 +70,12 @@ class FaultList:
             f"{file}:{line}: {key}: {what}" if key else f"{file}:{line}: {what}" for file, line, key, what in ordered
         ]
         if len(said) > MAX_FAULTS:
-            said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; mend these first"]
+            said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; correct these first"]
         raise WorldPackError(tuple(said))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for the known word nearest to `word`, or an empty text."""
+    """Return `; did you mean 'x'?` for the known word most similar to `word`, or an empty text."""
     choices = list(known)
     near = difflib.get_close_matches(word, choices, n=1)
     if not near:
@@ -84,7 +84,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def kind_name(value: object) -> str:
-    """Return what a person calls this kind of value."""
+    """Return the kind of a YAML value in words (`a list`, `text`)."""
     names: dict[type, str] = {
         bool: "true or false",
         int: "a number",

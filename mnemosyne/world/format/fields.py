@@ -1,6 +1,6 @@
 """The pack format as tables: every file, every key, its shape, its default and a sentence about it.
 
-`check` reads packs by these tables, `publish` makes the JSON Schema and the tables of the authors' page from them.
+`check` checks packs by these tables; `publish` generates the JSON Schema and the tables of the authors' page from them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _COMPARED = (
         required=True,
         doc="How the value at the path is compared.",
     ),
-    Field(name="value", shape=Anything(), required=True, doc="What it is compared with; a list for `in`."),
+    Field(name="value", shape=Anything(), required=True, doc="The value to compare with; a list for `in`."),
 )
 CONDITION = Record(
     name="condition",
     label="a condition",
     fields=(
         *_COMPARED,
-        Field(name="message", shape=Text(blank=True), fallback="", doc="Free words; only a guard shows them."),
+        Field(name="message", shape=Text(blank=True), fallback="", doc="Free text; only a guard shows it."),
     ),
 )
 GUARD = Record(
@@ -56,7 +56,7 @@ GUARD = Record(
     label="a guard",
     fields=(
         *_COMPARED,
-        Field(name="message", shape=Text(), required=True, doc="What the player is told when it does not hold."),
+        Field(name="message", shape=Text(), required=True, doc="The reply to the player when it does not hold."),
     ),
 )
 CONDITIONS = Many(item=ShortCondition(record=CONDITION))
@@ -66,9 +66,9 @@ ENTITY = Record(
     name="entity",
     label="an entity",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the entity for the pack; one entity each."),
-        Field(name="name", shape=Text(), required=True, doc="How it is called in play."),
-        Field(name="aliases", shape=WORDS, fallback=(), doc="Other names by which an input may mean it."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the entity; unique in the pack."),
+        Field(name="name", shape=Text(), required=True, doc="Its name in play."),
+        Field(name="aliases", shape=WORDS, fallback=(), doc="Other names by which an input may refer to it."),
         Field(name="kind", shape=Text(blank=True), fallback="", doc="A free word: person, place, item, …"),
     ),
 )
@@ -79,11 +79,11 @@ WORLD = Record(
     fields=(
         Field(
             name="id",
-            shape=Text(pattern=SLUG, hint="a world id is made of a-z, 0-9, '-' and '_', at most 64 characters"),
+            shape=Text(pattern=SLUG, hint="a world id consists of a-z, 0-9, '-' and '_', at most 64 characters"),
             required=True,
-            doc="Name of the world for programs.",
+            doc="Id of the world.",
         ),
-        Field(name="title", shape=Text(), required=True, doc="Name of the world for people."),
+        Field(name="title", shape=Text(), required=True, doc="Title of the world."),
         Field(
             name="locale",
             shape=Text(
@@ -95,9 +95,9 @@ WORLD = Record(
             doc="Language of the pack.",
         ),
         Field(name="instruction", shape=Text(blank=True), fallback="", doc="Opening text of the system prompt."),
-        Field(name="persona", shape=Tree(), fallback={}, doc="Who the model plays: name, description, voice, …"),
-        Field(name="user_name", shape=Text(blank=True), fallback="", doc="How the player is called."),
-        Field(name="entities", shape=Many(item=ENTITY), fallback=(), doc="What an input can point at by name."),
+        Field(name="persona", shape=Tree(), fallback={}, doc="The character of the model: name, description, voice, …"),
+        Field(name="user_name", shape=Text(blank=True), fallback="", doc="The player's name."),
+        Field(name="entities", shape=Many(item=ENTITY), fallback=(), doc="Things that an input can refer to by name."),
         Field(name="state", shape=Tree(), fallback={}, doc="The state tree at the start of play."),
     ),
 )
@@ -106,28 +106,28 @@ LORE = Record(
     name="lore",
     label="a lore entry",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the entry; unique among all memories."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the entry; unique among all memories."),
         Field(name="name", shape=Text(), required=True, doc="Title shown above the text."),
         Field(
             name="category",
             shape=Choice(words=tuple(each.value for each in LoreCategory)),
             required=True,
-            doc="How it reaches the prompt: axiom always, agent and encyclopedia by recall, directive at the input.",
+            doc="How it gets into the prompt: axiom always, agent and encyclopedia by recall, directive right before the input.",
         ),
         Field(name="content", shape=Text(), required=True, doc="The text; in a Markdown file, everything below `---`."),
         Field(name="kind", shape=Text(blank=True), fallback="", doc="A free word: item, place, person, …"),
-        Field(name="keys", shape=WORDS, fallback=(), doc="Words that call the entry up."),
+        Field(name="keys", shape=WORDS, fallback=(), doc="Words by which the entry is recalled."),
         Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
         Field(name="tags", shape=WORDS, fallback=(), doc="Free labels."),
         Field(
             name="priority",
             shape=Number(low=0, high=100, whole=True),
             fallback=50,
-            doc="0 to 100; higher stands nearer to the input and is dropped later.",
+            doc="0 to 100; a higher one is nearer to the input and is dropped later.",
         ),
         Field(name="viewers", shape=WORDS, fallback=(), doc="Who may know it; empty means everyone."),
         Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
-        Field(name="constant", shape=Flag(), fallback=False, doc="For a directive: on in every turn."),
+        Field(name="constant", shape=Flag(), fallback=False, doc="For a directive: active in every turn."),
     ),
 )
 
@@ -135,9 +135,9 @@ OBJECTIVE = Record(
     name="objective",
     label="an objective",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the objective; an anchor of the state."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the objective; an anchor of the state."),
         Field(name="text", shape=Text(), required=True, doc="What is to be done."),
-        Field(name="status", shape=Choice(words=OBJECTIVE_STATUSES), fallback="active", doc="How far it has come."),
+        Field(name="status", shape=Choice(words=OBJECTIVE_STATUSES), fallback="active", doc="Its status."),
         Field(name="optional", shape=Flag(), fallback=False, doc="True if the quest can end without it."),
     ),
 )
@@ -145,24 +145,24 @@ LINKS = Record(
     name="links",
     label="links",
     fields=(
-        Field(name="requires", shape=IDENTIFIERS, fallback=(), doc="Quests that come before."),
-        Field(name="leads_to", shape=IDENTIFIERS, fallback=(), doc="Quests that come after."),
-        Field(name="parent", shape=identifier(), doc="The quest that it is a part of."),
+        Field(name="requires", shape=IDENTIFIERS, fallback=(), doc="Ids of quests that must end before."),
+        Field(name="leads_to", shape=IDENTIFIERS, fallback=(), doc="Ids of quests that follow."),
+        Field(name="parent", shape=identifier(), doc="Id of the quest that it is a part of."),
     ),
 )
 QUEST = Record(
     name="quest",
     label="a quest",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the quest; an anchor of the state."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the quest; an anchor of the state."),
         Field(name="title", shape=Text(), required=True, doc="Title shown to the player."),
         Field(name="status", shape=Choice(words=QUEST_STATUSES), fallback="inactive", doc="Status at the start."),
         Field(name="description", shape=Text(blank=True), fallback="", doc="What it is about."),
         Field(name="objectives", shape=Many(item=OBJECTIVE), fallback=(), doc="Steps, in order."),
-        Field(name="links", shape=LINKS, fallback={}, doc="Where it stands in the graph of quests."),
+        Field(name="links", shape=LINKS, fallback={}, doc="Its links to other quests."),
         Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
         Field(name="progress", shape=Described(), doc="Progress: a value, or a value with a description."),
-        Field(name="outcome", shape=Text(), doc="How it ended; what is remembered of a finished quest."),
+        Field(name="outcome", shape=Text(), doc="How it ended; recalled for a finished quest."),
     ),
 )
 
@@ -170,21 +170,26 @@ ACTION = Record(
     name="action",
     label="an action",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the action."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the action."),
         Field(
             name="patterns",
             shape=Many(item=Text(max_chars=500), least=1),
             required=True,
             doc="Regular expressions; one must match the whole input.",
         ),
-        Field(name="guards", shape=GUARDS, fallback=(), doc="Conditions; the first that fails answers."),
+        Field(
+            name="guards",
+            shape=GUARDS,
+            fallback=(),
+            doc="Conditions; the message of the first that fails is the reply.",
+        ),
         Field(
             name="ops",
             shape=Many(item=OpList(verbs=VERBS, short=("POP", "DELETE"), bare=("DELETE",)), least=1),
             required=True,
-            doc="What changes: `[VERB, path, value]`; DELETE has no value, POP may have one.",
+            doc="Changes of the state: `[VERB, path, value]`; DELETE has no value, POP may have one.",
         ),
-        Field(name="reply", shape=Text(), required=True, doc="The answer, a template over the state after the ops."),
+        Field(name="reply", shape=Text(), required=True, doc="The reply: a template over the state after the ops."),
     ),
 )
 
@@ -192,8 +197,8 @@ TEMPLATE_RULE = Record(
     name="template_rule",
     label="a template rule",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Template that is chosen."),
-        Field(name="keywords", shape=WORDS, fallback=(), doc="Words, one of which must be in the input."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the template to use."),
+        Field(name="keywords", shape=WORDS, fallback=(), doc="Words, of which at least one must be in the input."),
         Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
     ),
 )
@@ -209,24 +214,24 @@ DOMAIN_WEIGHTS = Record(
     name="domain_weights",
     label="domain_weights",
     fields=tuple(
-        Field(name=name, shape=WEIGHTS, doc=f"Weights when the input speaks of the {name}.") for name in TEMPORALS
+        Field(name=name, shape=WEIGHTS, doc=f"Weights when the input is about the {name}.") for name in TEMPORALS
     ),
 )
 PLANNER = Record(
     name="planner",
     label="planner.yaml",
     fields=(
-        Field(name="default_template", shape=identifier(), fallback="chat", doc="Template when no rule fits."),
-        Field(name="templates", shape=Many(item=TEMPLATE_RULE), fallback=(), doc="Rules; the first that fits wins."),
-        Field(name="past_words", shape=WORDS, fallback=(), doc="Words by which an input speaks of the past."),
-        Field(name="future_words", shape=WORDS, fallback=(), doc="Words by which an input speaks of the future."),
+        Field(name="default_template", shape=identifier(), fallback="chat", doc="Template if no rule fits."),
+        Field(name="templates", shape=Many(item=TEMPLATE_RULE), fallback=(), doc="Rules; the first that fits is used."),
+        Field(name="past_words", shape=WORDS, fallback=(), doc="Words that refer to the past."),
+        Field(name="future_words", shape=WORDS, fallback=(), doc="Words that refer to the future."),
         Field(name="domain_weights", shape=DOMAIN_WEIGHTS, fallback={}, doc="Weights of the chains, by time."),
-        Field(name="focus_locked", shape=Flag(), fallback=False, doc="True: the focused quest is never switched."),
+        Field(name="focus_locked", shape=Flag(), fallback=False, doc="If true, the focused quest is never switched."),
         Field(
             name="confidence_threshold",
             shape=WEIGHT,
             fallback=0.6,
-            doc="Below this confidence a small model may be asked, 0 to 1.",
+            doc="Below this confidence (0 to 1) a small model may be called.",
         ),
     ),
 )
@@ -235,9 +240,9 @@ EVENT = Record(
     name="event",
     label="an event",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the event; unique among all memories."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the event; unique among all memories."),
         Field(name="type", shape=identifier(), required=True, doc="A free word: plot_point, item_get, …"),
-        Field(name="summary", shape=Text(), required=True, doc="What happened, in a sentence."),
+        Field(name="summary", shape=Text(), required=True, doc="What happened, in one sentence."),
         Field(name="participants", shape=WORDS, fallback=(), doc="Who took part: entity ids or names."),
         Field(name="location", shape=Text(), doc="Where: an entity id or a name."),
         Field(name="quest", shape=identifier(), doc="Id of the quest that it belongs to."),
@@ -248,16 +253,16 @@ TURN = Record(
     label="a turn",
     fields=(
         Field(name="user", shape=Text(), required=True, doc="What the player said."),
-        Field(name="assistant", shape=Text(), required=True, doc="What was answered."),
-        Field(name="summary", shape=Text(), doc="The turn in a sentence; becomes a narrative memory."),
-        Field(name="events", shape=Many(item=EVENT), fallback=(), doc="Typed facts of the turn."),
+        Field(name="assistant", shape=Text(), required=True, doc="What the model replied."),
+        Field(name="summary", shape=Text(), doc="The turn in one sentence; becomes a narrative memory."),
+        Field(name="events", shape=Many(item=EVENT), fallback=(), doc="Events of the turn."),
     ),
 )
 NARRATIVE = Record(
     name="narrative",
     label="a narrative",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the narrative; unique among all memories."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the narrative; unique among all memories."),
         Field(name="title", shape=Text(), required=True, doc="Title shown above the text."),
         Field(name="text", shape=Text(), required=True, doc="What happened over these turns."),
         Field(name="from_turn", shape=Number(low=1, whole=True), required=True, doc="First turn, counted from 1."),
@@ -277,24 +282,24 @@ INJECTION = Record(
     name="injection",
     label="a scheduled text",
     fields=(
-        Field(name="id", shape=identifier(), required=True, doc="Name of the text; unique among all memories."),
-        Field(name="text", shape=Text(), required=True, doc="What the model is told, right before the input."),
-        Field(name="title", shape=Text(blank=True), fallback="", doc="How people call it; shown in receipts."),
-        Field(name="every", shape=Number(low=1, whole=True), doc="Due in every so many turns, counted from the first."),
-        Field(name="on", shape=WORDS, fallback=(), doc="Due after a turn that made one of these events happen."),
+        Field(name="id", shape=identifier(), required=True, doc="Id of the text; unique among all memories."),
+        Field(name="text", shape=Text(), required=True, doc="Instruction to the model, right before the input."),
+        Field(name="title", shape=Text(blank=True), fallback="", doc="Title for people; shown in receipts."),
+        Field(name="every", shape=Number(low=1, whole=True), doc="Due in every n-th turn, counted from the first."),
+        Field(name="on", shape=WORDS, fallback=(), doc="Due after a turn that caused one of these events."),
         Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold as well."),
         Field(
             name="cooldown",
             shape=Number(low=0, whole=True),
             fallback=0,
-            doc="Once it came, it can come again at the earliest so many turns later.",
+            doc="Turns after being shown before it can be shown again.",
         ),
-        Field(name="once", shape=Flag(), fallback=False, doc="It comes once and never again."),
+        Field(name="once", shape=Flag(), fallback=False, doc="It is shown only once."),
         Field(
             name="priority",
             shape=Number(low=0, high=100, whole=True),
             fallback=50,
-            doc="0 to 100; higher stands nearer to the input.",
+            doc="0 to 100; a higher one is nearer to the input.",
         ),
     ),
 )

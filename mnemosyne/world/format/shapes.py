@@ -1,6 +1,6 @@
-"""The small language in which the tables of `fields` are written: what a value may be.
+"""Shapes of values, in which the tables of `fields` are written.
 
-Check, JSON Schema and the authors' page are all made from these values, so that they cannot drift apart.
+Check, JSON Schema and the authors' page are all made from these values, so that they always agree.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SLUG = r"[a-z0-9][a-z0-9_-]{0,63}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """Text. `pattern` must match whole; `hint` says what the pattern wants; `blank` allows the empty text."""
+    """Text. `pattern` must match the whole text; `hint` explains the pattern; `blank` allows the empty text."""
 
     pattern: str = ""
     hint: str = ""
@@ -85,7 +85,9 @@ class ShortCondition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpList:
-    """An op in the flat-path spelling: `[VERB, path, value]`; `short` verbs can do without a value, `bare` ones must."""
+    """An op in the flat-path spelling: `[VERB, path, value]`; `short` verbs may have no value, `bare` ones must not
+    have one.
+    """
 
     verbs: tuple[str, ...]
     short: tuple[str, ...]
@@ -97,7 +99,7 @@ Shape = Text | Number | Flag | Choice | Anything | Described | Tree | Many | Rec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Field:
-    """One key of a record: its shape, whether it must be there, what it is without, and a sentence for authors."""
+    """One key of a record: its shape, whether it is required, its default, and a sentence for authors."""
 
     name: str
     shape: Shape

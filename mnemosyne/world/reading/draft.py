@@ -1,4 +1,4 @@
-"""A pack half read: every file parsed and checked by its shape, every item with its place."""
+"""The draft of a pack: every file parsed and checked by its shape, every item with its place."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ Item = tuple[SourceLocation, dict[str, Any]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """A file of one mapping: where it begins and what is sound of it; `broken` when it is no mapping at all."""
+    """A file with one mapping: its place and its valid parts; `broken` if it is not a mapping at all."""
 
     place: SourceLocation
     value: dict[str, Any] = field(default_factory=dict)
     broken: bool = False
 
     def items(self, key: str) -> Iterator[tuple[SourceLocation, Any]]:
-        """Yield the sound items of a list, each with its place."""
+        """Yield the valid items of a list, each with its place."""
         return iterate_sound(self.value.get(key), self.place.at(key))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackDraft:
-    """All parts of a pack. Items that have no sound part are left out; an absent file is an empty part.
+    """All parts of a pack. Items without a valid part are left out; an absent file is an empty part.
 
-    `quests_known` and `entities_known` say whether all their ids could be read: if not, a reference that leads nowhere
-    may be no fault of its own.
+    `quests_known` and `entities_known` say whether all their ids could be read: if not, an unknown reference may not be
+    a fault.
     """
 
     world: Part
@@ -95,7 +95,7 @@ def _part(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> Part:
 
 
 def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) -> tuple[SourceLocation, Any]:
-    """Return the root of a list file and the checked list, BROKEN if it is none."""
+    """Return the root of a list file and the checked list, BROKEN if it is not a list."""
     place, value = _parse_yaml(pack, name, name.removesuffix(".yaml"), faults)
     if name not in pack.files:
         return place, []
@@ -121,7 +121,7 @@ def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:
 
 
 def _parse_yaml(pack: PackFolder, name: str, prefix: str, faults: FaultList) -> tuple[SourceLocation, Any]:
-    """Return the root of a YAML file and its value: None when the file is absent, BROKEN when it cannot be read."""
+    """Return the root of a YAML file and its value: None if the file is absent, BROKEN if it cannot be read."""
     place = SourceLocation(file=name, prefix=prefix)
     if name not in pack.files:
         return place, None
@@ -142,7 +142,7 @@ def _load_yaml(text: str, place: SourceLocation, lines_before: int, faults: Faul
         file=place.file, prefix=place.prefix, lines={path: line + lines_before for path, line in lines.items()}
     )
     if value is None:
-        faults.add(marked, "is empty; fill it in, or take the file out")
+        faults.add(marked, "is empty; fill it in, or remove the file")
         return marked, BROKEN
     return marked, value
 
@@ -160,9 +160,11 @@ def _read_markdown(pack: PackFolder, name: str, faults: FaultList) -> tuple[Sour
     place, front = _load_yaml(halves.front, place, halves.front_line - 1, faults)
     if not isinstance(front, dict):
         if front is not BROKEN:
-            faults.add(place, "has front matter that is no mapping; write 'key: value' lines between the '---' lines")
+            faults.add(
+                place, "has front matter that is not a mapping; write 'key: value' lines between the '---' lines"
+            )
         return place, BROKEN
     if "content" in front:
-        faults.add(place.at("content"), "stands in the front matter; the text of a Markdown entry is below it")
+        faults.add(place.at("content"), "is in the front matter; the text of a Markdown entry belongs below it")
     lines = {**place.lines, ("content",): halves.body_line}
     return SourceLocation(file=name, lines=lines), {**front, "content": halves.body}

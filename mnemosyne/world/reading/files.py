@@ -1,4 +1,4 @@
-"""The files of a pack as bytes: which there are, what they may be, and the digest over all of them."""
+"""Reads the files of a pack as bytes: which files there are, which are allowed, and the digest of all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ MAX_FILES = 20_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackFolder:
-    """What a folder holds: `files` maps relative names to bytes, sorted; `template_root` is None without overrides.
+    """The contents of a pack folder: `files` maps relative names to bytes, sorted; `template_root` is None without
+    overrides.
 
     `templates` are the texts of its templates, manifests and layouts by their names below `templates/`.
     """
@@ -37,12 +38,12 @@ class PackFolder:
 
 
 def read_folder(folder: Path, faults: FaultList) -> PackFolder:
-    """Read every file that belongs to a pack; what cannot be read is a fault and is left out.
+    """Return every file that belongs to a pack; a file that cannot be read is a fault and is left out.
 
-    Hidden files, pictures, a README and other folders at the top belong to nobody and are passed over; YAML files that
-    the format does not know are faults, for they would be silently ignored.
+    Hidden files, pictures, a README and other folders at the top are skipped; unknown YAML files are faults, because
+    they would otherwise be ignored silently.
     """
-    here = SourceLocation(file=_printable(str(folder)))
+    here = SourceLocation(file=_escape_unprintable(str(folder)))
     if not folder.is_dir():
         what = "is no folder" if folder.exists() else "does not exist"
         faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
@@ -60,12 +61,12 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
             faults.add(here, f"holds more than {MAX_PACK_BYTES:,} bytes; shorten or split the pack")
             break
         if data is not None:
-            files[_printable(name)] = data
+            files[_escape_unprintable(name)] = data
     if WORLD_FILE not in files and not (root / WORLD_FILE).exists():
         start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
         faults.add(
             SourceLocation(file=WORLD_FILE),
-            f"is missing ({_printable(str(folder))} {start}); write it with id, title and locale",
+            f"is missing ({_escape_unprintable(str(folder))} {start}); write it with id, title and locale",
         )
     templates = root / TEMPLATE_FOLDER
     return PackFolder(
@@ -77,7 +78,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
 
 
 def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:
-    """Return the text of a UTF-8 file (a byte order mark is dropped), or None after noting what it is instead."""
+    """Return the text of a UTF-8 file (without a byte order mark), or None after recording what it is instead."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -97,10 +98,10 @@ def _names(root: Path, faults: FaultList) -> Iterator[str]:
             found.extend(_list_below(entry, root, faults))
         elif entry.suffix.lower() in (".yaml", ".yml"):
             near = did_you_mean(entry.name, TOP_FILES)
-            what = f"is no file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
-            faults.add(SourceLocation(file=_printable(entry.name)), what)
+            what = f"is not a file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
+            faults.add(SourceLocation(file=_escape_unprintable(entry.name)), what)
         elif near := _suggest_folder(entry):
-            faults.add(SourceLocation(file=_printable(entry.name)), f"is no folder of a pack{near}")
+            faults.add(SourceLocation(file=_escape_unprintable(entry.name)), f"is not a folder of a pack{near}")
     yield from sorted(found)
 
 
@@ -112,7 +113,8 @@ def _list_below(folder: Path, root: Path, faults: FaultList) -> Iterator[str]:
                 yield from _list_below(entry, root, faults)
         elif name.startswith(LORE_FOLDER) and entry.suffix not in (".yaml", ".md"):
             faults.add(
-                SourceLocation(file=_printable(name)), "is no lore file; name it .yaml or .md, or move it out of lore/"
+                SourceLocation(file=_escape_unprintable(name)),
+                "is not a lore file; name it .yaml or .md, or move it out of lore/",
             )
         else:
             yield name
@@ -123,19 +125,21 @@ def _list_folder(folder: Path, root: Path, faults: FaultList) -> list[Path]:
         return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:
         name = folder.relative_to(root).as_posix()
-        faults.add(SourceLocation(file=_printable(name)), f"cannot be listed ({error.strerror}); check its rights")
+        faults.add(
+            SourceLocation(file=_escape_unprintable(name)), f"cannot be listed ({error.strerror}); check its rights"
+        )
         return []
 
 
 def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
     if entry.is_symlink():
         name = entry.relative_to(root).as_posix()
-        faults.add(SourceLocation(file=_printable(name)), "is a link; put the folder itself into the pack")
+        faults.add(SourceLocation(file=_escape_unprintable(name)), "is a link; put the folder itself into the pack")
         return False
     if not entry.is_dir():
         faults.add(
-            SourceLocation(file=_printable(entry.relative_to(root).as_posix())),
-            "is no folder; put a folder of this name here",
+            SourceLocation(file=_escape_unprintable(entry.relative_to(root).as_posix())),
+            "is not a folder; put a folder of this name here",
         )
         return False
     return True
@@ -148,7 +152,7 @@ def _suggest_folder(entry: Path) -> str:
 
 def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
     path = root / name
-    place = SourceLocation(file=_printable(name))
+    place = SourceLocation(file=_escape_unprintable(name))
     try:
         target = path.resolve(strict=True)
         if not target.is_relative_to(root):
@@ -156,7 +160,7 @@ def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
             return None
         status = target.stat()
         if not stat.S_ISREG(status.st_mode):
-            faults.add(place, "is no regular file; put a file here")
+            faults.add(place, "is not a regular file; put a file here")
             return None
         with target.open("rb") as stream:
             data = stream.read(MAX_FILE_BYTES + 1)
@@ -171,7 +175,7 @@ def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
 
 
 def _templates(files: dict[str, bytes], faults: FaultList) -> dict[str, str]:
-    """Return the texts of a pack's templates; golden prompts (`templates/tests/`) and other kinds of files are none."""
+    """Return the texts of a pack's templates, without golden prompts (`templates/tests/`) and other kinds of files."""
     texts: dict[str, str] = {}
     for name, data in files.items():
         folder, _, below = name.partition("/")
@@ -201,6 +205,6 @@ def _guess(data: bytes) -> str:
     return ", perhaps GBK" if any("\u4e00" <= each <= "\u9fff" for each in text) else ""
 
 
-def _printable(name: str) -> str:
-    """Return a file name that can be printed on one line, whatever bytes it is made of."""
+def _escape_unprintable(name: str) -> str:
+    """Return a file name in a form that can be printed on one line, whatever its bytes."""
     return re.sub(r"[\x00-\x1f\x7f]", "?", os.fsencode(name).decode("utf-8", "replace"))

@@ -77,7 +77,7 @@ _TABLES = (
 
 
 def upgrade() -> None:
-    """Make the tables of the first release."""
+    """Create the tables of the first release."""
     bind = op.get_bind()
     for table in _TABLES:
         bind.exec_driver_sql(table.format_map(_WORDS[bind.dialect.name]))

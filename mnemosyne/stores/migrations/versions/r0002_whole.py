@@ -1,6 +1,6 @@
 """Tenants, documents, evidences, lists, summaries and audits; sessions by number instead of by name.
 
-Revision 0002. What revision 0001 held becomes the tenant `default`. Sequence numbers stay, and none is given again.
+Revision 0002. The data of revision 0001 becomes the tenant `default`. Sequence numbers are kept, and none is reused.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ _COUNTED = (("messages", "seq"), ("entries", "seq"), ("turns", "number"))
 
 
 def upgrade() -> None:
-    """Set the old tables aside, make the new ones, move everything over."""
+    """Rename the old tables, create the new ones, and copy everything."""
     bind = op.get_bind()
     on_sqlite = bind.dialect.name == "sqlite"
     last = _last_of_sqlite(bind) if on_sqlite else _last_of_postgres(bind)
@@ -174,7 +174,9 @@ def upgrade() -> None:
 
 
 def _set_aside(bind: Connection, table: str, on_sqlite: bool) -> None:
-    """Free the names of a table; PostgreSQL's constraints keep theirs through a rename, so there it is copied."""
+    """Free the names of a table; in PostgreSQL constraints keep their names through a rename, so there the table is
+    copied.
+    """
     if on_sqlite:
         bind.exec_driver_sql(f"ALTER TABLE {table} RENAME TO v1_{table}")
     else:

@@ -1,7 +1,7 @@
 """World packs in the store.
 
-Revision 0003. A world whose lore an older release wrote has no pack yet: it comes in when the world is named again, or from
-the folder that the older release noted.
+Revision 0003. A world whose lore an older release wrote has no pack yet: the pack is added when the world is named
+again, or from the folder that the older release recorded.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ _TABLE = """CREATE TABLE packs (
 
 
 def upgrade() -> None:
-    """Make the table of packs, empty."""
+    """Create the empty table of packs."""
     bind = op.get_bind()
     bind.exec_driver_sql(_TABLE.format_map(_WORDS[bind.dialect.name]))

@@ -1,1 +1,1 @@
-"""Reading."""
+"""Queries of the SQL stores."""

@@ -1,6 +1,6 @@
 """Reads entries of a SQL store for recall and its indexes.
 
-The messages of a session and its other entries are read as one kind of row. Each function runs inside a transaction that its
+The messages of a session and its other entries are returned alike. Each function runs inside a transaction that its
 caller has opened; none of them writes.
 """
 
@@ -24,7 +24,7 @@ _TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
 
 
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return full entries in the order asked; ids that are unknown, deleted or not for recall are left out."""
+    """Return complete entries in the order of `entry_ids`; ids that are unknown, deleted or not recalled are left out."""
     if not entry_ids:
         return ()
     marks, wanted = expand_in(entry_ids)
@@ -84,21 +84,23 @@ def read_entries_after(
 def read_chains_written_after(
     connection: Connection, after: Mapping[tuple[str, Chain], int]
 ) -> frozenset[tuple[str, Chain]]:
-    """Return those of these (scope, chain) that hold something written after the sequence given with each; one question."""
+    """Return those of the given (scope, chain) in which something was written after the sequence given with each, by
+    one query.
+    """
     if not after:
         return frozenset()
     tests: list[str] = []
     values: list[object] = []
     for (scope, chain), sequence in after.items():
-        is_talk = chain is Chain.HISTORY
-        tests.append(f"EXISTS ({_TALK_AFTER if is_talk else _ENTRY_AFTER})")
-        values += [connection.tenant, *((session_of(scope),) if is_talk else (scope, chain.value)), sequence]
+        is_history = chain is Chain.HISTORY
+        tests.append(f"EXISTS ({_TALK_AFTER if is_history else _ENTRY_AFTER})")
+        values += [connection.tenant, *((session_of(scope),) if is_history else (scope, chain.value)), sequence]
     row = connection.execute(f"SELECT {', '.join(tests)}", values).fetchone()
     return frozenset(place for place, there in zip(after, row, strict=True) if there)
 
 
 def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return the entries of these scopes that carry viewers or conditions, ordered by id."""
+    """Return the entries of these scopes that have viewers or conditions, ordered by id."""
     if not scopes:
         return ()
     marks, wanted = expand_in(scopes)

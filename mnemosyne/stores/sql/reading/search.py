@@ -1,8 +1,7 @@
 """Searches everything that is stored, and reads the records of erasures.
 
-The search proves an erasure. It covers every column of every table that can hold text (`sql.schema` lists them), in the form
-in which JSON writes it; compressed columns are decompressed on the way. Each function runs inside a transaction; none of them
-writes.
+The search proves an erasure. It covers every column that can contain text (`sql.schema` lists them), in the form in
+which JSON writes it; compressed columns are decompressed. Each function runs inside a transaction; none of them writes.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
 
 
 def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the places (`table/session/key`, sorted) where any of these texts stands."""
+    """Return the places (`table/session/key`, sorted) that contain any of these texts."""
     return tuple(sorted({place for place, _ in _find_occurrences(connection, texts)}))
 
 
 def find_remaining(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of the texts that stand anywhere."""
+    """Return those of the texts that occur anywhere."""
     return frozenset(text for _, text in _find_occurrences(connection, texts))
 
 
 def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of the texts that a world pack says, too."""
+    """Return those of the texts that a world pack contains."""
     sought = [text for text in dict.fromkeys(texts) if text.strip()]
     return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
 
@@ -69,7 +68,7 @@ def _find_occurrences(connection: Connection, texts: Sequence[str]) -> Iterator[
 
 
 def _sources() -> Iterator[tuple[TextTable, str]]:
-    """Yield each table with the SELECT of session and key that its columns are added to."""
+    """Yield each table with the SELECT of session and key to which its columns are added."""
     for kept in OF_A_SESSION:
         yield kept, f"s.session_id, {_key(kept)} FROM {kept.table} AS t JOIN sessions AS s ON s.key = t.session"
     for kept in OF_A_TENANT:
@@ -112,7 +111,7 @@ def _in_table(connection: Connection, kept: TextTable, source: str, texts: Seque
 
 
 def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the blobs of turns, which no database can look into: they are packed."""
+    """Search the blobs of turns, which a database cannot search because they are compressed."""
     needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
@@ -130,7 +129,7 @@ def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tup
 
 
 def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the world packs, which are packed too; the names of a world are words beside its pack."""
+    """Search the world packs, which are compressed too, and the names of worlds."""
     needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
     columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
     rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))

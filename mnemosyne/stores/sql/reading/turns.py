@@ -1,10 +1,10 @@
 """Reads turns: records, paths, and rebuilt states.
 
-Every query stands beside the index that it uses, and runs on a connection that never waits for a writer. Each function runs
-inside a transaction that its caller has opened; none writes.
+Every query uses an index, and runs on a connection that never waits for a writer. Each function runs inside a
+transaction that its caller has opened; none writes.
 
-Cost: the rows of a lineage are read span by span, newest first, until there are enough. So it grows with what is asked for and
-with the number of forks on the path, never with the length of the session.
+Cost: the rows of a lineage are read span by span, newest first, until there are enough. So the cost grows with the
+requested amount and the number of forks on the path, never with the length of the session.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
 
 
 def decode_window_message(row: tuple[bytes, str, str, int]) -> WindowMessage:
-    """Return a message from `body, turn_id, branch_id, depth`."""
+    """Return a message with its place from a row of `body, turn_id, branch_id, depth`."""
     body, turn_id, branch_id, depth = row
     return WindowMessage(message=decode(body, Message), turn_id=turn_id, branch_id=branch_id, depth=depth)
 
 
 def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ...]) -> tuple[PathSummary | None, bool]:
-    """Return the newest rolling summary of a turn on a path, and whether the path says anything about a summary."""
+    """Return the newest rolling summary on a path, and whether the path has a summary row at all."""
     for span in lineage:
         row = connection.execute(
             """SELECT body, turn_id, branch_id, depth FROM summaries
@@ -69,7 +69,9 @@ def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ..
 
 
 def path_summary(row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
-    """Return a summary from `body, turn_id, branch_id, depth`; None where it says that there is none any more."""
+    """Return a summary from a row of `body, turn_id, branch_id, depth`; None if the row says that there is none any
+    more.
+    """
     body, turn_id, branch_id, depth = row
     if body is None:
         return None
@@ -77,12 +79,12 @@ def path_summary(row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
 
 
 def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnRecord:
-    """Return one turn with all it holds; SessionNotFoundError, TurnNotFoundError."""
+    """Return one turn with everything stored of it; SessionNotFoundError, TurnNotFoundError."""
     return find_turn(connection, load_session(connection, session_id), turn_id)
 
 
 def find_turn(connection: Connection, session: StoredSession, turn_id: str) -> TurnRecord:
-    """Return one turn of a session with all it holds; TurnNotFoundError."""
+    """Return one turn of a session with everything stored of it; TurnNotFoundError."""
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
         raise TurnNotFoundError(session.session_id, turn_id)
@@ -128,7 +130,7 @@ def record_of(
 ) -> TurnRecord:
     """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
 
-    A turn that waits has its messages in the row. UnreadableError for a row that tells of no turn.
+    A pending turn has its messages in the row. UnreadableError for a row that holds no turn.
     """
     try:
         return _turn_of(session, row, bodies, blobs)
@@ -175,7 +177,9 @@ def _tree(data: bytes | None) -> dict[str, Any] | None:
 
 
 def read_state(connection: Connection, session_id: str, turn_id: str | None) -> dict[str, Any]:
-    """Return the state as it was after a committed turn (None = before the first)."""
+    """Return the state as it was after a committed turn (None = before the first); SessionNotFoundError,
+    TurnNotFoundError.
+    """
     return rebuild_state(connection, load_session(connection, session_id), turn_id)[0]
 
 

@@ -1,8 +1,8 @@
-"""Reads a window, which is everything that a turn needs of a session, in two queries.
+"""Reads a window (everything that a turn needs of a session) in two queries.
 
-A window is read each turn, and each query to a server costs a round trip. It runs inside a transaction that its caller has
-opened, and writes nothing. Every part of the second query uses an index and stops when it has enough, so its cost grows with
-what is asked for, never with the length of the session.
+A window is read each turn, and each query to a server costs a round trip. It runs inside a transaction that its caller
+has opened, and writes nothing. Every part of the second query uses an index and stops when it has enough, so its cost
+grows with the requested amount, never with the length of the session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLACED = """SELECT '{part}', {number}, {turn_id}, {branch_id}, {depth}, NULL, N
 _BARE = {"number": "0", "turn_id": "NULL", "branch_id": "NULL", "depth": "0", "body": "body", "what": "*"}
 _IN_PLACE = _BARE | {"turn_id": "turn_id", "branch_id": "branch_id", "depth": "depth"}
 _BODY = 9
-"""Where in a row of the second question, without the name of its part, a body stands that is not a turn's."""
+"""The column of a body that is not a turn's, in a row of the second query without its part name."""
 
 _WINDOW = " UNION ALL ".join(
     (
@@ -71,7 +71,7 @@ _WINDOW = " UNION ALL ".join(
 
 
 def read_window(connection: Connection, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
-    """Return what a turn needs of a session; SessionNotFoundError, BranchNotFoundError."""
+    """Return the window of a session; SessionNotFoundError, BranchNotFoundError."""
     session, head = load_head(connection, session_id, branch_id)
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
@@ -104,7 +104,7 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
 
 
 def _bodies(parts: dict[str, list[tuple[Any, ...]]], part: str) -> list[bytes]:
-    """Return bodies in the order of their places; SQL promises none for the parts of a union."""
+    """Return bodies in the order of their places, because SQL guarantees no order for the parts of a union."""
     return [row[_BODY] for row in sorted(parts.get(part, []), key=lambda row: row[0])]
 
 
@@ -135,7 +135,7 @@ def _messages(
 
 
 def _summary(connection: Connection, key: int, head: SessionHead, found: list[tuple[Any, ...]]) -> PathSummary | None:
-    """Return the newest summary of the path; the branches before the newest are only asked when that says nothing."""
+    """Return the newest summary of the path; older branches are queried only if the newest has no summary row."""
     if found:
         return path_summary((found[0][_BODY], *found[0][1:4]))
     return read_summary(connection, key, head.lineage[1:])[0]

@@ -1,1 +1,1 @@
-"""Writing."""
+"""Writes of the SQL stores."""

@@ -1,7 +1,7 @@
 """Appends finished turns, one or thousands at a time.
 
-An import sends the database a few queries, not some for each message. It runs inside a write transaction that its caller has
-opened, with the session entered.
+An import sends the database a few queries, not several for each message. It runs inside a write transaction that its
+caller has opened, with the session loaded.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def append(
     *,
     new: bool = False,
 ) -> int:
-    """Commit finished turns after a head without moving the version; returns how many were new.
+    """Commit finished turns after a head without changing the version; return how many were new.
 
-    With `new` the caller has made sure that there are no turns of these ids.
+    With `new` the caller guarantees that there are no turns with these ids.
     """
     parent_id, depth = head.turn_id, head.depth
     for start in range(0, len(turns), _AT_ONCE):

@@ -1,8 +1,8 @@
 """Writes the entries that a session adds to memory. (`sql.worlds` writes a world's lore.)
 
-It keeps the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world has none; a
-changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function runs inside a write
-transaction that its caller has opened.
+It enforces the rules of entry ids and places. An entry of a session has a place in the turn tree, an entry of a world
+has none; a changed entry gets a new number and a deleted one leaves a mark, so that an index can follow. Each function
+runs inside a write transaction that its caller has opened.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def write_session_entries(
 ) -> int:
     """Write entries of a session and return how many were new or changed.
 
-    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head itself.
-    EntryConflictError when another turn has the id; ValueError for a wrong scope or chain; TurnNotFoundError.
+    An entry's place is that of its turn; without a turn, its depth on the path to `head`; without either, the head
+    itself. EntryConflictError when another turn uses the id; ValueError for a wrong scope or chain; TurnNotFoundError.
     """
     return sum(_write_session_entry(connection, session, head, entry) for entry in entries)
 
@@ -47,7 +47,7 @@ def _write_session_entry(connection: Connection, session: StoredSession, head: S
 
 
 def append_session_entries(connection: Connection, session: StoredSession, entries: Sequence[MemoryEntry]) -> int:
-    """Write entries of committed turns that are not there yet and return how many; TurnNotFoundError."""
+    """Write entries of committed turns that do not exist yet and return how many; TurnNotFoundError."""
     written = 0
     for entry in entries:
         check_entry(session.session_id, entry)

@@ -1,7 +1,7 @@
 """Writes and deletes rows of turns, and moves the head of a branch after them.
 
-A turn is written in the same way whether it was played or is one of thousands that are imported. Each function runs inside a
-write transaction that its caller has opened, with the session entered.
+A turn is written in the same way whether it was played or is one of thousands that are imported. Each function runs
+inside a write transaction that its caller has opened, with the session loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_ONCE = 512
 
 
 def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
-    """Write a turn; the messages of one that waits are its draft, those of a committed one are rows of their own."""
+    """Write a turn; the messages of a pending turn are its draft, those of a committed one are rows of their own."""
     row = _row(key, record)
     if record.receipt is None and record.prompt is None:
         connection.insert("turns", _TURN_COLUMNS, [row])
@@ -60,7 +60,7 @@ def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
 
 
 def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
-    """Remove a turn that is not committed, so that its id can be written anew."""
+    """Remove a turn that is not committed, so that its id can be used again."""
     connection.post(
         "DELETE FROM papers WHERE turn = (SELECT number FROM turns WHERE session = ? AND turn_id = ?)", (key, turn_id)
     )
@@ -68,7 +68,7 @@ def forget_turn(connection: Connection, key: int, turn_id: str) -> None:
 
 
 def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | None, depth: int) -> None:
-    """Let a branch end at a turn."""
+    """Move the head of a branch to a turn."""
     connection.post(
         "UPDATE branches SET head_turn = ?, head_depth = ? WHERE session = ? AND branch_id = ?",
         (turn_id, depth, key, branch_id),
@@ -76,7 +76,7 @@ def move_tip(connection: Connection, key: int, branch_id: str, turn_id: str | No
 
 
 def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
-    """Mark the turn that waits on a branch abandoned, if there is one."""
+    """Mark the pending turn of a branch as abandoned, if there is one."""
     connection.post(
         "UPDATE turns SET status = 'abandoned' WHERE session = ? AND branch_id = ? AND status = 'prepared'",
         (key, branch_id),
@@ -84,13 +84,13 @@ def abandon_pending(connection: Connection, key: int, branch_id: str) -> None:
 
 
 def turn_status(connection: Connection, key: int, turn_id: str) -> TurnStatus | None:
-    """Return how far a turn has come, or None when there is none of this id."""
+    """Return the status of a turn, or None if there is no turn with this id."""
     row = connection.execute("SELECT status FROM turns WHERE session = ? AND turn_id = ?", (key, turn_id)).fetchone()
     return None if row is None else _status(turn_id, row[0])
 
 
 def turn_statuses(connection: Connection, key: int, turn_ids: Sequence[str]) -> dict[str, TurnStatus]:
-    """Return how far each of these turns has come; those that are not there are left out."""
+    """Return the status of each of these turns; unknown ones are left out."""
     found: dict[str, TurnStatus] = {}
     for start in range(0, len(turn_ids), _AT_ONCE):
         signs, values = expand_in(turn_ids[start : start + _AT_ONCE])

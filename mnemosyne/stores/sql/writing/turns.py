@@ -1,8 +1,8 @@
 """Writes turns and branches of a SQL store.
 
-It keeps the rules of the turn tree: one pending turn a branch, one committed turn a place, versions. Each function runs inside
-a write transaction that its caller has opened: when it raises, nothing has changed. Each begins by entering the session, which
-locks it.
+It enforces the rules of the turn tree: one pending turn per branch, one committed turn per place, versions. Each
+function runs inside a write transaction that its caller has opened: when it raises, nothing has changed. Each first
+loads the session, which locks it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def create_session(connection: Connection, start: SessionStart) -> SessionHead:
 
 
 def begin_session(connection: Connection, start: SessionStart, *, version: int) -> bool:
-    """Write a session without turns; says whether it was not there before."""
+    """Write a session without turns; return whether it is new."""
     state = encode_tree(start.state)
     connection.post(
         """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
@@ -108,7 +108,7 @@ def adopt_world(
     state: Mapping[str, Any],
     instead_of: Collection[str],
 ) -> SessionHead:
-    """Give a session that lives in one of some worlds another, with its state on every branch; WorldNotAdoptedError."""
+    """Move a session from one of some worlds to another, with its state on every branch; WorldNotAdoptedError."""
     session = load_session(connection, session_id)
     head = head_of(connection, session)
     if session.world_id == world_id:
@@ -139,7 +139,7 @@ def append_turns(
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
     """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
 
-    A turn that is committed, or prepared with the same content, is left as it is: the call has been made before.
+    A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
@@ -159,7 +159,9 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
 
 
 def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
-    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it."""
+    """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
+    TurnNotPendingError for an abandoned turn.
+    """
     session = load_session(connection, session_id)
     record = find_turn(connection, session, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
@@ -188,7 +190,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
 def commit_numerical(
     connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; what was pending on its head is abandoned."""
+    """Write and commit a numerical turn at once; the pending turn of its head is abandoned."""
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
     status = turn_status(connection, session.key, record.turn_id)
@@ -213,7 +215,9 @@ def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id
 
 
 def open_branch(connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str) -> None:
-    """Open a branch and make it the active one without moving the version."""
+    """Open a branch and make it the active one without changing the version. BranchExistsError; ValueError for an empty
+    name.
+    """
     if not branch_id:
         raise ValueError("A branch needs a name: branch_id is empty.")
     if has_branch(connection, session.key, branch_id):
@@ -227,7 +231,7 @@ def open_branch(connection: Connection, session: StoredSession, turn_id: str | N
 
 
 def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:
-    """Make another branch the active one; BranchNotFoundError. The active one again is no change."""
+    """Make another branch the active one; BranchNotFoundError. Naming the active one changes nothing."""
     session = load_session(connection, session_id)
     head = head_of(connection, session, branch_id)
     if session.active_branch == branch_id:
@@ -237,7 +241,9 @@ def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHe
 
 
 def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | None) -> None:
-    """Keep the newest late result of a branch, or forget those of the session. It is a cache: no version moves."""
+    """Store the newest late result of a branch, or delete those of the session. It is a cache: the version does not
+    change. BranchNotFoundError.
+    """
     key = load_session(connection, session_id).key
     if prefetch is None:
         connection.post("DELETE FROM prefetches WHERE session = ?", (key,))
@@ -253,12 +259,14 @@ def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | 
 
 
 def append_entries(connection: Connection, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-    """Add entries of turns that were committed before; those that are there already are skipped. No version moves."""
+    """Add entries of committed turns, skipping existing ones, and return how many were new. The version does not
+    change.
+    """
     return append_session_entries(connection, load_session(connection, session_id), entries)
 
 
 def save_summary(connection: Connection, session_id: str, summary: PathSummary) -> None:
-    """Keep a rolling summary of a committed turn's path; it takes the place of its turn. No version moves."""
+    """Store a rolling summary of a committed turn's path, replacing that of its turn. The version does not change."""
     session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
     if summary.summary.updated_at is not None:
@@ -267,7 +275,7 @@ def save_summary(connection: Connection, session_id: str, summary: PathSummary) 
 
 
 def put_summary(connection: Connection, key: int, place: tuple[str, int, str], body: bytes | None) -> None:
-    """Write what a path has as its summary from a turn on (None: nothing any more)."""
+    """Write the summary of a path from a turn on (None: it has none any more)."""
     connection.post(
         """INSERT INTO summaries (session, branch_id, depth, turn_id, body) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (session, branch_id, depth) DO UPDATE SET turn_id = excluded.turn_id, body = excluded.body""",
@@ -276,13 +284,13 @@ def put_summary(connection: Connection, key: int, place: tuple[str, int, str], b
 
 
 def advance_head(connection: Connection, session: StoredSession, head: SessionHead) -> SessionHead:
-    """Count a write to the session and return `head` at its new version."""
+    """Increment the version of the session and return `head` with it."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
     return replace(head, version=session.version + 1)
 
 
 def _finish_commit(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
-    """Give a turn that has just become committed its messages, its state and the head of its branch."""
+    """Complete a commit: write the turn's messages and state, and move the head of its branch."""
     insert_messages(connection, key, (record,))
     move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
     if state is not None or record.ops:
@@ -290,7 +298,7 @@ def _finish_commit(connection: Connection, key: int, record: TurnRecord, state: 
 
 
 def _write_state(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
-    """Move the head state; a snapshot follows every fifty changes, and wherever the ops alone do not lead to `state`."""
+    """Update the head state; write a snapshot after every fifty changes, and wherever the ops do not lead to `state`."""
     here = (key, record.branch_id)
     before, changes = connection.execute(
         """SELECT s.state, b.changes FROM branch_states AS s JOIN branches AS b USING (session, branch_id)
