@@ -33,7 +33,7 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.core.blocks import sensitivity_of
-from jacquard.core.truncation import truncate_sentences, truncate_with_size
+from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.degrade import WITHHELD, TruncatingShortener, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens

@@ -13,7 +13,7 @@ from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import ConversationTurn, SummaryRequest
-from jacquard.core.truncation import truncate_sentences
+from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.prompts.templates import render_prompt, words_per_token
 
 LINE_CHARS = 4000

@@ -14,7 +14,7 @@ from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION,
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
-from jacquard.core.truncation import truncate_with_size
+from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator

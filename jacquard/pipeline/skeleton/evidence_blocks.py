@@ -18,7 +18,7 @@ from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
-from jacquard.core.truncation import truncate_with_size
+from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.conflicts import resolve_conflicts

@@ -20,7 +20,7 @@ from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision
-from jacquard.core.truncation import truncate_sentences
+from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.packing import MASKED, split_tags
 from mnemosyne.core.errors import RedactionError

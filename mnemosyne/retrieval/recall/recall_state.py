@@ -11,7 +11,10 @@ from operator import itemgetter
 from time import perf_counter
 from typing import NamedTuple
 
+import numpy as np
+
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
 from mnemosyne.retrieval.recall.fusion import (
     Arm,
@@ -25,7 +28,8 @@ from mnemosyne.retrieval.recall.fusion import (
 from mnemosyne.retrieval.recall.graph import context_factor, facet_terms, nearness, recency
 from mnemosyne.retrieval.recall.query_features import RECALLED, chain_weights, find_query_features
 from mnemosyne.retrieval.recall.rerank_features import add_rerank_features
-from mnemosyne.retrieval.recall.unindexed import score_extra
+from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import EntryPlace, Hit, IndexFilter, RetrievalQuery, Signals, place_of
 from mnemosyne.schema.session import BranchSpan
@@ -256,3 +260,10 @@ def allot_places(ranked: Sequence[RankedEntry], limit: int, weights: Mapping[Cha
     sure = {place_of(each.entry) for each in kept}
     kept.extend([each for each in ranked if place_of(each.entry) not in sure][: max(limit - len(kept), 0)])
     return sorted(kept, key=lambda each: (-each.score, each.entry.entry_id))[:limit]
+
+
+def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
+    """Return the BM25 score (>= 0) of each of a few entries, in order, with statistics of these entries only."""
+    postings = Postings()
+    postings.append([word_tokens(own_words(entry)) for entry in entries])
+    return [float(score) for score in postings.scores(terms, np.ones(len(entries), dtype=np.bool_))]
