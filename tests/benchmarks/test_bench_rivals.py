@@ -135,7 +135,7 @@ def test_words_and_fusion():
     assert split_words("The silver key, 银钥匙x2!") == ["the", "silver", "key", "银钥", "钥匙", "x2"]
     assert [*score_reciprocal_ranks([["a", "b"], ["b", "c"]])] == ["b", "a", "c"]
     lines = Lines(documents(), documents()[-2:])
-    assert lines.unseen(["d6", "d0"]) == ("d0",)
+    assert lines.drop_shown(["d6", "d0"]) == ("d0",)
     assert [name for name, _ in lines.within(["d0", "d1", "d2"], 2, 1000)] == ["d0", "d1"]
 
 
