@@ -190,13 +190,13 @@ async def test_what_a_tool_answered_is_an_item_that_leads_back_to_it(runtime):
 async def test_addresses_of_nothing(runtime):
     nowhere = ("session:s/event/gone", "world:x/lore/gone", "session:s/evidence/gone")
     for gone in (f"mnemosyne://{each}" for each in nowhere):
-        with pytest.raises(UriError, match="nothing is there"):
+        with pytest.raises(UriError, match="nothing has this name"):
             await resolve_uri(runtime.store, gone)
     with pytest.raises(TurnNotFoundError):
         await resolve_uri(runtime.store, turn_uri("s", "gone"))
     lore = (await resolve_uri(runtime.store, "mnemosyne://world:whispering_forest/lore/lore_temple_key")).entry_id
     assert lore == "lore_temple_key"
-    with pytest.raises(UriError, match="nothing is there"):
+    with pytest.raises(UriError, match="nothing has this name"):
         await resolve_uri(runtime.store, "mnemosyne://world:whispering_forest/event/lore_temple_key")
 
 
