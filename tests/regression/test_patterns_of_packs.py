@@ -103,7 +103,7 @@ def pack(run, tmp_path):
 def world_of(*patterns: str):
     first = NumericalAction(action_id="first", patterns=patterns, ops=(("ADD", "hero.health", 1),), reply="First.")
     second = replace(first, action_id="second", patterns=("a{60}b9", "polish the lamp"), reply="Second.")
-    return replace(load_world(FOREST), actions=(first, second), state={"hero": {"health": 1}})
+    return replace(world_without_actions(), actions=(first, second), state={"hero": {"health": 1}})
 
 
 @pytest.mark.parametrize("pattern", SLOW)
