@@ -124,7 +124,9 @@ def test_validate_lets_the_patterns_of_the_examples_pass(run):
         run("validate", FOREST.parent / locale)
 
 
-@pytest.mark.parametrize("pattern", FAMILY)
+@pytest.mark.parametrize(
+    "pattern", [pytest.param(each, marks=() if each in SLOW else pytest.mark.full) for each in FAMILY]
+)
 async def test_a_turn_goes_on_whatever_the_pattern(pattern):
     world = world_of(pattern)
     async with create_context_engine(MemoryStore(), world=world) as engine:
