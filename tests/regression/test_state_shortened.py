@@ -92,7 +92,10 @@ async def test_a_session_whose_state_is_too_large_goes_on(large):
         assert window.state["notes"] == large
 
 
-@pytest.mark.parametrize("name", ["30 kB in one text", "2 MB in one text", "50,000 entries of a list"])
+LONG = [pytest.param(name, marks=pytest.mark.full) for name in ("2 MB in one text", "50,000 entries of a list")]
+
+
+@pytest.mark.parametrize("name", ["30 kB in one text", *LONG])
 async def test_fifty_further_turns_go_on(name):
     large = LARGE[name]
     # The list is shorter here: what is proved is that each turn follows, not how fast.
