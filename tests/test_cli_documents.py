@@ -198,7 +198,7 @@ def test_an_address_leads_back_to_what_it_names(run):
         assert named["entry_id"] == item["id"]
         assert named["text"].startswith(item["snippet"][:40])
     assert json.loads(run("source", "mnemosyne://session:g/turn/p001").stdout)["turn_id"] == "p001"
-    assert "nothing is there under this name" in run("source", "mnemosyne://session:g/event/gone", code=1).stderr
+    assert "nothing has this name" in run("source", "mnemosyne://session:g/event/gone", code=1).stderr
 
 
 @pytest.mark.parametrize("name", ["full", "smallest"])

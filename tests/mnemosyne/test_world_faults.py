@@ -96,13 +96,13 @@ CASES = {
     "unknown weight": case(
         P, "past: {narrative", "past: {narative", "domain_weights.past.narative", "mean 'narrative'"
     ),
-    "slug": case(W, "id: lighthouse\n", "id: The Light\n", "id", "a world id is made of", at="id: The Light"),
+    "slug": case(W, "id: lighthouse\n", "id: The Light\n", "id", "a world id consists of", at="id: The Light"),
     "locale form": case(W, "locale: en", "locale: english please", "locale", "a locale looks like"),
     "id with a space": case(
         L, "id: lore_sea_voice", "id: lore sea", "lore[4].id", "an id has 1 to 128 characters", at="id: lore sea"
     ),
     "content twice": case(
-        M, "name: Tobias Finn\n", "name: Tobias Finn\ncontent: x\n", "content", "is below it", at="content: x"
+        M, "name: Tobias Finn\n", "name: Tobias Finn\ncontent: x\n", "content", "belongs below it", at="content: x"
     ),
     "front matter key": case(M, "kind: person", "knd: person", "knd", "did you mean 'kind'?"),
     "front matter open": case(M, "priority: 80\n---\n", "priority: 80\n", "", "does not end", at="---"),
@@ -205,14 +205,16 @@ CASES = {
         "found.brass_key == true",
         "found.bras_key == true",
         "lore[3].when[0]",
-        "nowhere in the state; did you mean 'brass_key'?",
+        "not in the state; did you mean 'brass_key'?",
     ),
     "condition operator": case(A, 'op: ">"', "op: gt", "actions[0].guards[0].op", "must be one of ==, !="),
     "condition in no list": case(L, "brass_key == true", "brass_key in yes", "lore[3].when[0]", "choices in [ ]"),
     "condition by size of text": case(
         A, 'op: ">", value: 0', 'op: ">", value: none', "actions[0].guards[0]", "write a number without quotes"
     ),
-    "condition by size on text": case(L, "found.brass_key == true", "location > 3", "lore[3].when[0]", "is no number"),
+    "condition by size on text": case(
+        L, "found.brass_key == true", "location > 3", "lore[3].when[0]", "is not a number"
+    ),
     "condition on a status": case(
         L, "found.brass_key == true", "q_light.status == complete", "lore[3].when[0]", "did you mean 'completed'?"
     ),
@@ -224,14 +226,14 @@ CASES = {
         "it can be active, completed, failed",
     ),
     "condition contains": case(
-        L, "found.brass_key == true", "hero.coins contains 2", "lore[3].when[0]", "neither list nor text"
+        L, "found.brass_key == true", "hero.coins contains 2", "lore[3].when[0]", "neither a list nor text"
     ),
     "planner condition": case(
         P,
         "draw my knife]}",
         "draw my knife], when: [hero.x == 1]}",
         "templates[0].when[0]",
-        "nowhere in the state",
+        "not in the state",
         at="draw my knife]",
     ),
     "guard path": case(A, "path: hero.health", "path: hero.helth", "actions[0].guards[1]", "did you mean 'health'?"),
@@ -284,7 +286,7 @@ CASES = {
     ),
     # patterns
     "pattern": case(
-        A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is no regular expression"
+        A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is not a regular expression"
     ),
     "pattern without end": case(
         A, '"(?:light|kindle) the lamp"', '"(?:l|li|i)+ght the lamp"', "actions[1].patterns[0]", "is too slow"
@@ -314,7 +316,7 @@ CASES = {
         "  found:\n",
         "  quests: {}\n  found:\n",
         "state.quests",
-        "quests are written in quests.yaml",
+        "quests belong in quests.yaml",
         at="  quests: {}",
     ),
     "dotted key": case(
@@ -362,7 +364,7 @@ CASES = {
         "limits: {health",
         "necessary: [hat]\n      limits: {health",
         "state.hero.$meta.necessary[0]",
-        "no field",
+        "not a field",
         at="necessary: [hat]",
     ),
     "lists no list": case(
@@ -370,7 +372,7 @@ CASES = {
         "limits: {health",
         "lists: [coins]\n      limits: {health",
         "state.hero.$meta.lists[0]",
-        "no list",
+        "not a list",
         at="lists: [coins]",
     ),
     "updatable": case(

@@ -46,7 +46,7 @@ def test_no_folder_at_all(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
     (fault,) = faults_of(file)
-    assert "is no folder" in fault
+    assert "is not a folder" in fault
 
 
 @pytest.mark.parametrize("name", ["world.yaml", "quests.yaml", "lore/empty.yaml", "planner.yaml"])
@@ -71,7 +71,7 @@ def test_other_files_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_lore_file_of_another_kind(tmp_path: Path) -> None:
     (fault,) = faults_of(write_pack(tmp_path, {"lore/notes.txt": "x"}))
-    assert fault.startswith("lore/notes.txt:1: is no lore file")
+    assert fault.startswith("lore/notes.txt:1: is not a lore file")
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
     pack = write_pack(tmp_path, {"history.yaml": None})
     (pack / "history.yaml").mkdir()
     (fault,) = faults_of(pack)
-    assert fault.startswith("history.yaml:1: is no regular file")
+    assert fault.startswith("history.yaml:1: is not a regular file")
 
 
 def test_a_file_in_place_of_a_folder(tmp_path: Path) -> None:
     pack = write_pack(tmp_path)
     (pack / "templates").write_text("x")
     (fault,) = faults_of(pack)
-    assert fault.startswith("templates:1: is no folder")
+    assert fault.startswith("templates:1: is not a folder")
 
 
 def test_a_pipe_and_an_odd_name_do_not_stop_the_reader(tmp_path: Path) -> None:

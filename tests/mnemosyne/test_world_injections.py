@@ -49,7 +49,12 @@ FAULTS = {
         "there is no quest 'q_lamp'",
     ),
     "condition unreadable": ("status == completed", "status is completed", "injections[1].when[0]", ""),
-    "condition on nothing": ("quests.q_light.status", "quests.q_lamp.status", "injections[1].when[0]", "nowhere"),
+    "condition on nothing": (
+        "quests.q_light.status",
+        "quests.q_lamp.status",
+        "injections[1].when[0]",
+        "not in the state",
+    ),
     "status that is none": ("== completed", "== complete", "injections[1].when[0]", "completed"),
 }
 

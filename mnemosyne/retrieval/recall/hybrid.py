@@ -43,9 +43,10 @@ _FACET_LIMIT = 50
 class HybridRetriever:
     """A `Retriever` over any entry source, index and embedder.
 
-    `arms`: with one arm alone (`bm25` or `vector`) recall ranks by it and by nothing else, for comparisons; with all,
-    by everything. `inline_vectors`: a recall embeds at most so many new entries itself and leaves more to `sync`.
-    `vector_patience_seconds`: how long a recall waits for the query's vector before it goes on by words.
+    `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
+    `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `sync`.
+    `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
+    for an unknown arm or none.
 
     `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
     them.

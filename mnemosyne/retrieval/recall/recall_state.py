@@ -92,7 +92,9 @@ class FusedPool:
 
 
 class ScoredEntry(NamedTuple):
-    """An entry after fusion, before it is fetched; `fused` is None where no arm saw it, `by_arm` has the score of each that did."""
+    """An entry after fusion, before it is fetched; `fused` is None if no arm returned it, `by_arm` has the score of
+    each arm that did.
+    """
 
     scope: str
     entry_id: str
@@ -121,7 +123,7 @@ class RankedEntry(NamedTuple):
 
 
 class RecallState:
-    """One recall under way. `whole`: all arms are heard and everything counts; else one arm alone ranks."""
+    """The state of one recall. `whole`: all arms and all signals count; otherwise one arm alone ranks."""
 
     def __init__(self, *, query: RetrievalQuery, terms: Mapping[str, float], whole: bool) -> None:
         self.query, self.terms, self.whole = query, terms, whole

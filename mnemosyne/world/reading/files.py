@@ -45,7 +45,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     """
     here = SourceLocation(file=_escape_unprintable(str(folder)))
     if not folder.is_dir():
-        what = "is no folder" if folder.exists() else "does not exist"
+        what = "is not a folder" if folder.exists() else "does not exist"
         faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
         return PackFolder(files={}, digest="", template_root=None)
     root = folder.resolve()
