@@ -111,7 +111,7 @@ async def test_a_connection_that_dies_in_a_commit_leaves_the_question_open(store
         """CREATE CONSTRAINT TRIGGER die AFTER INSERT ON messages DEFERRABLE INITIALLY DEFERRED
             FOR EACH ROW EXECUTE FUNCTION die()"""
     )
-    with pytest.raises(CommitUnknownError, match="there as a whole or not at all"):
+    with pytest.raises(CommitUnknownError, match="all of it was written, or nothing"):
         await store.append_turns(SESSION, (imported_turn("p002"),))
     admin.execute("DROP TRIGGER die ON messages")
     assert (await store.append_turns(SESSION, (imported_turn("p002"),))).depth == 2
@@ -216,7 +216,7 @@ def test_escaping_keeps_texts_apart_and_in_order(one, other):
 
 async def test_a_record_that_does_not_follow_the_head_is_refused(store):
     head = await store.head(SESSION)
-    with pytest.raises(ValueError, match="Make the record from the head"):
+    with pytest.raises(ValueError, match="Build the record from the head"):
         await store.save_prepared(replace(prepared_turn(head, "t1"), depth=7), expected_version=head.version)
     assert await store.head(SESSION) == head
 

@@ -152,11 +152,11 @@ OPENER = """
 import sys
 import anyio
 from mnemosyne.stores.postgres.store import PostgresStore
-from mnemosyne.testing.stores.samples import imported, start
+from mnemosyne.testing.stores.samples import imported_turn, start
 async def main():
     store = PostgresStore(sys.argv[1], busy_seconds=60)
     for number in range(int(sys.argv[3])):
-        await store.create_session(start(imported("p001"), session_id=f"{sys.argv[2]}.{number}"))
+        await store.create_session(start(imported_turn("p001"), session_id=f"{sys.argv[2]}.{number}"))
     print(len(await store.sessions()))
     await store.close()
 anyio.run(main)
@@ -264,7 +264,7 @@ async def test_a_database_of_other_text_is_refused(postgres_server):
     with psycopg.connect(postgres_server.uri, autocommit=True) as admin:
         admin.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     store = PostgresStore(re.sub(r"/postgres\?", "/latin?", postgres_server.uri))
-    with pytest.raises(StoreUnavailableError, match="not kept as UTF-8"):
+    with pytest.raises(StoreUnavailableError, match="encoding is not UTF-8"):
         await store.sessions()
     await store.close()
     with psycopg.connect(postgres_server.uri, autocommit=True) as admin:

@@ -93,13 +93,13 @@ from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.stores.samples import SESSION, imported
+from mnemosyne.testing.stores.samples import SESSION, imported_turn
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     try:
-        await store.append_turns(SESSION, (imported("p002", "x" * 400_000),))
+        await store.append_turns(SESSION, (imported_turn("p002", "x" * 400_000),))
     except StoreUnavailableError as error:
         print(error)
     print((await store.head(SESSION)).depth)
@@ -113,14 +113,14 @@ from pathlib import Path
 import anyio
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.stores.samples import SESSION, imported
+from mnemosyne.testing.stores.samples import SESSION, imported_turn
 async def main():
     if os.geteuid() == 0:
         os.setgid(65534)
         os.setuid(65534)
     store = SqliteStore(Path(sys.argv[1]))
     try:
-        await store.append_turns(SESSION, (imported("p002"),))
+        await store.append_turns(SESSION, (imported_turn("p002"),))
     except StoreUnavailableError as error:
         print(error)
     await store.close()
@@ -165,7 +165,10 @@ async def test_a_file_that_may_not_be_written_is_reported():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50), "no SQLite database"),
+        (
+            lambda path: path.write_bytes(b"no database at all, but long enough to look at" * 50),
+            "not a SQLite database",
+        ),
         (lambda path: path.mkdir(), "is a folder"),
         (lambda path: path.parent.joinpath("store.db-journal").mkdir() or path.write_bytes(b""), "cannot be opened"),
     ],
@@ -250,7 +253,7 @@ async def test_an_id_that_is_no_text_is_refused(store):
 
 async def test_a_record_that_does_not_follow_the_head_is_refused(store):
     head = await store.head(SESSION)
-    with pytest.raises(ValueError, match="Make the record from the head"):
+    with pytest.raises(ValueError, match="Build the record from the head"):
         await store.save_prepared(replace(prepared_turn(head, "t1"), depth=7), expected_version=head.version)
     assert await store.head(SESSION) == head
 
@@ -334,11 +337,11 @@ import sys
 from pathlib import Path
 import anyio
 from mnemosyne.stores.sqlite.store import SqliteStore
-from mnemosyne.testing.stores.samples import imported, start
+from mnemosyne.testing.stores.samples import imported_turn, start
 async def main():
     store = SqliteStore(Path(sys.argv[1]))
     for number in range(20):
-        await store.create_session(start(imported("p001"), session_id=f"{sys.argv[2]}.{number}"))
+        await store.create_session(start(imported_turn("p001"), session_id=f"{sys.argv[2]}.{number}"))
     await store.close()
 anyio.run(main)
 """

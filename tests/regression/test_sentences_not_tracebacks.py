@@ -209,7 +209,12 @@ def test_a_flipped_bit_in_a_paper_is_told_with_store_session_and_turn(here, colu
             database.execute(f"UPDATE papers SET {column} = ? WHERE turn = ?", (changed, turn))
     database.close()
     refused(
-        call(*command, "--store", "sql"), "store.db", f"The {column} of papers/t0000", "'s1'", "damaged", "from a copy"
+        call(*command, "--store", "sql"),
+        "store.db",
+        f"The {column} of papers/t0000",
+        "'s1'",
+        "damaged",
+        "from a backup",
     )
 
 
@@ -380,7 +385,7 @@ def test_a_store_that_cannot_be_used_is_told_by_every_command(here, kind):
 def test_an_index_that_is_a_file_is_told_and_no_turn_is_lost(here):
     shutil.rmtree(here / "sql" / "index")
     (here / "sql" / "index").write_text("x")
-    refused(call("reindex", "--store", "sql", "--embedder", "none"), "index", "is a file", "move that file away")
+    refused(call("reindex", "--store", "sql", "--embedder", "none"), "index", "is a file", "move that file")
     done = call(*WRITING[1], "--store", "sql")
     assert (told(done), done.exit_code) == ("", 0)
     assert json.loads(done.stdout)["messages"]
@@ -439,7 +444,7 @@ def test_what_is_damaged_in_postgresql_is_told_too(postgres_url, tmp_path, monke
         database.execute(f"SET search_path = {address.schema}")
         database.execute(statement)
     for command in (WRITING[1], SHORT[0]):
-        refused(call(*command, "--store", postgres_url), what, "damaged", "from a copy")
+        refused(call(*command, "--store", postgres_url), what, "damaged", "from a backup")
 
 
 def test_a_session_goes_on_from_a_turn_before_the_damage(here):
