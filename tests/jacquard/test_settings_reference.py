@@ -34,7 +34,7 @@ def test_the_page_and_the_schema_are_current(tmp_path: Path) -> None:
 
 def test_every_setting_is_named_with_a_sentence() -> None:
     page = page_text()
-    assert len(settings_of()) > 80
+    assert len(list(settings_of())) > 80
     for each in settings_of():
         assert f"| `{'.'.join(each.path)}` |" in page
         assert f"`{each.variable}`" in page

@@ -135,7 +135,7 @@ def test_an_export_does_not_replace_what_is_none(tmp_path):
     (tmp_path / "letter.txt").write_text("keep me")
     done = CliRunner().invoke(app, ["embedder", "export", PACKAGE, str(tmp_path)])
     assert done.exit_code == 1
-    assert "holds something else" in done.stderr
+    assert "holds something other than an export" in done.stderr
     assert (tmp_path / "letter.txt").read_text() == "keep me"
 
 

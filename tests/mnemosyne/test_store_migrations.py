@@ -142,8 +142,8 @@ def test_a_migration_that_fails_changes_nothing(old_file):
 def test_several_processes_migrate_one_file(old_file):
     script = f"""
 from pathlib import Path
-from mnemosyne.stores.sqlite.file import Opening, open_database
-connection = open_database(Opening(path=Path({str(old_file)!r})))
+from mnemosyne.stores.sqlite.file import SqliteOptions, open_database
+connection = open_database(SqliteOptions(path=Path({str(old_file)!r})))
 print(connection.execute("SELECT count(*) FROM messages").fetchone()[0])
 connection.close()
 """
@@ -179,8 +179,8 @@ def test_a_new_file_needs_no_migration_tool(tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from mnemosyne.stores.sqlite.file import Opening, open_database
-open_database(Opening(path=Path({str(tmp_path / "s.db")!r}))).close()
+from mnemosyne.stores.sqlite.file import SqliteOptions, open_database
+open_database(SqliteOptions(path=Path({str(tmp_path / "s.db")!r}))).close()
 assert not [name for name in sys.modules if name.split(".")[0] in ("alembic", "sqlalchemy", "psycopg")]
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)

@@ -283,7 +283,7 @@ def test_no_text_of_a_player_that_is_repeated_within_an_element_changes_the_stat
 def test_chunks_do_not_matter_to_what_counts(player: str, frame: str, step: int) -> None:
     text = frame.format(player) + OWN
     parser = StreamParser(user_text=player)
-    events = [event for at in range(0, len(text), step) for event in parser.index_new(text[at : at + step])]
+    events = [event for at in range(0, len(text), step) for event in parser.feed(text[at : at + step])]
     reply = parser.close()
     assert reply == parse_reply(text, user_text=player)
     assert not any(event.ops for event in events)
@@ -326,7 +326,7 @@ def test_the_work_of_judging_grows_with_the_length(shard: str) -> None:
         parser = StreamParser(user_text=shard * count)
         sys.setprofile(tally)
         try:
-            parser.index_new(text)
+            parser.feed(text)
             parser.close()
         finally:
             sys.setprofile(None)
