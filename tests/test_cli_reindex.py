@@ -121,7 +121,7 @@ def test_a_killed_reindex_is_gone_on_with(tmp_path: Path) -> None:
     async def look() -> tuple[int, tuple[str, ...]]:
         async with open_runtime(folder, embedder="none") as runtime:
             scope = session_scope("long")
-            held = await runtime.index.newest(scope, Chain.HISTORY, MESSAGES)
+            held = await runtime.index.newest_ids(scope, Chain.HISTORY, MESSAGES)
             texts = {entry.text for entry in await runtime.store.entries(scope, held)}
             assert texts == set(utterances(MESSAGES, 7))
             return await runtime.index.count(scope), runtime.index.faults()
